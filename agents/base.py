@@ -1,0 +1,35 @@
+"""The seam between environments and the chat model: pure functions, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from clawrl_gym.types import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What the environment's `step` gets."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParseFailure:
+    """The reply holds no action; the message goes back to the model as an observation."""
+
+    message: str
+
+
+class Agent(Protocol):
+    """Observation <-> messages <-> action."""
+
+    def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
+        """The request for the next turn. There is one observation more than replies."""
+        ...
+
+    def action(self, reply: Message) -> Action | ParseFailure:
+        """What the reply asks the environment to do."""
+        ...

@@ -1,0 +1,26 @@
+"""The text agent: for any environment with text in and text out; the whole reply is the action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.types import Message
+
+
+class TextAgent:
+    """Observations are user messages; the reply, stripped, is the action."""
+
+    def __init__(self, system: str | None = None) -> None:
+        self._system = system
+
+    def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
+        turns: list[Message] = []
+        if self._system:
+            turns.append({"role": "system", "content": self._system})
+        for observation, reply in zip(observations, replies, strict=False):
+            turns += [{"role": "user", "content": observation}, reply]
+        return [*turns, {"role": "user", "content": observations[len(replies)]}]
+
+    def action(self, reply: Message) -> Action | ParseFailure:
+        return Action((reply.get("content") or "").strip())

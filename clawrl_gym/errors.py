@@ -1,0 +1,72 @@
+"""Every error this package raises on purpose.
+
+    ClawError
+    ├── ConfigError        the user's configuration or command line; one clear line, exit code 2
+    ├── EnvError           the environment or its sandbox failed (never a reward)
+    │   ├── SandboxError   isolation missing, sandbox died, limit of the host
+    │   └── TaskError      a task's own files are wrong
+    ├── PolicyError        vLLM or the gateway failed
+    │   └── ContextError   the prompt does not fit the model's context (a clean truncation)
+    ├── JudgeError         a judge gave no valid verdict
+    ├── TrainerError       the learner failed
+    └── StoreError         the run's database or folder cannot be used
+
+Errors propagate. Four borders (environment, policy, judge, trainer) wrap foreign exceptions once,
+with `boundary`; from there they are recorded as data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class ClawError(Exception):
+    """Base of all errors raised on purpose."""
+
+
+class ConfigError(ClawError):
+    """The configuration or the command line is wrong."""
+
+
+class EnvError(ClawError):
+    """An environment failed for reasons that are not the agent's: retried, never rewarded."""
+
+
+class SandboxError(EnvError):
+    """A sandbox could not be made or has died."""
+
+
+class TaskError(EnvError):
+    """A task's own files are wrong or missing."""
+
+
+class PolicyError(ClawError):
+    """vLLM, or the gateway in front of it, failed."""
+
+
+class ContextError(PolicyError):
+    """The prompt does not fit the context: the episode is truncated, nothing is broken."""
+
+
+class JudgeError(ClawError):
+    """A judge gave no valid verdict: the turn has none, which is not a verdict of 0."""
+
+
+class TrainerError(ClawError):
+    """The learner failed."""
+
+
+class StoreError(ClawError):
+    """The run's database or folder cannot be used."""
+
+
+@contextmanager
+def boundary(wrapper: type[ClawError], doing: str) -> Iterator[None]:
+    """Wrap whatever foreign exception leaves the block in `wrapper`, once, saying what was done."""
+    try:
+        yield
+    except ClawError:
+        raise
+    except Exception as error:
+        raise wrapper(f"{doing}: {type(error).__name__}: {error}") from error

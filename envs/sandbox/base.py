@@ -1,0 +1,69 @@
+"""The seam between environments and what isolates them.
+
+A sandbox is one shell in one isolated machine. It keeps its working directory and variables from
+command to command; everything started in it dies with it. Nothing here knows tasks or rewards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one sandbox may use."""
+
+    memory_mb: int = 512
+    disk_mb: int = 64
+    """What it may write; kept in memory and charged in addition to `memory_mb`."""
+    cpus: float = 1.0
+    pids: int = 64
+    output_bytes: int = 16_384
+    """Output kept of one command; the rest is drained and counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What one command did."""
+
+    output: str
+    """Standard output and error together, decoded with replacement, cut at the limit."""
+    exit_code: int | None
+    """None when the command was killed at its deadline or took the shell with it."""
+    timed_out: bool = False
+    truncated: bool = False
+    """Output was longer than the limit."""
+    shell_restarted: bool = False
+    """The shell had ended and a new one was started: directory and variables are lost."""
+
+
+class Sandbox(Protocol):
+    """One isolated machine with one stateful shell. Not thread-safe; all calls block."""
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        """Run a command in the session's shell. Raises SandboxError when the sandbox is dead."""
+        ...
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write a file (parents are made), owned by the sandbox's user."""
+        ...
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """Read a regular file of the sandbox; symbolic links resolve inside it only.
+
+        Raises FileNotFoundError, or SandboxError for what is not a regular file or too large.
+        """
+        ...
+
+    def successor(self) -> Self:
+        """End every process here and return a fresh sandbox over the files that were left.
+
+        The fresh one has new processes, environment and limits; this one is closed. Grading
+        happens there, so that no leftover daemon or shell state of the agent can touch it.
+        """
+        ...
+
+    def close(self) -> None:
+        """End everything; idempotent."""
+        ...
