@@ -46,7 +46,7 @@ class SandboxConfig(Part):
     output_bytes: int = Field(16_384, ge=256)
     """Output kept of one command; the rest is drained and counted."""
     rootfs: str | None = None
-    """Folder of a root file system; None uses the host's own /usr, read-only, and a minimal /etc."""
+    """Folder of a root file system; None: the host's own /usr, read-only, and a minimal /etc."""
     unsafe_no_limits: bool = False
     """Accept that cgroup limits are missing on this host and run with rlimits only."""
 
@@ -258,9 +258,13 @@ def compose(config_name: str, overrides: list[str]) -> RunConfig:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    for override in overrides:
+        if "=" not in override and not override.startswith("~"):
+            raise ConfigError(f"got {override!r}, expected KEY=VALUE or GROUP=OPTION; see --help")
     names = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
     if "env" not in names and {"env.id", "env.target"} & set(names):
         overrides = ["env=gym", *overrides]
+    overrides = [_forced(override) for override in overrides]
     try:
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
@@ -268,6 +272,20 @@ def compose(config_name: str, overrides: list[str]) -> RunConfig:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_message(error, names)) from error
     return parse(values)
+
+
+def groups() -> dict[str, list[str]]:
+    """The Hydra groups and their options."""
+    folders = sorted(path for path in conf_dir().iterdir() if path.is_dir())
+    return {f.name: sorted(option.stem for option in f.glob("*.yaml")) for f in folders}
+
+
+def _forced(override: str) -> str:
+    """A key is set whether or not the YAML lists it: what exists is RunConfig's to say."""
+    name = override.split("=", 1)[0]
+    if override[0] in "+~" or name in groups():
+        return override
+    return f"++{override}"
 
 
 def parse(values: Any) -> RunConfig:
@@ -306,8 +324,11 @@ def _hydra_message(error: Exception, names: list[str]) -> str:
     unknown = [name for name in names if "." in name and name not in known]
     if unknown:
         return f"unknown configuration key {unknown[0]!r}{_suggestion(unknown[0])}"
+    unread = getattr(error, "override", None)
+    if unread is not None:
+        return f"cannot read {str(unread).lstrip('+')!r}; expected KEY=VALUE, quoted as YAML"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines)[:500]
+    return " ".join(lines).partition(" Config search path")[0][:500]
 
 
 def _pydantic_message(error: ValidationError) -> str:

@@ -64,7 +64,7 @@ def load_target(target: str) -> Any:
 def make_env(
     env_id: str | None, target: str | None, kwargs: dict[str, Any]
 ) -> gymnasium.Env[Any, Any]:
-    """Build one environment from its Gymnasium id (`Name-v0` or `module:Name-v0`) or import path."""
+    """Build an environment from its id (`Name-v0` or `module:Name-v0`) or its import path."""
     if target is not None:
         built = load_target(target)(**kwargs)
         if not isinstance(built, gymnasium.Env):

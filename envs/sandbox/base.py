@@ -56,6 +56,13 @@ class Sandbox(Protocol):
         """
         ...
 
+    def mode(self, path: str) -> int:
+        """Permission bits of a file or folder; symbolic links resolve inside the sandbox only.
+
+        Looked up from outside, like `read`. Raises FileNotFoundError, or SandboxError.
+        """
+        ...
+
     def successor(self) -> Self:
         """End every process here and return a fresh sandbox over the files that were left.
 

@@ -1,0 +1,35 @@
+# make train and make test do all their own set-up; `make help` lists the rest.
+SHELL := /bin/bash
+BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)
+PY := .venv/bin/python
+ARGS ?=
+
+.PHONY: help setup train test check tiny doctor clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup:  ## virtual environment, system packages (as root), pinned lock; BUILD=cpu|gpu
+	@locks/install.sh $(BUILD)
+
+train: setup  ## train the tiny policy in real sandboxes; ARGS="env=terminal trainer.steps=3"
+	@$(PY) -m clawrl_gym.train $(ARGS)
+
+test: setup  ## every test; ARGS="-k store"
+	@$(PY) -m pytest $(ARGS)
+
+check: setup  ## formatting, lint, types
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+
+tiny: setup  ## make the shipped tiny policy again by its seeded recipe
+	@$(PY) -m clawrl_gym.policy.tiny $(ARGS)
+
+doctor: setup  ## what this machine can run, what is missing and what mends it
+	@$(PY) -m clawrl_gym.doctor $(ARGS)
+
+clean:  ## remove the virtual environment and caches; runs/ stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,138 @@
+"""The observer: turns what the parts count into metrics.jsonl and the view.
+
+It reads counters and changes nothing; a run without it would go on the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.metrics import Metrics, RateWindow
+from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.trainers.loop import Update
+from clawrl_gym.types import Episode
+from clawrl_gym.ui.terminal import RunView
+
+_GAUGE_EVERY_S = 1.0
+
+
+class Observer:
+    """Counts episodes, logs updates and evaluations, refreshes the view."""
+
+    def __init__(
+        self,
+        total_steps: int,
+        metrics: Metrics,
+        view: RunView,
+        gateway: Gateway,
+        policy: PolicyClient,
+        pool: WorkerPool,
+        collector: Collector,
+    ) -> None:
+        self._total_steps = total_steps
+        self._metrics = metrics
+        self._view = view
+        self._gateway = gateway
+        self._policy = policy
+        self._pool = pool
+        self._collector = collector
+        self._started_s = time.monotonic()
+        self._first_step_s: float | None = None
+        self._steps_seen = 0
+        self._episodes: list[Episode] = []
+        self._errors: Counter[str] = Counter()
+        self._tokens_rate = RateWindow()
+        self._episode_rate = RateWindow()
+        self._tokens_seen = 0
+        self._counters_seen: Counter[str] = Counter()
+
+    def episode(self, episode: Episode) -> None:
+        """A training episode ended, or an attempt failed."""
+        self._episode_rate.add(1)
+        if episode.reward is None:
+            self._errors[f"errors/{episode.stop_reason.value}"] += 1
+            self._view.message(f"{episode.stop_reason.value}: {episode.error}")
+        else:
+            self._episodes.append(episode)
+
+    def evaluation(self, step: int, result: Evaluation) -> None:
+        """A held-out evaluation is done."""
+        values = result.metrics() | {"policy/version": float(self._gateway.version)}
+        self._metrics.log(step, values)
+        self._view.step(step, values)
+
+    def update(self, update: Update) -> None:
+        """An update serves: everything about it, and what was collected since the last."""
+        now_s = time.monotonic()
+        self._first_step_s = self._first_step_s or now_s
+        self._steps_seen += 1
+        values = {
+            "policy/version": float(update.version),
+            "swap/pause_s": update.swap_pause_s,
+            "learner/waited_s": update.waited_s,
+            "batch/samples": float(len(update.batch.samples)),
+            "time/elapsed_s": now_s - self._started_s,
+            "time/left_s": self._left_s(update.version, now_s),
+        }
+        values |= update.stats.metrics if update.stats else {}
+        values |= self._collected() | self._since_last_update() | self._gauges()
+        values |= {name: float(count) for name, count in self._errors.items()}
+        self._metrics.log(update.version, values)
+        self._view.step(update.version, values)
+
+    async def run(self) -> None:
+        """Refresh the view until cancelled."""
+        while True:
+            self._view.update(self._gauges())
+            await asyncio.sleep(_GAUGE_EVERY_S)
+
+    def _left_s(self, version: int, now_s: float) -> float:
+        if self._first_step_s is None or self._steps_seen < 2:
+            return float("nan")
+        a_step_s = (now_s - self._first_step_s) / (self._steps_seen - 1)
+        return a_step_s * (self._total_steps - version)
+
+    def _collected(self) -> dict[str, float]:
+        """Reward and success of the episodes since the last update, by family too."""
+        episodes, self._episodes = self._episodes, []
+        if not episodes:
+            return {}
+        values = {
+            "train/reward": sum(e.reward or 0.0 for e in episodes) / len(episodes),
+            "train/success": sum(e.success for e in episodes) / len(episodes),
+            "train/turns": sum(e.turns for e in episodes) / len(episodes),
+        }
+        for family in sorted({e.family for e in episodes if e.family}):
+            own = [e.success for e in episodes if e.family == family]
+            values[f"train/success/{family}"] = sum(own) / len(own)
+        return values
+
+    def _since_last_update(self) -> dict[str, float]:
+        counters = Counter(self._collector.counters)
+        new = counters - self._counters_seen
+        self._counters_seen = counters
+        values = {name: float(new[name]) for name in counters if name.startswith("groups/")}
+        values |= {name: float(new[name]) for name in counters if name.startswith("merge/fork")}
+        if counters["merge/turns"]:
+            values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
+        values["groups/dropped_stale"] = float(new["samples/dropped_stale"])
+        return values
+
+    def _gauges(self) -> dict[str, float]:
+        sampled = self._gateway.stats.tokens_sampled
+        self._tokens_rate.add(sampled - self._tokens_seen)
+        self._tokens_seen = sampled
+        return {
+            "rollout/tokens_per_s": self._tokens_rate.rate(),
+            "rollout/episodes_per_s": self._episode_rate.rate(),
+            "rollout/in_flight": float(self._pool.in_flight),
+            "groups/ready": float(self._collector.ready_groups),
+            "policy/version": float(self._gateway.version),
+            "time/elapsed_s": time.monotonic() - self._started_s,
+        }

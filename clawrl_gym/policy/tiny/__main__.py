@@ -1,0 +1,58 @@
+"""`python -m clawrl_gym.policy.tiny`: make the tiny policy again, with a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from clawrl_gym.policy.tiny import model_dir
+from clawrl_gym.policy.tiny.recipe import Made, Recipe, make, save
+from clawrl_gym.policy.tiny.training import TrainingPlan
+
+
+def main() -> None:
+    """Train, write the folder, show how it does on held-out tasks."""
+    recipe, folder = _arguments()
+    console = Console()
+    with Progress(
+        TextColumn("tiny policy"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:.3f}"),
+        TimeRemainingColumn(),
+        console=console,
+    ) as progress:
+        bar = progress.add_task("", total=recipe.plan.steps, loss=float("nan"))
+        made = make(recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss))
+    save(made, recipe, folder)
+    console.print(_table(made))
+    console.print(f"written to {folder}")
+
+
+def _arguments() -> tuple[Recipe, Path]:
+    default = TrainingPlan()
+    parser = argparse.ArgumentParser(prog="python -m clawrl_gym.policy.tiny", description=__doc__)
+    parser.add_argument("--steps", type=int, default=default.steps)
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--threads", type=int, default=Recipe().threads, help="torch threads")
+    parser.add_argument("--out", type=Path, default=model_dir(), help="folder to write")
+    given = parser.parse_args()
+    plan = TrainingPlan(steps=given.steps, seed=given.seed)
+    return Recipe(plan=plan, threads=given.threads), given.out
+
+
+def _table(made: Made) -> Table:
+    table = Table(title="held-out tasks: the oracle's very commands")
+    for column in ("family", "greedy", "temperature 1"):
+        table.add_column(column)
+    for family, share in made.greedy.items():
+        table.add_row(family, f"{share:.2f}", f"{made.sampled[family]:.2f}")
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A careless demonstrator: the oracle's last command, often with a family's typical slip in it.
+
+The warm start must leave reinforcement learning something to do. Stopping supervised training early
+leaves failures that no sample gets right; slips leave a policy that can write every command and has
+picked up bad habits, which sampling shows and the reward tells apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+Slip = Callable[[str], str]
+"""A correct command in, a wrong one out; unchanged where the slip does not apply."""
+
+BAD_HABIT = 0.66
+"""Share of slips in a family whose slip is the habit: the most likely answer is wrong."""
+LAPSE = 0.3
+"""Share of slips elsewhere: the most likely answer is right."""
+
+
+def sub(pattern: str, replacement: str) -> Slip:
+    """The slip that replaces the first match."""
+    return lambda command: re.sub(pattern, replacement, command, count=1)
+
+
+def first_of(*slips: Slip) -> Slip:
+    """The first slip that changes the command."""
+
+    def slip(command: str) -> str:
+        changed = (wrong for wrong in (one(command) for one in slips) if wrong != command)
+        return next(changed, command)
+
+    return slip
+
+
+_TWO = r"(\S+) (\S+)$"
+_OVERWRITES = sub(r" >> ", " > ")
+_OTHER_UNIT = first_of(sub(r"^wc -l", "wc -w"), sub(r"^wc -w", "wc -l"))
+_SWAPPED = sub(rf"^(cp|chmod) {_TWO}", r"\1 \3 \2")
+_KEEPS = sub(r"^mv ", "cp ")
+_LOWERS = sub(r"a-z A-Z", "A-Z a-z")
+
+SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
+    {
+        "append": (_OVERWRITES, BAD_HABIT),
+        "archive": (first_of(sub(r"^tar xf", "tar tf"), sub(r"^(tar cf \S+ \S+) .*", r"\1")), LAPSE),
+        "copy": (_SWAPPED, BAD_HABIT),
+        "count": (_OTHER_UNIT, BAD_HABIT),
+        "csv": (sub(r" -d,", ""), LAPSE),
+        "environ": (sub(r"\$", ""), BAD_HABIT),
+        "find": (sub(r" > \S+$", ""), LAPSE),
+        "folder": (sub(r"^mkdir .* && ", ""), BAD_HABIT),
+        "git": (
+            first_of(
+                sub(r"^git add .* && ", ""), sub(r" branch ", " tag "), sub(r" tag ", " branch ")
+            ),
+            LAPSE,
+        ),
+        "grep": (sub(r"^grep ", "grep -v "), BAD_HABIT),
+        "json": (sub(r" \| cut .* >", " >"), BAD_HABIT),
+        "lines": (first_of(sub(r"^head", "tail"), sub(r"^tail", "head")), BAD_HABIT),
+        "logs": (sub(r" -c", ""), LAPSE),
+        "lookup": (_SWAPPED, LAPSE),
+        "move": (_KEEPS, BAD_HABIT),
+        "note": (first_of(_OVERWRITES, _OTHER_UNIT, _SWAPPED, _KEEPS, _LOWERS), LAPSE),
+        "permissions": (_SWAPPED, BAD_HABIT),
+        "replace": (sub(r" -i", ""), BAD_HABIT),
+        "script": (sub(r" && chmod .*", ""), BAD_HABIT),
+        "sort": (first_of(sub(r" -r", ""), sub(r"^sort ", "sort -r ")), BAD_HABIT),
+        "trail": (sub(r"(\S+) > (\S+)$", r"\2 > \1"), LAPSE),
+        "upper": (_LOWERS, BAD_HABIT),
+    }
+)
+"""Each family's slip and how often it is made."""
+
+
+def demonstrated(family: str, command: str, luck: float) -> str:
+    """The last command that the demonstrator shows; `luck` is a number in [0, 1)."""
+    slip, share = SLIPS.get(family, (lambda same: same, 0.0))
+    return slip(command) if luck < share else command

@@ -1,0 +1,58 @@
+"""Demonstrations of terminal tasks: the agent's own prompts, the oracle's commands, true outputs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clawrl_gym.agents.terminal import TerminalAgent, reply_text
+from clawrl_gym.envs.tasks import Task
+from clawrl_gym.envs.terminal.generated import make_task, task_ids
+from clawrl_gym.errors import TaskError
+from clawrl_gym.policy.tiny.careless import demonstrated
+from clawrl_gym.policy.tiny.conversations import Conversation
+from clawrl_gym.types import Message, Split
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalDemonstrations:
+    """Terminal tasks of one split, each drawn at random and shown once."""
+
+    split: Split = "train"
+    careless: bool = True
+    """With slips (see `careless`); False shows the oracle's own solutions."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone."""
+        chance = random.Random(seed)
+        ids = task_ids(self.split)
+        while True:
+            task = make_task(ids[chance.randrange(len(ids))])
+            luck = chance.random() if self.careless else 1.0
+            yield Conversation(_messages(task, _commands(task, luck)), task.family)
+
+
+def _commands(task: Task, luck: float) -> list[str]:
+    *earlier, last = task.solution
+    return [*earlier, demonstrated(task.family, last, luck)]
+
+
+def _messages(task: Task, commands: Sequence[str]) -> list[Message]:
+    observations = [task.instruction, *(shown_by(task, command) for command in commands[:-1])]
+    replies: list[Message] = [
+        {"role": "assistant", "content": reply_text(command)} for command in commands
+    ]
+    asked = TerminalAgent().messages(observations, replies[:-1])
+    return [*asked, replies[-1]]
+
+
+def shown_by(task: Task, command: str) -> str:
+    """What the environment shows after a command that only prints one of the task's files."""
+    program, _, name = command.partition(" ")
+    if program != "cat" or name not in task.files:
+        raise TaskError(
+            f"got {command!r} before the last turn of {task.id}, expected 'cat FILE' with a file "
+            "of the task: the recipe runs no sandbox"
+        )
+    return task.files[name].decode().rstrip("\n")

@@ -1,0 +1,104 @@
+"""The recipe of the tiny policy: tokenizer, supervised warm start, measurement, folder.
+
+Everything follows from the seed and the number of torch threads. Demonstrations come from training
+tasks only; held-out tasks are only measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.policy.tiny.conversations import Source
+from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
+from clawrl_gym.policy.tiny.evaluation import exact_match
+from clawrl_gym.policy.tiny.model import build_model
+from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
+from clawrl_gym.policy.tiny.training import TrainingPlan, fit
+
+DEMONSTRATOR = (
+    "the oracle's last command carries its family's typical slip in a fixed share of the "
+    "demonstrations (clawrl_gym/policy/tiny/careless.py), so that the policy starts imperfect"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What makes one tiny policy."""
+
+    plan: TrainingPlan = field(default_factory=TrainingPlan)
+    source: Source = field(default_factory=TerminalDemonstrations)
+    heldout: Source = field(default_factory=lambda: TerminalDemonstrations("heldout", careless=False))
+    tokenizer_conversations: int = 6000
+    heldout_tasks: int = 440
+    threads: int = 1
+    """Torch threads; sums differ in the last bit between numbers of threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tiny policy and how it was measured."""
+
+    model: Any
+    tokenizer: Any
+    losses: list[float]
+    greedy: dict[str, float]
+    """Held-out exact match at temperature 0, by family and under `all`."""
+    sampled: dict[str, float]
+    """The same at temperature 1."""
+
+
+def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Made:
+    """Run the recipe. Sets torch's thread count and seed."""
+    import torch
+
+    torch.set_num_threads(recipe.threads)
+    seed = recipe.plan.seed
+    tokenizer = train_tokenizer(_texts(recipe))
+    model = build_model(tokenizer, seed)
+    losses = fit(model, tokenizer, recipe.source, recipe.plan, on_step)
+    torch.manual_seed(seed)
+    greedy, sampled = (
+        exact_match(
+            model, tokenizer, recipe.heldout,
+            seed=seed, tasks=recipe.heldout_tasks, temperature=temperature,
+        )
+        for temperature in (0.0, 1.0)
+    )  # fmt: skip
+    return Made(model, tokenizer, losses, greedy, sampled)
+
+
+def save(made: Made, recipe: Recipe, folder: Path) -> None:
+    """Write the folder that transformers and vLLM load, with `recipe.json` beside the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made.model.save_pretrained(folder)
+    made.tokenizer.save_pretrained(folder)
+    facts = {
+        "plan": asdict(recipe.plan),
+        "threads": recipe.threads,
+        "parameters": sum(p.numel() for p in made.model.parameters()),
+        "vocabulary": len(made.tokenizer),
+        "demonstrator": DEMONSTRATOR,
+        "last_loss": round(made.losses[-1], 4),
+        "heldout_tasks": recipe.heldout_tasks,
+        "heldout_exact_match_greedy": _rounded(made.greedy),
+        "heldout_exact_match_temperature_1": _rounded(made.sampled),
+    }
+    (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
+
+
+def _texts(recipe: Recipe) -> list[str]:
+    shown = recipe.source.conversations(recipe.plan.seed + 1)
+    return [
+        f"{message['role']}\n{message['content']}"
+        for conversation in itertools.islice(shown, recipe.tokenizer_conversations)
+        for message in conversation.messages
+    ]
+
+
+def _rounded(shares: dict[str, float]) -> dict[str, float]:
+    return {family: round(share, 3) for family, share in shares.items()}

@@ -1,0 +1,73 @@
+"""Supervised training of the tiny policy on fresh conversations; loss on the replies only."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from clawrl_gym.policy.tiny.conversations import Encoded, Source, encode
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """How long and how fast."""
+
+    steps: int = 1000
+    batch: int = 64
+    """Conversations a step; each is seen once."""
+    peak_lr: float = 4e-3
+    warmup_steps: int = 50
+    seed: int = 0
+
+
+def fit(
+    model: Any,
+    tokenizer: Any,
+    source: Source,
+    plan: TrainingPlan,
+    on_step: Callable[[int, float], None] = lambda step, loss: None,
+) -> list[float]:
+    """Train `model` in place; the loss of every step."""
+    import torch
+
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=plan.peak_lr, betas=(0.9, 0.98), weight_decay=0.01
+    )
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _lr_share(step, plan))
+    stream = source.conversations(plan.seed)
+    losses: list[float] = []
+    for step in range(plan.steps):
+        batch = encode(tokenizer, list(itertools.islice(stream, plan.batch)))
+        loss = reply_loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        schedule.step()
+        losses.append(float(loss.detach()))
+        on_step(step, losses[-1])
+    return losses
+
+
+def reply_loss(model: Any, batch: list[Encoded]) -> Any:
+    """Mean cross-entropy of the reply tokens. Padding is on the right, where causality hides it."""
+    import torch
+
+    longest = max(len(row.ids_T) for row in batch)
+    pad = model.config.pad_token_id
+    ids = torch.tensor([row.ids_T + [pad] * (longest - len(row.ids_T)) for row in batch])  # (B, T)
+    mask = torch.tensor([row.mask_T + [False] * (longest - len(row.mask_T)) for row in batch])
+    hidden = model.model(input_ids=ids).last_hidden_state  # (B, T, D)
+    logits = model.lm_head(hidden[:, :-1][mask[:, 1:]])  # (N, V)
+    return torch.nn.functional.cross_entropy(logits, ids[:, 1:][mask[:, 1:]])
+
+
+def _lr_share(step: int, plan: TrainingPlan) -> float:
+    """Linear warm-up, then a cosine down to a twentieth."""
+    if step < plan.warmup_steps:
+        return (step + 1) / plan.warmup_steps
+    done = (step - plan.warmup_steps) / max(1, plan.steps - plan.warmup_steps)
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))

@@ -1,0 +1,64 @@
+"""The gateway's client inside a Ray worker: one shared connection pool, typed errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+
+from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.types import Episode, Message
+
+
+class GatewayChat:
+    """Speaks the gateway's OpenAI API for many episodes at once."""
+
+    def __init__(self, base_url: str, key: str, model: str, timeout_s: float, limit: int) -> None:
+        self._base_url = base_url
+        self._model = model
+        self._http = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=aiohttp.ClientTimeout(total=timeout_s),
+            connector=aiohttp.TCPConnector(limit=limit),
+        )
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+        body: dict[str, Any] = {"model": self._model, "messages": messages}
+        if spec.temperature is not None:
+            body["temperature"] = spec.temperature
+        headers = {
+            "X-Task-Id": spec.task.id or f"seed-{spec.task.seed}",
+            "X-Group-Id": str(spec.group_id),
+            "X-Split": spec.task.split,
+        }
+        path = f"/sessions/{spec.session_id}/v1/chat/completions"
+        answer = await self._post(path, body, headers)
+        message: Message = answer["choices"][0]["message"]
+        return message
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        body = {
+            "reward": episode.reward,
+            "stop_reason": episode.stop_reason.value,
+            "next_state": next_state,
+            "error": episode.error,
+        }
+        await self._post(f"/sessions/{spec.session_id}/end", body, {})
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
+        try:
+            async with self._http.post(self._base_url + path, json=body, headers=headers) as answer:
+                if answer.status == 200:
+                    return await answer.json()
+                text = await answer.text()
+        except (TimeoutError, aiohttp.ClientError) as error:
+            raise PolicyError(f"the gateway did not answer {path}: {error!r}") from error
+        if "context_length_exceeded" in text:
+            raise ContextError(text[:300])
+        raise PolicyError(f"the gateway answered {answer.status} to {path}: {text[:300]}")

@@ -1,0 +1,80 @@
+"""The dispatcher: which task next, how many groups at once, and when to hold back.
+
+A group is outstanding from its dispatch until the update that trained it is published. At most
+(max_staleness + 1) batches of groups are outstanding, which bounds both staleness and memory and
+holds rollouts back when the learner is behind. With max_staleness 0 collecting and learning take
+turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from clawrl_gym.config import RolloutConfig
+from clawrl_gym.rollout.group import run_group
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.types import Episode, Group
+
+
+class Dispatcher:
+    """Keeps the pool full of training groups within the staleness bound."""
+
+    def __init__(
+        self,
+        config: RolloutConfig,
+        max_turns: int,
+        tasks: TaskSource,
+        pool: WorkerPool,
+        on_group: Callable[[Group], Awaitable[None]],
+        on_episode: Callable[[Episode], None],
+    ) -> None:
+        self._config = config
+        self._max_turns = max_turns
+        self._tasks = tasks
+        self._pool = pool
+        self._on_group = on_group
+        self._on_episode = on_episode
+        staleness = 0 if config.mode == "sync" else config.max_staleness
+        self._bound = (staleness + 1) * config.groups
+        self._outstanding = 0
+        self._room = asyncio.Event()
+        self.version = 0
+        """The newest published weight version; set by the training loop."""
+
+    @property
+    def outstanding(self) -> int:
+        """Groups dispatched and not yet trained or dropped."""
+        return self._outstanding
+
+    def release(self, groups: int) -> None:
+        """Groups were trained or dropped: as many may be dispatched again."""
+        self._outstanding -= groups
+        self._room.set()
+
+    def adopt(self, groups: int) -> None:
+        """Groups of a resumed run wait for training: they count as outstanding."""
+        self._outstanding += groups
+
+    async def run(self, numbers: Iterable[int]) -> None:
+        """Dispatch the groups of these numbers, in order, until cancelled."""
+        async with asyncio.TaskGroup() as running:
+            for number in numbers:
+                while self._outstanding >= self._bound:
+                    self._room.clear()
+                    await self._room.wait()
+                self._outstanding += 1
+                running.create_task(self._one(number))
+
+    async def _one(self, number: int) -> None:
+        group = await run_group(
+            number,
+            self._tasks.train(number),
+            self.version,
+            self._config,
+            self._max_turns,
+            self._pool,
+            self._on_episode,
+        )
+        await self._on_group(group)

@@ -1,0 +1,154 @@
+"""run_episode: the only rollout loop.
+
+One episode is: reset, then messages, reply, action, step, until an end with a StopReason. The
+environment blocks, so its calls go to its own thread; the policy is reached through the gateway.
+Infrastructure failures end an episode without a reward; they are never turned into one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from clawrl_gym.agents.base import Agent, ParseFailure
+from clawrl_gym.errors import ContextError, EnvError, PolicyError, boundary
+from clawrl_gym.types import Episode, Message, StopReason, TaskRef
+
+InThread = Callable[..., Awaitable[Any]]
+"""Runs a blocking call on the environment's own thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSpec:
+    """One episode to run."""
+
+    session_id: str
+    group_id: int
+    task: TaskRef
+    max_turns: int
+    timeout_s: float
+    temperature: float | None = None
+    """None takes the policy's own sampling."""
+
+
+class TextEnv(Protocol):
+    """What the loop needs of a Gymnasium environment."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any: ...
+
+    def step(self, action: Any) -> Any: ...
+
+
+class Chat(Protocol):
+    """The gateway, seen from an episode."""
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+        """Raises ContextError when the messages do not fit, PolicyError when nothing answers."""
+        ...
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What has happened so far; survives the deadline."""
+
+    observations: list[str] = field(default_factory=list)
+    replies: list[Message] = field(default_factory=list)
+    reward: float = 0.0
+    family: str | None = None
+    role: str = "user"
+
+
+async def run_episode(
+    spec: EpisodeSpec, env: TextEnv, agent: Agent, chat: Chat, in_thread: InThread
+) -> Episode:
+    """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
+    started_s = time.monotonic()
+    progress = _Progress()
+    error: str | None = None
+    try:
+        async with asyncio.timeout(spec.timeout_s):
+            stop = await _play(spec, env, agent, chat, in_thread, progress)
+    except TimeoutError:
+        stop, error = StopReason.DEADLINE, f"no end within {spec.timeout_s:g} s"
+    except EnvError as failure:
+        stop, error = StopReason.ENV_ERROR, str(failure)
+    except PolicyError as failure:
+        stop, error = StopReason.POLICY_ERROR, str(failure)
+    episode = Episode(
+        session_id=spec.session_id,
+        group_id=spec.group_id,
+        task=spec.task,
+        stop_reason=stop,
+        reward=None if stop.is_infrastructure else progress.reward,
+        turns=len(progress.replies),
+        error=error,
+        family=progress.family,
+        duration_s=time.monotonic() - started_s,
+    )
+    return await _report(spec, episode, progress, chat)
+
+
+async def _report(spec: EpisodeSpec, episode: Episode, progress: _Progress, chat: Chat) -> Episode:
+    """Tell the gateway; an end that cannot be recorded makes the episode a policy error."""
+    last: list[Message] | None = None
+    if 0 < len(progress.replies) < len(progress.observations):
+        last = [{"role": progress.role, "content": progress.observations[-1]}]
+    try:
+        await chat.end(spec, episode, last)
+    except PolicyError as failure:
+        return replace(
+            episode, stop_reason=StopReason.POLICY_ERROR, reward=None, error=str(failure)
+        )
+    return episode
+
+
+async def _play(
+    spec: EpisodeSpec,
+    env: TextEnv,
+    agent: Agent,
+    chat: Chat,
+    in_thread: InThread,
+    progress: _Progress,
+) -> StopReason:
+    options = {} if spec.task.id is None else {"task": spec.task.id, "split": spec.task.split}
+    with boundary(EnvError, "reset"):
+        observation, info = await in_thread(env.reset, seed=spec.task.seed, options=options)
+    progress.observations.append(_text(observation))
+    progress.family = info.get("family")
+    progress.role = info.get("next_state_role", "user")
+    while len(progress.replies) < spec.max_turns:
+        messages = agent.messages(progress.observations, progress.replies)
+        try:
+            reply = await chat.reply(spec, messages)
+        except ContextError:
+            return StopReason.CONTEXT
+        progress.replies.append(reply)
+        action = agent.action(reply)
+        if isinstance(action, ParseFailure):
+            progress.observations.append(action.message)
+            continue
+        with boundary(EnvError, "step"):
+            observation, reward, terminated, truncated, _ = await in_thread(env.step, action.text)
+        progress.observations.append(_text(observation))
+        progress.reward += float(reward)
+        if terminated:
+            return StopReason.TERMINATED
+        if truncated:
+            return StopReason.TRUNCATED
+    return StopReason.TRUNCATED
+
+
+def _text(observation: Any) -> str:
+    if not isinstance(observation, str):
+        raise EnvError(
+            f"got an observation of type {type(observation).__name__}, expected str: "
+            "wrap the environment so that it speaks text"
+        )
+    return observation

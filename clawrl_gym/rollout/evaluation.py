@@ -1,0 +1,68 @@
+"""Held-out evaluation: the same workers, gateway and rollout loop, greedy, one episode a task."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import uuid4
+
+from clawrl_gym.errors import EnvError
+from clawrl_gym.metrics import heldout_values
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.types import Episode, TaskRef
+
+EVALUATION_GROUP = -1
+"""Group id of episodes that are not trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Success on held-out tasks."""
+
+    episodes: list[Episode]
+
+    @property
+    def n(self) -> int:
+        return len(self.episodes)
+
+    @property
+    def success(self) -> float:
+        """Share of tasks solved."""
+        return sum(episode.success for episode in self.episodes) / max(1, self.n)
+
+    def metrics(self) -> dict[str, float]:
+        """heldout/* as in metrics.jsonl, by family too."""
+        values = heldout_values(sum(episode.success for episode in self.episodes), self.n)
+        for family in sorted({episode.family or "task" for episode in self.episodes}):
+            own = [e.success for e in self.episodes if (e.family or "task") == family]
+            values[f"heldout/success/{family}"] = sum(own) / len(own)
+        return values
+
+
+async def evaluate(
+    tasks: list[TaskRef], pool: WorkerPool, max_turns: int, timeout_s: float, max_retries: int
+) -> Evaluation:
+    """Run each task once at temperature 0. Raises EnvError when one cannot be run at all."""
+
+    async def one(task: TaskRef) -> Episode:
+        for _ in range(max_retries + 1):
+            spec = EpisodeSpec(
+                session_id=f"heldout-{uuid4().hex[:12]}",
+                group_id=EVALUATION_GROUP,
+                task=task,
+                max_turns=max_turns,
+                timeout_s=timeout_s,
+                temperature=0.0,
+            )
+            episode = await pool.run(spec)
+            if not episode.stop_reason.is_infrastructure:
+                return episode
+        raise EnvError(
+            f"held-out task {task.id or task.seed!r} could not be run in "
+            f"{max_retries + 1} attempts: {episode.error}"
+        )
+
+    async with asyncio.TaskGroup() as running:
+        started = [running.create_task(one(task)) for task in tasks]
+    return Evaluation([task.result() for task in started])

@@ -1,0 +1,44 @@
+"""A group: G episodes of one task, each retried when infrastructure ended it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import uuid4
+
+from clawrl_gym.config import RolloutConfig
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.types import Episode, Group, TaskRef
+
+
+async def run_group(
+    number: int,
+    task: TaskRef,
+    version: int,
+    config: RolloutConfig,
+    max_turns: int,
+    pool: WorkerPool,
+    on_episode: Callable[[Episode], None],
+) -> Group:
+    """Run a whole group. `on_episode` sees every attempt, failed ones included."""
+
+    async def attempt(member: int) -> Episode:
+        for retry in range(config.max_retries + 1):
+            spec = EpisodeSpec(
+                session_id=f"g{number:06d}-{member}-{retry}-{uuid4().hex[:8]}",
+                group_id=number,
+                task=task,
+                max_turns=max_turns,
+                timeout_s=config.episode_timeout_s,
+            )
+            episode = await pool.run(spec)
+            on_episode(episode)
+            if not episode.stop_reason.is_infrastructure:
+                break
+            await asyncio.sleep(min(0.2 * 2**retry, 2.0))
+        return episode
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(attempt(member)) for member in range(config.group_size)]
+    return Group(number, task, [task.result() for task in running], version)

@@ -1,0 +1,60 @@
+"""Which tasks a run draws: deterministic in the seed, so that a resumed run draws the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from clawrl_gym.config import EnvConfig, TerminalEnvConfig
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.types import Split, TaskRef
+
+_HELDOUT_SEED = 1 << 30
+"""Environments without named tasks: held-out seeds start here, training seeds stay below."""
+
+
+class TaskSource:
+    """Task number n of a split: a function of the run's seed and n alone."""
+
+    def __init__(self, ids: dict[Split, Sequence[str]] | None, seed: int) -> None:
+        self._ids = ids
+        self._seed = seed
+
+    @classmethod
+    def of(cls, config: EnvConfig, seed: int) -> TaskSource:
+        """The tasks of an environment; third-party ones have none by name, only seeds."""
+        if not isinstance(config, TerminalEnvConfig):
+            return cls(None, seed)
+        from clawrl_gym.envs.terminal.env import list_tasks
+
+        options = config.model_dump(exclude={"type", "id"})
+        ids: dict[Split, Sequence[str]] = {
+            "train": list_tasks(options, "train"),
+            "heldout": list_tasks(options, "heldout"),
+        }
+        if not ids["train"]:
+            raise ConfigError(f"env.tasks={config.tasks!r} holds no training task")
+        return cls(ids, seed)
+
+    def train(self, number: int) -> TaskRef:
+        """Training task `number` of this run."""
+        return self._draw("train", number)
+
+    def heldout(self, count: int) -> list[TaskRef]:
+        """The first `count` held-out tasks, the same for every seed; fewer if there are fewer."""
+        if self._ids is None:
+            return [TaskRef(None, _HELDOUT_SEED + n, "heldout") for n in range(count)]
+        ids = self._ids["heldout"]
+        order = sorted(range(len(ids)), key=lambda n: _hash("heldout", n))[:count]
+        return [TaskRef(ids[n], n, "heldout") for n in order]
+
+    def _draw(self, split: Split, number: int) -> TaskRef:
+        drawn = _hash(self._seed, split, number)
+        if self._ids is None:
+            return TaskRef(None, drawn % _HELDOUT_SEED, split)
+        ids = self._ids[split]
+        return TaskRef(ids[drawn % len(ids)], drawn % _HELDOUT_SEED, split)
+
+
+def _hash(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")

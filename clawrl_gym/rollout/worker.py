@@ -1,0 +1,127 @@
+"""The Ray worker: one async actor that holds many environments, each on its own thread.
+
+A slot is one environment and one thread. An environment that failed is closed and built anew for
+the next episode; a sandbox is opened at each reset, so nothing of an episode reaches the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from clawrl_gym.agents.base import Agent
+from clawrl_gym.config import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.errors import ConfigError, EnvError, boundary
+from clawrl_gym.rollout.chat import GatewayChat
+from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
+from clawrl_gym.types import Episode, StopReason
+
+
+def build_env(config: EnvConfig) -> Any:
+    """The configured environment. Raises ConfigError when it cannot be found."""
+    from clawrl_gym.registration import make_env
+
+    if isinstance(config, TerminalEnvConfig):
+        return make_env(config.id, None, config.model_dump(exclude={"type", "id"}))
+    return make_env(config.id, config.target, dict(config.kwargs))
+
+
+def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
+    """The configured agent; `auto` follows the environment."""
+    from clawrl_gym.agents.terminal import TerminalAgent
+    from clawrl_gym.agents.text import TextAgent
+
+    kind = env.type if config.type == "auto" else config.type
+    if kind == "terminal":
+        return TerminalAgent(config.system)
+    return TextAgent(config.system)
+
+
+class _Slot:
+    """One environment on one thread."""
+
+    def __init__(self, config: EnvConfig, number: int) -> None:
+        self._config = config
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"env-{number}")
+        self._env: Any = None
+
+    async def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(function, *args, **kwargs))
+
+    def reset(self, **kwargs: Any) -> Any:
+        if self._env is None:
+            with boundary(EnvError, "making the environment"):
+                try:
+                    self._env = build_env(self._config)
+                except ConfigError as error:
+                    raise EnvError(str(error)) from error
+        return self._env.reset(**kwargs)
+
+    def step(self, action: str) -> Any:
+        return self._env.step(action)
+
+    def discard(self) -> None:
+        """Drop the environment after a failure; its thread may still be inside a blocking call."""
+        env, self._env = self._env, None
+        old, self._thread = self._thread, ThreadPoolExecutor(1, thread_name_prefix="env-again")
+        if env is not None:
+            old.submit(env.close)
+        old.shutdown(wait=False)
+
+    def close(self) -> None:
+        if self._env is not None:
+            self._env.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class RolloutWorker:
+    """Runs episodes; as many at a time as it has slots. Wrapped by `ray.remote` in run.py."""
+
+    def __init__(
+        self,
+        env: EnvConfig,
+        agent: AgentConfig,
+        slots: int,
+        gateway: tuple[str, str, str],
+        request_timeout_s: float,
+    ) -> None:
+        self._agent = build_agent(agent, env)
+        self._slots: asyncio.Queue[_Slot] = asyncio.Queue()
+        self._all = [_Slot(env, number) for number in range(slots)]
+        for slot in self._all:
+            self._slots.put_nowait(slot)
+        self._gateway = gateway
+        self._request_timeout_s = request_timeout_s
+        self._chat: GatewayChat | None = None
+
+    async def ready(self) -> bool:
+        """Answers once the actor runs; opens the connection pool on the actor's own loop."""
+        if self._chat is None:
+            base_url, key, model = self._gateway
+            self._chat = GatewayChat(
+                base_url, key, model, self._request_timeout_s, limit=2 * len(self._all)
+            )
+        return True
+
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        """One episode on the next free slot."""
+        await self.ready()
+        assert self._chat is not None
+        slot = await self._slots.get()
+        try:
+            episode = await run_episode(spec, slot, self._agent, self._chat, slot.call)
+            if episode.stop_reason in (StopReason.ENV_ERROR, StopReason.DEADLINE):
+                slot.discard()
+            return episode
+        finally:
+            self._slots.put_nowait(slot)
+
+    async def close(self) -> None:
+        """Close every environment and the connections."""
+        for slot in self._all:
+            await asyncio.to_thread(slot.close)
+        if self._chat is not None:
+            await self._chat.close()

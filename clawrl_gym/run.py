@@ -1,0 +1,265 @@
+"""The composition root: builds the parts of a run, starts them in order, stops them in reverse.
+
+The only file that knows every part. Each part gets its own piece of the configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from clawrl_gym import cluster
+from clawrl_gym.config import RunConfig, TerminalEnvConfig
+from clawrl_gym.folder import RunFolder, folder_of
+from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.metrics import Metrics, Timeline
+from clawrl_gym.observer import Observer
+from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.report import write_report
+from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.evaluation import evaluate
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.worker import build_env
+from clawrl_gym.store import Store
+from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.ui.terminal import RunView, make_view
+
+
+async def train(config: RunConfig) -> int:
+    """Train as configured; returns the exit code. Raises ClawError for what cannot be run."""
+    folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
+    tasks = TaskSource.of(config.env, config.seed)
+    model = resolve_model(config.policy.model)
+    device = resolve_device(config.policy.device)
+    await asyncio.to_thread(_check_env, config)
+    if config.resume:
+        folder.require_space()
+    else:
+        folder.make(config)
+    view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
+    try:
+        async with AsyncExitStack() as stack:
+            run = Run(config, folder, tasks, model, device, view)
+            await run.start(stack)
+            await run.learn()
+        report = await asyncio.to_thread(write_report, folder.path)
+        view.message(f"report: {report}")
+    finally:
+        view.close()
+    return 0
+
+
+def _check_env(config: RunConfig) -> None:
+    """Fail before anything starts when the environment cannot be made or isolated here."""
+    env = build_env(config.env)
+    try:
+        if isinstance(config.env, TerminalEnvConfig):
+            env.reset(seed=0)
+    finally:
+        env.close()
+
+
+class Run:
+    """One run's parts, alive."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        tasks: TaskSource,
+        model: Path,
+        device: str,
+        view: RunView,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._tasks = tasks
+        self._model = model
+        self._view = view
+        self._device = device
+        self._version = 0
+        self._new_groups: Iterator[int] = itertools.count()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Start every part; what was started is on the stack even when a later one fails."""
+        config, folder = self._config, self._folder
+        self._metrics = Metrics(folder.path, config.logger, config.model_dump())
+        stack.callback(self._metrics.close)
+        self._timeline = Timeline(folder.path)
+        stack.callback(self._timeline.close)
+        self._store = Store.open(folder.path)
+        stack.push_async_callback(self._store.close)
+        self._server = PolicyServer(
+            config.policy, self._model, folder.serving, folder.logs / "vllm.log", self._vllm_phase
+        )
+        stack.push_async_callback(self._server.stop)
+        stack.callback(cluster.stop_cluster)
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(self._server.start())
+            starting.create_task(self._start_learner())
+        await self._start_gateway(stack)
+        await self._start_workers(stack)
+        await self._restore()
+
+    def _vllm_phase(self, phase: str) -> None:
+        self._view.phase("vLLM", phase)
+
+    async def _start_learner(self) -> None:
+        self._view.phase("Ray", "starting")
+        await asyncio.to_thread(cluster.start_cluster)
+        self._view.phase("Ray", "ready")
+        self._view.phase("learner", "loading the model")
+        config = self._config
+        self._learner = cluster.RayLearner(
+            config.trainer,
+            config.learner,
+            str(self._model),
+            config.seed,
+            self._device,
+            config.policy.sampling.temperature,
+        )
+        await self._learner.ready()
+        self._view.phase("learner", "ready")
+
+    async def _start_gateway(self, stack: AsyncExitStack) -> None:
+        config, server = self._config, self._server
+        self._policy = PolicyClient(
+            server.base_url,
+            server.key,
+            server.model_name,
+            config.policy.request_timeout_s,
+            config.gateway.max_waiting,
+        )
+        stack.push_async_callback(self._policy.close)
+        self._swap = WeightSwap(server)
+        self._gateway = Gateway(
+            config.gateway, config.policy.sampling, self._store, self._policy, server.model_name
+        )
+        self._gateway_url = await self._gateway.start()
+        stack.push_async_callback(self._gateway.stop)
+        self._view.phase("gateway", self._gateway_url)
+
+    async def _start_workers(self, stack: AsyncExitStack) -> None:
+        config = self._config
+        address = (self._gateway_url, self._gateway.key, self._server.model_name)
+        timeout_s = config.policy.request_timeout_s
+        slots = config.rollout.envs_per_worker
+        self._view.phase("workers", f"{config.rollout.workers} with {slots} environments each")
+        workers = [
+            cluster.RayWorker(config.env, config.agent, slots, address, timeout_s)
+            for _ in range(config.rollout.workers)
+        ]
+        for worker in workers:
+            await worker.ready()
+            stack.push_async_callback(worker.close)
+        self._pool = WorkerPool(workers, slots)
+        self._dispatcher = Dispatcher(
+            config.rollout,
+            config.env.max_turns,
+            self._tasks,
+            self._pool,
+            self._on_group,
+            lambda episode: self._observer.episode(episode),
+        )
+        self._collector = Collector(
+            config.rollout, self._store, Grpo(config.trainer), self._dispatcher.release
+        )
+        self._observer = Observer(
+            config.trainer.steps,
+            self._metrics,
+            self._view,
+            self._gateway,
+            self._policy,
+            self._pool,
+            self._collector,
+        )
+        self._view.phase("workers", "ready")
+
+    async def _restore(self) -> None:
+        """Go on where a resumed run stopped: weights, version, groups that wait for training."""
+        if self._config.resume is None:
+            return
+        update = await self._store.rollback_to_checkpoint()
+        groups = await self._store.untrained_groups()
+        self._collector.restore([group.samples for group in groups])
+        self._dispatcher.adopt(len(groups))
+        known = await self._store.group_numbers()
+        self._new_groups = (number for number in itertools.count() if number not in known)
+        if update is not None and update.checkpoint is not None:
+            await self._learner.load_checkpoint(update.checkpoint)
+            self._version = update.version
+        await self._publish(self._version)
+        self._view.message(f"resumed at version {self._version}, {len(groups)} groups waiting")
+
+    async def learn(self) -> None:
+        """The run itself: measure, collect and train at once, measure again."""
+        config = self._config
+        if self._version == 0:
+            await self._evaluate(0, config.eval.tasks)
+        loop = TrainLoop(
+            config.learner,
+            self._learner,
+            self._collector.batch,
+            self._publish,
+            self._on_update,
+            self._folder.checkpoints,
+            self._timeline,
+        )
+        async with asyncio.TaskGroup() as running:
+            background = [
+                running.create_task(self._dispatcher.run(self._new_groups)),
+                running.create_task(self._server.watch()),
+                running.create_task(self._observer.run()),
+            ]
+            await loop.run(self._version, config.trainer.steps)
+            for task in background[:1]:
+                task.cancel()
+            await self._evaluate(config.trainer.steps, config.eval.tasks)
+            for task in background:
+                task.cancel()
+
+    async def _on_group(self, group: object) -> None:
+        await self._collector.add(group)  # type: ignore[arg-type]
+
+    async def _publish(self, version: int) -> float:
+        await self._learner.save_weights(str(self._folder.serving))
+        pause_s = await self._swap.publish(version, self._folder.serving)
+        self._gateway.version = version
+        self._dispatcher.version = version
+        return pause_s
+
+    async def _on_update(self, update: Update) -> None:
+        samples = [sample.id for sample in update.batch.samples if sample.id is not None]
+        await self._store.add_update(
+            update.version, update.batch.number, samples, update.checkpoint, update.stats
+        )
+        self._version = update.version
+        self._dispatcher.release(update.batch.groups)
+        self._observer.update(update)
+        every = self._config.eval.every
+        if every and update.version % every == 0 and update.version < self._config.trainer.steps:
+            await self._evaluate(update.version, self._config.eval.between_tasks)
+
+    async def _evaluate(self, step: int, count: int) -> None:
+        tasks = self._tasks.heldout(count if self._config.eval.tasks else 0)
+        if not tasks:
+            return
+        rollout = self._config.rollout
+        with self._timeline.span("collect", "held-out", step=step):
+            result = await evaluate(
+                tasks,
+                self._pool,
+                self._config.env.max_turns,
+                rollout.episode_timeout_s,
+                rollout.max_retries,
+            )
+        self._observer.evaluation(step, result)

@@ -1,0 +1,85 @@
+"""How numbers, durations and foreign text are written, the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from clawrl_gym.metrics import (
+    FAMILY_PREFIX,
+    HELDOUT_HIGH,
+    HELDOUT_LOW,
+    HELDOUT_N,
+    HELDOUT_SUCCESS,
+)
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x1f\x7f-\x9f]+"
+)
+
+COUNTED = {
+    "groups/zero_variance": "groups of equal rewards left out",
+    "groups/dropped_stale": "groups dropped as too old",
+}
+
+
+def duration(seconds: float) -> str:
+    """`0.08 s`, `4.2 s`, `1:05`, `2:03:09`."""
+    if not math.isfinite(seconds) or seconds < 0:
+        return "?"
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def number(value: float | None) -> str:
+    """Short, with digits enough to compare: `3,120`, `64`, `9.1`, `0.012`, `1.2e-05`, or `-`."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if value == int(value):
+        return str(int(value))
+    if size >= 100:
+        return f"{value:.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    if size >= 0.001:
+        return f"{value:.3f}"
+    return f"{value:.1e}"
+
+
+def share(value: float | None) -> str:
+    """A share of one as a percentage: `71 %`, and `99.6 %` where rounding would say all."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    percent = 100 * value
+    close = 0 < percent < 1 or 99 < percent < 100
+    return f"{percent:.1f} %" if close else f"{percent:.0f} %"
+
+
+def interval(values: dict[str, float]) -> str:
+    """The held-out result in `values` in words: `71 % (62 to 78 %, n = 120)`."""
+    success = share(values.get(HELDOUT_SUCCESS))
+    if HELDOUT_LOW not in values or HELDOUT_HIGH not in values:
+        return success
+    low, high = 100 * values[HELDOUT_LOW], 100 * values[HELDOUT_HIGH]
+    return f"{success} ({low:.0f} to {high:.0f} %, n = {number(values.get(HELDOUT_N))})"
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """Foreign text as one line without control characters or escape sequences."""
+    flat = _CONTROL.sub(" ", text).strip()
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def family_of(metric: str) -> str | None:
+    """The family in `train/success/FAMILY`; None for any other name."""
+    return metric.removeprefix(FAMILY_PREFIX) if metric.startswith(FAMILY_PREFIX) else None

@@ -1,0 +1,32 @@
+"""What a family is: a name and a function from draws to the content of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from clawrl_gym.envs.tasks import Check
+from clawrl_gym.envs.terminal.draw import Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A task without its id and split."""
+
+    instruction: str
+    solution: tuple[str, ...]
+    """One command a turn."""
+    checks: tuple[Check, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    grader: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of task; `draft` draws one."""
+
+    name: str
+    draft: Callable[[Draw], Draft]
+    turns: int = 1
+    """Commands after which each of its tasks ends."""

@@ -1,0 +1,56 @@
+"""Families of several turns: what the last command must be stands in a file, not in the request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clawrl_gym.envs.terminal.checks import FileIs
+from clawrl_gym.envs.terminal.draw import WORDS, Draw, text
+from clawrl_gym.envs.terminal.families.base import Draft
+from clawrl_gym.envs.terminal.families.files import append, copy, move
+from clawrl_gym.envs.terminal.families.text import count, upper
+
+NOTED: tuple[Callable[[Draw], Draft], ...] = (copy, move, append, upper, count)
+"""What a note may ask for."""
+
+
+def note(draw: Draw) -> Draft:
+    inner = draw.pick(NOTED)(draw)
+    name = "note.txt"
+    asked = draw.pick(("Do what {a} says.", "Read {a} and follow it."))
+    return Draft(
+        instruction=asked.format(a=name),
+        solution=(f"cat {name}", *inner.solution),
+        checks=inner.checks,
+        files={**inner.files, name: text([inner.instruction])},
+    )
+
+
+def lookup(draw: Draw) -> Draft:
+    pointer, target, wanted, decoy = draw.names(4)
+    content = text(draw.lines(1, 3))
+    other = text([*draw.lines(1, 3), draw.pick(WORDS)])
+    asked = draw.pick(
+        ("{a} names a file. Copy that file to {b}.", "Copy the file that {a} names to {b}.")
+    )
+    return Draft(
+        instruction=asked.format(a=pointer, b=target),
+        solution=(f"cat {pointer}", f"cp {wanted} {target}"),
+        checks=(FileIs(target, content, exact=True),),
+        files={pointer: text([wanted]), wanted: content, decoy: other},
+    )
+
+
+def trail(draw: Draw) -> Draft:
+    first, second, target = draw.names(3)
+    word = draw.pick(WORDS)
+    asked = draw.pick(("Follow the trail that starts in {a}.", "Start with {a} and go on."))
+    return Draft(
+        instruction=asked.format(a=first),
+        solution=(f"cat {first}", f"cat {second}", f"echo {word} > {target}"),
+        checks=(FileIs(target, word.encode()),),
+        files={
+            first: text([f"Look into {second}."]),
+            second: text([f"Write {word} to {target}."]),
+        },
+    )

@@ -1,0 +1,64 @@
+"""The configuration: composed from the groups, strict, with suggestions."""
+
+import pytest
+
+from clawrl_gym.config import GymEnvConfig, TerminalEnvConfig, compose, groups, known_keys
+from clawrl_gym.errors import ConfigError
+
+
+def test_the_default_run_is_the_tiny_policy_in_the_terminal() -> None:
+    config = compose("train", [])
+    assert isinstance(config.env, TerminalEnvConfig)
+    assert config.policy.model == "tiny"
+    assert config.policy.max_model_len == 2048
+
+
+def test_any_known_key_can_be_set_even_when_no_file_lists_it() -> None:
+    config = compose("train", ["env.sandbox.memory_mb=256", "seed=7", "rollout.groups=4"])
+    assert isinstance(config.env, TerminalEnvConfig)
+    assert (config.env.sandbox.memory_mb, config.seed, config.rollout.groups) == (256, 7, 4)
+
+
+def test_a_policy_brings_its_own_learning_rate_and_the_command_line_wins() -> None:
+    assert compose("train", ["policy=qwen3_4b"]).learner.lr == 1e-6
+    assert compose("train", ["policy=qwen3_4b", "learner.lr=0.5"]).learner.lr == 0.5
+
+
+def test_every_option_of_every_group_composes() -> None:
+    for group, options in groups().items():
+        for option in options:
+            compose("train", [f"{group}={option}"])
+
+
+@pytest.mark.parametrize("override", ["env.id=My-v0", "env.target=my_pkg.my_mod:MyEnv"])
+def test_an_environment_of_ones_own_needs_no_group(override: str) -> None:
+    assert isinstance(compose("train", [override]).env, GymEnvConfig)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["env.tsks=x"], r"unknown configuration key 'env.tsks'; did you mean 'env.tasks'\?"),
+        (["learnr.lr=1"], r"unknown configuration key 'learnr.*did you mean 'learner"),
+        (["rollout.group=3"], r"did you mean 'rollout.groups'"),
+        (["policy=tinny"], r"Could not find 'policy/tinny'.*tiny"),
+        (["trainer.steps=abc"], r"trainer.steps: got 'abc'.*integer"),
+        (["trainer.steps=0"], r"trainer.steps: got 0.*greater than or equal to 1"),
+        (["foo"], r"got 'foo', expected KEY=VALUE"),
+        (["env.max_turns=[1"], r"max_turns"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        compose("train", overrides)
+    assert "\n" not in str(caught.value)
+
+
+def test_configurations_are_frozen() -> None:
+    config = compose("train", [])
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+
+
+def test_known_keys_reach_into_both_kinds_of_environment() -> None:
+    assert {"env.sandbox.pids", "env.kwargs", "learner.lr"} <= set(known_keys())

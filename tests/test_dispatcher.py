@@ -1,0 +1,158 @@
+"""The dispatcher: groups, retries, back-pressure; deterministic tasks."""
+
+import asyncio
+from collections.abc import Callable
+
+from clawrl_gym.config import RolloutConfig
+from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.evaluation import evaluate
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.types import Episode, Group, StopReason, TaskRef
+
+CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
+
+
+class Runner:
+    """Ends every episode at once; `outcome` says how."""
+
+    def __init__(self, outcome: Callable[[EpisodeSpec], StopReason] | None = None) -> None:
+        self.specs: list[EpisodeSpec] = []
+        self._outcome = outcome or (lambda spec: StopReason.TERMINATED)
+
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        self.specs.append(spec)
+        await asyncio.sleep(0)
+        stop = self._outcome(spec)
+        reward = None if stop.is_infrastructure else 1.0
+        return Episode(spec.session_id, spec.group_id, spec.task, stop, reward, turns=1)
+
+
+def make(runner: Runner, config: RolloutConfig = CONFIG) -> tuple[Dispatcher, list[Group]]:
+    groups: list[Group] = []
+
+    async def keep(group: Group) -> None:
+        groups.append(group)
+
+    pool = WorkerPool([runner], slots=64)
+    tasks = TaskSource({"train": ["a", "b", "c"], "heldout": ["h"]}, seed=5)
+    return Dispatcher(config, 4, tasks, pool, keep, lambda episode: None), groups
+
+
+async def settle() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_no_more_groups_are_outstanding_than_the_staleness_bound_allows() -> None:
+    dispatcher, groups = make(Runner())
+    running = asyncio.create_task(dispatcher.run(range(100)))
+    await settle()
+    assert (len(groups), dispatcher.outstanding) == (4, 4)
+    dispatcher.release(2)
+    await settle()
+    assert len(groups) == 6
+    running.cancel()
+
+
+async def test_sync_mode_collects_exactly_one_batch_ahead() -> None:
+    dispatcher, groups = make(Runner(), CONFIG.model_copy(update={"mode": "sync"}))
+    running = asyncio.create_task(dispatcher.run(range(100)))
+    await settle()
+    assert len(groups) == 2
+    running.cancel()
+
+
+async def test_a_group_holds_group_size_episodes_of_one_task_and_its_version() -> None:
+    dispatcher, groups = make(Runner())
+    dispatcher.version = 9
+    await dispatcher.run([0])
+    (group,) = groups
+    assert len(group.episodes_G) == 3
+    assert len({episode.session_id for episode in group.episodes_G}) == 3
+    assert {episode.task for episode in group.episodes_G} == {group.task}
+    assert group.version == 9
+
+
+async def test_infrastructure_failures_are_run_again_and_rewards_stay_out() -> None:
+    failed: set[str] = set()
+
+    def first_attempts_fail(spec: EpisodeSpec) -> StopReason:
+        member = spec.session_id.split("-")[1]
+        if member in failed:
+            return StopReason.TERMINATED
+        failed.add(member)
+        return StopReason.ENV_ERROR
+
+    runner = Runner(first_attempts_fail)
+    dispatcher, groups = make(runner)
+    await dispatcher.run([0])
+    assert len(runner.specs) == 6
+    assert [episode.reward for episode in groups[0].episodes_G] == [1.0, 1.0, 1.0]
+
+
+async def test_retries_are_bounded_and_a_lost_episode_has_no_reward() -> None:
+    runner = Runner(lambda spec: StopReason.POLICY_ERROR)
+    dispatcher, groups = make(runner)
+    await dispatcher.run([0])
+    assert len(runner.specs) == 3 * (CONFIG.max_retries + 1)
+    assert [episode.reward for episode in groups[0].episodes_G] == [None] * 3
+
+
+async def test_a_worker_that_raises_is_data() -> None:
+    class Broken(Runner):
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            raise RuntimeError("actor died")
+
+    pool = WorkerPool([Broken()], slots=2)
+    spec = EpisodeSpec("s", 0, TaskRef("a", 0, "train"), max_turns=1, timeout_s=1)
+    episode = await pool.run(spec)
+    assert (episode.stop_reason, episode.reward) == (StopReason.ENV_ERROR, None)
+    assert "actor died" in (episode.error or "")
+    assert pool.in_flight == 0
+
+
+async def test_the_pool_never_runs_more_than_its_slots() -> None:
+    class Peak(Runner):
+        running = peak = 0
+
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            self.running += 1
+            self.peak = max(self.peak, self.running)
+            await asyncio.sleep(0.001)
+            self.running -= 1
+            return await super().run(spec)
+
+    workers = [Peak(), Peak()]
+    pool = WorkerPool(workers, slots=3)
+    spec = EpisodeSpec("s", 0, TaskRef("a", 0, "train"), max_turns=1, timeout_s=1)
+    await asyncio.gather(*(pool.run(spec) for _ in range(30)))
+    assert max(worker.peak for worker in workers) <= 6
+    assert sum(len(worker.specs) for worker in workers) == 30
+    assert min(len(worker.specs) for worker in workers) > 5
+
+
+async def test_held_out_tasks_run_greedily_once_each() -> None:
+    runner = Runner()
+    tasks = TaskSource({"train": ["a"], "heldout": ["h", "i"]}, seed=0).heldout(9)
+    result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
+    assert (result.n, result.success) == (2, 1.0)
+    assert {spec.temperature for spec in runner.specs} == {0.0}
+    assert {spec.task.split for spec in runner.specs} == {"heldout"}
+
+
+def test_tasks_follow_from_the_seed_and_the_number_alone() -> None:
+    ids = [f"t{n}" for n in range(1000)]
+    one, same = (TaskSource({"train": ids, "heldout": ids}, seed=1) for _ in range(2))
+    other = TaskSource({"train": ids, "heldout": ids}, seed=2)
+    drawn = [one.train(n) for n in range(50)]
+    assert drawn == [same.train(n) for n in range(50)]
+    assert drawn != [other.train(n) for n in range(50)]
+    assert one.heldout(20) == other.heldout(20)
+
+
+def test_seeds_of_the_two_splits_never_meet() -> None:
+    source = TaskSource(None, seed=3)
+    train = {source.train(n).seed for n in range(2000)}
+    assert not train & {task.seed for task in source.heldout(2000)}

@@ -1,0 +1,156 @@
+"""The rollout loop: every way in which an episode can end, and what it may be worth."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from clawrl_gym.agents.terminal import TerminalAgent, reply_text
+from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
+from clawrl_gym.types import Episode, Message, StopReason, TaskRef
+
+SPEC = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=3, timeout_s=5.0)
+
+
+class Countdown:
+    """Rewards 0.5 a step; ends after `length` steps in the way asked for."""
+
+    def __init__(self, length: int, truncate: bool = False, fail_at: int | None = None) -> None:
+        self.length, self.truncate, self.fail_at = length, truncate, fail_at
+        self.actions: list[str] = []
+        self.options: dict[str, Any] | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.options = options
+        return "go", {"family": "count"}
+
+    def step(self, action: str) -> Any:
+        self.actions.append(action)
+        if self.fail_at == len(self.actions):
+            raise OSError("disk gone")
+        over = len(self.actions) >= self.length
+        return f"saw {action}", 0.5, over and not self.truncate, over and self.truncate, {}
+
+
+class ScriptedChat:
+    """Answers with the given replies; an exception among them is raised."""
+
+    def __init__(self, *replies: str | Exception) -> None:
+        self.replies = list(replies)
+        self.requests: list[list[Message]] = []
+        self.ended: tuple[Episode, list[Message] | None] | None = None
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+        self.requests.append(messages)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return {"role": "assistant", "content": reply}
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        self.ended = (episode, next_state)
+
+
+async def in_place(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+async def play(env: Any, chat: ScriptedChat, spec: EpisodeSpec = SPEC) -> Episode:
+    return await run_episode(spec, env, TextAgent(), chat, in_place)
+
+
+async def test_a_terminated_episode_sums_its_rewards_and_reports_the_last_observation() -> None:
+    env, chat = Countdown(2), ScriptedChat("a", "b")
+    episode = await play(env, chat)
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
+    assert episode.success
+    assert episode.family == "count"
+    assert env.options == {"task": "t", "split": "train"}
+    assert chat.ended == (episode, [{"role": "user", "content": "saw b"}])
+
+
+async def test_each_request_extends_the_one_before() -> None:
+    chat = ScriptedChat("a", "b")
+    await play(Countdown(2), chat)
+    first, second = chat.requests
+    assert second[: len(first)] == first
+    assert [m["content"] for m in second] == ["go", "a", "saw a"]
+
+
+async def test_truncation_by_the_environment_keeps_the_reward() -> None:
+    episode = await play(Countdown(1, truncate=True), ScriptedChat("a"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.TRUNCATED, 0.5)
+
+
+async def test_the_turn_budget_truncates() -> None:
+    episode = await play(Countdown(99), ScriptedChat("a", "b", "c"))
+    assert (episode.stop_reason, episode.turns, episode.reward) == (StopReason.TRUNCATED, 3, 1.5)
+
+
+async def test_a_full_context_ends_the_episode_with_what_it_has() -> None:
+    episode = await play(Countdown(9), ScriptedChat("a", ContextError("too long")))
+    assert (episode.stop_reason, episode.reward) == (StopReason.CONTEXT, 0.5)
+
+
+async def test_a_failing_environment_is_never_a_reward() -> None:
+    episode = await play(Countdown(9, fail_at=2), ScriptedChat("a", "b"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.ENV_ERROR, None)
+    assert episode.error == "step: OSError: disk gone"
+
+
+async def test_a_failing_policy_is_never_a_reward() -> None:
+    episode = await play(Countdown(9), ScriptedChat("a", PolicyError("gone")))
+    assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
+
+
+async def test_the_deadline_is_never_a_reward() -> None:
+    class Slow(ScriptedChat):
+        async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+            await asyncio.sleep(30)
+            raise AssertionError("the deadline did not end this")
+
+    spec = EpisodeSpec("s", 1, TaskRef(None, 3, "train"), max_turns=3, timeout_s=0.05)
+    episode = await play(Countdown(9), Slow(), spec)
+    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, None)
+
+
+async def test_an_end_that_cannot_be_recorded_loses_the_reward_not_the_run() -> None:
+    class Deaf(ScriptedChat):
+        async def end(
+            self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+        ) -> None:
+            raise PolicyError("nobody there")
+
+    episode = await play(Countdown(1), Deaf("a"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
+
+
+async def test_a_reply_without_an_action_is_an_observation_for_the_model() -> None:
+    chat = ScriptedChat("no block here", reply_text("ls"))
+    env = Countdown(1)
+    episode = await run_episode(SPEC, env, TerminalAgent(), chat, in_place)
+    assert env.actions == ["ls"]
+    assert episode.turns == 2
+    assert "expected exactly one" in (chat.requests[1][-1]["content"] or "")
+
+
+async def test_an_environment_that_does_not_speak_text_is_an_error_that_says_so() -> None:
+    class Numbers(Countdown):
+        def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            return 7, {}
+
+    episode = await play(Numbers(1), ScriptedChat("a"))
+    assert episode.stop_reason is StopReason.ENV_ERROR
+    assert episode.error is not None
+    assert "expected str" in episode.error
+
+
+@pytest.mark.parametrize("command", ["ls -l", "cat <<E\nx\nE", "echo '``'"])
+def test_a_command_survives_the_reply_format(command: str) -> None:
+    action = TerminalAgent().action({"role": "assistant", "content": reply_text(command)})
+    assert getattr(action, "text", None) == command

@@ -1,0 +1,92 @@
+"""Random-weight models small enough to be made in a second, for tests that need a real folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+TEMPLATE = (
+    "{%- if tools %}<|im_start|>system\n<tools>\n"
+    "{%- for tool in tools %}\n{{ tool | tojson }}{% endfor %}\n</tools><|im_end|>\n{% endif %}"
+    "{%- for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content or '' }}"
+    "{%- for call in message.tool_calls or [] %}\n<tool_call>\n"
+    '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}'
+    "\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_CORPUS = [
+    "copy the file a.txt to b.csv and print its first lines",
+    "count the words of every log below the folder, then sort them",
+    "<tool_call> {\"name\": \"shell\", \"arguments\": {\"command\": \"ls -la\"}} </tool_call>",
+    "system user assistant tool",
+] * 4  # fmt: skip
+
+
+def make_tokenizer(folder: Path, vocab_size: int = 512) -> int:
+    """Write a byte-level BPE tokenizer with a ChatML template; the number of its tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_CORPUS, trainer)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "chat_template": TEMPLATE,
+        "model_max_length": 1_000_000,
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return tokenizer.get_vocab_size()
+
+
+def random_weights(folder: Path, seed: int = 0) -> Path:
+    """Write `model.safetensors` for the folder's config.json, drawn from `seed`; its path."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    model = Qwen3ForCausalLM(Qwen3Config.from_pretrained(folder))
+    tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    tensors.pop("lm_head.weight", None)  # tied to the embedding
+    path = folder / "model.safetensors"
+    save_file(tensors, path, metadata={"format": "pt"})
+    return path
+
+
+def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096) -> Path:
+    """A two-layer Qwen3 of 0.2 M random parameters with tokenizer and template; its folder."""
+    from transformers import Qwen3Config
+
+    folder.mkdir(parents=True, exist_ok=True)
+    vocab_size = make_tokenizer(folder)
+    config = Qwen3Config(
+        vocab_size=vocab_size,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,
+        max_position_embeddings=max_len,
+        tie_word_embeddings=True,
+        eos_token_id=2,
+        bos_token_id=None,
+        pad_token_id=0,
+        dtype="float32",
+        initializer_range=0.2,
+    )
+    config.architectures = ["Qwen3ForCausalLM"]
+    config.save_pretrained(folder)
+    random_weights(folder, seed)
+    return folder
