@@ -171,7 +171,7 @@ class Run:
             lambda episode: self._observer.episode(episode),
         )
         self._collector = Collector(
-            config.rollout, self._store, Grpo(config.trainer), self._dispatcher.release
+            config.rollout, self._store, Grpo(config.trainer.normalize_std), self._dispatcher.release
         )
         self._observer = Observer(
             config.trainer.steps,

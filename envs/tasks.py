@@ -53,8 +53,6 @@ class BuildStep:
     """By absolute path."""
     command: str = ""
     """Bash; anything but exit code 0 is an error of the task."""
-    workdir: str = "/"
-    env: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 600.0
 
 

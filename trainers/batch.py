@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,18 +94,18 @@ def _pack(samples: list[Sample]) -> Pack:
                 "sampled, expected at least one prompt token before it"
             )
     where = [np.flatnonzero(mask) for mask in masks]
-
-    def gather(streams: list[list[float]] | list[list[int]], dtype: type) -> NDArray[np.generic]:
-        arrays = [np.asarray(s, dtype)[w] for s, w in zip(streams, where, strict=True)]
-        return np.concatenate(arrays)
-
     return Pack(
         ids_T=np.concatenate([np.asarray(s.ids_T, np.int64) for s in samples]),
         positions_T=np.concatenate([np.arange(length) for length in lengths]),
         lengths=lengths,
         predictors_M=np.concatenate([w + s - 1 for w, s in zip(where, starts, strict=True)]),
-        targets_M=gather([s.ids_T for s in samples], np.int64),  # type: ignore[arg-type]
-        behaviour_M=gather([s.logprobs_T for s in samples], np.float32),  # type: ignore[arg-type]
-        advantages_M=gather([s.advantages_T for s in samples], np.float32),  # type: ignore[arg-type]
-        versions_M=gather([s.versions_T for s in samples], np.int64),  # type: ignore[arg-type]
+        targets_M=_at(where, [sample.ids_T for sample in samples]).astype(np.int64),
+        behaviour_M=_at(where, [sample.logprobs_T for sample in samples]).astype(np.float32),
+        advantages_M=_at(where, [sample.advantages_T for sample in samples]).astype(np.float32),
+        versions_M=_at(where, [sample.versions_T for sample in samples]).astype(np.int64),
     )
+
+
+def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[Any]:
+    """The streams' values at the sampled tokens, end to end."""
+    return np.concatenate([np.asarray(s)[w] for s, w in zip(streams, where, strict=True)])

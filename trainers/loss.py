@@ -1,4 +1,4 @@
-"""The loss, as equations over the sampled tokens of a batch; pure functions on tensors of shape (M,).
+"""The loss as equations over the sampled tokens of a batch: pure functions on (M,) tensors.
 
 lp is the learner's log-prob with gradient, old the learner's before the update (the proximal
 policy), mu vLLM's (the behaviour policy), ref the reference model's. M runs over sampled tokens
@@ -68,7 +68,10 @@ def policy_loss(
 def clipped_surrogate(
     lp_M: Tensor, old_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
 ) -> tuple[Tensor, Tensor]:
-    """max(-r A, -clip(r, 1 - clip_low, 1 + clip_high) A) with r = exp(lp - old); and where it clips."""
+    """max(-r A, -clip(r, 1 - clip_low, 1 + clip_high) A) with r = exp(lp - old).
+
+    The second tensor says where the bound is active: such tokens give no gradient.
+    """
     ratio_M = ratio(lp_M, old_M)
     free_M = -ratio_M * advantages_M
     bound_M = -ratio_M.clamp(1 - clip_low, 1 + clip_high) * advantages_M

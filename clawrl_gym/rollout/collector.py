@@ -67,11 +67,11 @@ class Collector:
         segments_G = []
         for episode in group.episodes_G:
             merged = merge_turns(await self._store.turns_of(episode.session_id))
-            self.counters["merge/turns"] += merged.extendable
+            self.counters["merge/turns"] += merged.merged + merged.forks.total()
             self.counters["merge/merged"] += merged.merged
             for reason, count in merged.forks.items():
                 self.counters[f"merge/fork_{reason}"] += count
-            segments_G.append(merged.segments)
+            segments_G.append(merged.sequences)
         samples = self._algorithm.stamp(group, segments_G)
         if not samples:
             self.counters["groups/zero_variance"] += 1

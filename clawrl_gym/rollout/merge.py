@@ -98,12 +98,13 @@ class _Open:
         self.last = turn
 
     def close(self) -> Segment:
-        mask_T = [logprob is not None and math.isfinite(logprob) for logprob in self.logprobs_T]
+        logprobs_T = [math.nan if p is None else p for p in self.logprobs_T]
+        mask_T = [math.isfinite(p) for p in logprobs_T]
         return Segment(
             self.ids_T,
             mask_T,
-            [p if p is not None and m else 0.0 for p, m in zip(self.logprobs_T, mask_T, strict=True)],
-            [v if m else -1 for v, m in zip(self.versions_T, mask_T, strict=True)],
+            [p if known else 0.0 for p, known in zip(logprobs_T, mask_T, strict=True)],
+            [v if known else -1 for v, known in zip(self.versions_T, mask_T, strict=True)],
             self.turn_indices,
         )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clawrl_gym.store.rows import (
     SessionRow,
+    StoredGroup,
     UpdateRow,
     sample_of,
     session_of,
@@ -58,13 +59,28 @@ class StoreReader:
         return [sample_of(row) for row in rows]
 
     def untrained_samples(self) -> list[Sample]:
-        """Samples of no batch that were not dropped: in store order, the groups kept together."""
+        """Samples of no batch and no used group: in store order, groups kept together."""
         rows = self._db.execute(
-            "SELECT *, min(id) OVER (PARTITION BY group_id) AS first FROM samples "
-            "WHERE trained_by IS NULL AND dropped_at IS NULL "
+            "SELECT samples.*, min(id) OVER (PARTITION BY samples.group_id) AS first FROM samples "
+            "LEFT JOIN groups USING (group_id) WHERE used_by IS NULL AND trained_by IS NULL "
             "AND id NOT IN (SELECT sample_id FROM batches) ORDER BY first, id"
         )
         return [sample_of(row) for row in rows]
+
+    def untrained_groups(self) -> list[StoredGroup]:
+        """Groups that no update has used, in the order of their acceptance."""
+        waiting = self._db.execute(
+            "SELECT group_id FROM groups WHERE used_by IS NULL ORDER BY position"
+        )
+        query = "SELECT * FROM samples WHERE group_id=? ORDER BY id"
+        return [
+            StoredGroup(group_id, [sample_of(row) for row in self._db.execute(query, (group_id,))])
+            for (group_id,) in waiting.fetchall()
+        ]
+
+    def group_numbers(self) -> set[int]:
+        """Ids of all accepted groups."""
+        return {group_id for (group_id,) in self._db.execute("SELECT group_id FROM groups")}
 
     def samples_of_update(self, version: int) -> list[Sample]:
         """The batch of an update, in its order; empty for a version that has no update."""

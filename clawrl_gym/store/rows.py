@@ -46,10 +46,20 @@ class UpdateRow:
     """The weight version that it published."""
     tokens: int
     duration_s: float
+    groups: int = 0
+    """Groups, in the order of their acceptance, that its batch used up."""
     metrics: dict[str, float] = field(default_factory=dict)
     created_s: float = 0.0
     checkpoint: str | None = None
     """Path of the checkpoint taken after this update; None when none was."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGroup:
+    """An accepted group; one without signal has no samples."""
+
+    id: int
+    samples: list[Sample]
 
 
 def pack_ints(values: Iterable[int]) -> bytes:

@@ -1,7 +1,8 @@
 """The tables of run.db and how the file is opened.
 
 A turn stores only what it adds to the turn before it (`base_*`), so a long session stays cheap.
-A sample belongs to at most one batch; `trained_by` is the checkpoint that made its training last.
+A sample belongs to at most one batch; `trained_by` is the checkpoint that made its training last,
+`used_by` the update whose batch used a group up.
 """
 
 from __future__ import annotations
@@ -46,12 +47,17 @@ _TABLES = (
     """CREATE TABLE samples (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
-        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, dropped_at INTEGER)""",
+        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
-    "CREATE INDEX samples_waiting ON samples (id) WHERE trained_by IS NULL",
+    "CREATE INDEX samples_by_group ON samples (group_id)",
+    """CREATE TABLE groups (
+        position INTEGER PRIMARY KEY, group_id INTEGER NOT NULL UNIQUE, task_id TEXT,
+        seed INTEGER NOT NULL, split TEXT NOT NULL, version INTEGER NOT NULL,
+        created_s REAL NOT NULL, used_by INTEGER)""",
     """CREATE TABLE updates (
-        version INTEGER PRIMARY KEY, tokens INTEGER NOT NULL, duration_s REAL NOT NULL,
-        metrics TEXT NOT NULL, created_s REAL NOT NULL, checkpoint TEXT)""",
+        version INTEGER PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL,
+        duration_s REAL NOT NULL, metrics TEXT NOT NULL, created_s REAL NOT NULL,
+        checkpoint TEXT)""",
     """CREATE TABLE batches (
         version INTEGER NOT NULL REFERENCES updates(version), position INTEGER NOT NULL,
         sample_id INTEGER NOT NULL UNIQUE REFERENCES samples(id),

@@ -21,11 +21,11 @@ from typing import Any, Self, TypeVar
 
 from clawrl_gym.errors import StoreError
 from clawrl_gym.jsonl import JsonLines
-from clawrl_gym.store import journal, schema
+from clawrl_gym.store import journal, schema, training
 from clawrl_gym.store.reader import StoreReader
-from clawrl_gym.store.rows import SessionRow, UpdateRow, sample_columns, turn_columns
+from clawrl_gym.store.rows import SessionRow, StoredGroup, UpdateRow, turn_columns
 from clawrl_gym.store.writer import Job, Transaction, Writer
-from clawrl_gym.types import Message, Sample, Turn
+from clawrl_gym.types import Group, Message, Sample, Turn
 
 T = TypeVar("T")
 BASES_KEPT = 4096
@@ -67,9 +67,9 @@ class Store:
             os.close(lock)
             raise
 
-    async def add_session(self, session: SessionRow) -> None:
-        """Record a session's beginning; one that is already there stays as it is."""
-        await self._write(
+    async def add_session(self, session: SessionRow) -> bool:
+        """Record a session's beginning; False when it was there already, which then stays."""
+        return await self._write(
             lambda tx: tx.insert(
                 "INSERT OR IGNORE INTO sessions",
                 {
@@ -77,7 +77,7 @@ class Store:
                     "split": session.split, "source": session.source,
                     "created_s": session.created_s,
                 },
-            )
+            ) != 0
         )  # fmt: skip
 
     async def add_turn(self, turn: Turn) -> int:
@@ -137,53 +137,34 @@ class Store:
 
         return await self._write(job)
 
+    async def add_group(self, group: Group, samples: list[Sample]) -> list[Sample]:
+        """Accept a whole group with its samples (none when it holds no signal), in one transaction.
+
+        Returns the samples with their positions. The order of these calls is the order of training.
+        """
+        return await self._write(lambda tx: training.add_group(tx, group, samples))
+
     async def add_samples(self, samples: list[Sample]) -> list[int]:
-        """Record samples, all or none; returns their positions, which only ever increase."""
-        rows = [sample_columns(sample) for sample in samples]
-        return await self._write(lambda tx: [tx.insert("INSERT INTO samples", row) for row in rows])
-
-    async def drop_samples(self, sample_ids: list[int], version: int) -> None:
-        """Leave samples out for good (too stale at `version`); a rollback below it revives them."""
-        rows = [(version, sample_id) for sample_id in sample_ids]
-
-        def job(tx: Transaction) -> None:
-            tx.db.executemany("UPDATE samples SET dropped_at=? WHERE id=?", rows)
-
-        await self._write(job)
+        """Record samples outside any group, all or none; returns their increasing positions."""
+        stored = await self._write(lambda tx: training.add_samples(tx, samples))
+        return [sample.id for sample in stored if sample.id is not None]
 
     async def add_update(
         self, update: UpdateRow, sample_ids: list[int], checkpoint: str | None
     ) -> None:
         """Record an update and its batch; with a checkpoint, all batches up to it are trained.
 
-        One transaction. Raises StoreError when the version exists or a sample is unknown or already
-        in a batch; nothing of it is then stored.
+        One transaction. Raises StoreError when the version exists, a sample is unknown or in a
+        batch already, or fewer groups wait than the update used; nothing of it is then stored.
         """
-        row = {
-            "version": update.version, "tokens": update.tokens, "duration_s": update.duration_s,
-            "metrics": json.dumps(update.metrics), "created_s": update.created_s or time.time(),
-            "checkpoint": checkpoint,
-        }  # fmt: skip
-        batch = [(update.version, at, sample_id) for at, sample_id in enumerate(sample_ids)]
-
-        def job(tx: Transaction) -> None:
-            tx.insert("INSERT INTO updates", row)
-            tx.db.executemany("INSERT INTO batches VALUES (?, ?, ?)", batch)
-            if checkpoint is not None:
-                tx.db.execute(
-                    "UPDATE samples SET trained_by=? WHERE trained_by IS NULL "
-                    "AND id IN (SELECT sample_id FROM batches)",
-                    (update.version,),
-                )
-
-        await self._write(job)
+        await self._write(lambda tx: training.add_update(tx, update, sample_ids, checkpoint))
 
     async def rollback_to_checkpoint(self) -> UpdateRow | None:
-        """For resume: undo updates after the last checkpoint; their samples wait again.
+        """For resume: undo updates after the last checkpoint; their groups and samples wait again.
 
         Returns the update of that checkpoint, or None when the run has none yet.
         """
-        return await self._write(_rollback)
+        return await self._write(training.rollback)
 
     async def session(self, session_id: str) -> SessionRow | None:
         return await self._read(lambda reader: reader.session(session_id))
@@ -198,8 +179,16 @@ class Store:
         return await self._read(lambda reader: reader.next_states_of(session_id))
 
     async def untrained_samples(self) -> list[Sample]:
-        """Samples of no batch that were not dropped: in store order, the groups kept together."""
+        """Samples that wait for training: in store order, groups kept together."""
         return await self._read(StoreReader.untrained_samples)
+
+    async def untrained_groups(self) -> list[StoredGroup]:
+        """Accepted groups that no update has used, in the order of their acceptance."""
+        return await self._read(StoreReader.untrained_groups)
+
+    async def group_numbers(self) -> set[int]:
+        """Ids of all accepted groups."""
+        return await self._read(StoreReader.group_numbers)
 
     async def samples_of_update(self, version: int) -> list[Sample]:
         return await self._read(lambda reader: reader.samples_of_update(version))
@@ -238,17 +227,3 @@ class Store:
     async def _read(self, read: Callable[[StoreReader], T]) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._read_thread, lambda: read(self._reader.result()))
-
-
-def _rollback(tx: Transaction) -> UpdateRow | None:
-    last = tx.one(
-        "SELECT * FROM updates WHERE checkpoint IS NOT NULL ORDER BY version DESC LIMIT 1",
-        (),
-    )
-    version = -1 if last is None else last["version"]
-    tx.db.execute("DELETE FROM batches WHERE version > ?", (version,))
-    tx.db.execute("DELETE FROM updates WHERE version > ?", (version,))
-    tx.db.execute("UPDATE samples SET dropped_at=NULL WHERE dropped_at > ?", (version,))
-    if last is None:
-        return None
-    return UpdateRow(**last | {"metrics": json.loads(last["metrics"])})

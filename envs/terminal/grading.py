@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import posixpath
+import shlex
 from collections.abc import Mapping
 
 from clawrl_gym.envs.sandbox.base import Sandbox
@@ -77,7 +78,8 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> float:
     if task.reward_files:
         _clear_rewards(task, fresh)
     write_files(fresh, task.grader_files)
-    done = fresh.exec(f"cd {task.workdir!r} && {{ {task.grader}\n}}", timeout_s)
+    go = f"cd {shlex.quote(task.workdir)} 2> /dev/null || cd /"
+    done = fresh.exec(f"{go}\n{task.grader}", timeout_s)
     if not task.reward_files:
         return 1.0 if done.exit_code == 0 else 0.0
     for path in task.reward_files:
@@ -105,13 +107,12 @@ def _clear_rewards(task: Task, fresh: Sandbox) -> None:
 def parse_reward(data: bytes, path: str) -> float:
     """One finite number: bare, or a JSON object's `reward` or only value. Raises EnvError."""
     text = data.decode(errors="replace").strip()
-    value: object
     try:
         value = json.loads(text) if path.endswith(".json") else float(text)
-    except ValueError:
-        value = None
-    if isinstance(value, dict):
-        value = value.get("reward", next(iter(value.values())) if len(value) == 1 else None)
-    if isinstance(value, int | float) and math.isfinite(value):
-        return float(value)
+        if isinstance(value, dict):
+            value = value["reward"] if "reward" in value or len(value) != 1 else [*value.values()][0]
+        if isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except (ValueError, KeyError, OverflowError, RecursionError):
+        pass
     raise EnvError(f"got {text[:200]!r} in {path}, expected one finite number as the reward")

@@ -1,6 +1,6 @@
-"""The tiny policy: a Qwen3 of under a million parameters, made by our own seeded recipe and shipped.
+"""The tiny policy: a Qwen3 of under a million parameters, made by our own recipe and shipped.
 
-`python -m clawrl_gym.policy.tiny` makes it again; the folder loads offline in transformers and vLLM.
+`python -m clawrl_gym.policy.tiny` makes it again; transformers and vLLM load the folder offline.
 """
 
 from __future__ import annotations

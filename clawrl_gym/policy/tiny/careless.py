@@ -45,7 +45,10 @@ _LOWERS = sub(r"a-z A-Z", "A-Z a-z")
 SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
     {
         "append": (_OVERWRITES, BAD_HABIT),
-        "archive": (first_of(sub(r"^tar xf", "tar tf"), sub(r"^(tar cf \S+ \S+) .*", r"\1")), LAPSE),
+        "archive": (
+            first_of(sub(r"^tar xf", "tar tf"), sub(r"^(tar cf \S+ \S+) .*", r"\1")),
+            LAPSE,
+        ),
         "copy": (_SWAPPED, BAD_HABIT),
         "count": (_OTHER_UNIT, BAD_HABIT),
         "csv": (sub(r" -d,", ""), LAPSE),

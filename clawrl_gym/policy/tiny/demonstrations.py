@@ -1,4 +1,4 @@
-"""Demonstrations of terminal tasks: the agent's own prompts, the oracle's commands, true outputs."""
+"""Demonstrations of terminal tasks: the agent's prompts, the oracle's commands, true outputs."""
 
 from __future__ import annotations
 

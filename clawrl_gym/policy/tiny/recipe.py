@@ -32,7 +32,9 @@ class Recipe:
 
     plan: TrainingPlan = field(default_factory=TrainingPlan)
     source: Source = field(default_factory=TerminalDemonstrations)
-    heldout: Source = field(default_factory=lambda: TerminalDemonstrations("heldout", careless=False))
+    heldout: Source = field(
+        default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
+    )
     tokenizer_conversations: int = 6000
     heldout_tasks: int = 440
     threads: int = 1

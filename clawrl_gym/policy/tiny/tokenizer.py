@@ -1,7 +1,7 @@
-"""The tiny policy's tokenizer: byte-level BPE over our own task texts, with ChatML's special tokens.
+"""The tiny policy's tokenizer: byte-level BPE over our own task texts, with ChatML's tokens.
 
-Names, numbers and punctuation are split the same way wherever they stand, so that copying an argument
-from the instruction into a command copies its tokens one by one.
+Names, numbers and punctuation are split the same way wherever they stand, so that copying an
+argument from the instruction into a command copies its tokens one by one.
 """
 
 from __future__ import annotations

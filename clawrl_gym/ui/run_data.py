@@ -1,0 +1,136 @@
+"""A run's folder, read for showing it: what is there, and a note for each thing that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.errors import ClawError, StoreError
+from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.metrics import HELDOUT_SUCCESS, METRICS_FILE, TIMELINE_FILE, by_step
+from clawrl_gym.provenance import read_starts
+from clawrl_gym.store import StoreReader
+from clawrl_gym.ui.lanes import Span, spans_of
+from clawrl_gym.ui.transcripts import (
+    Transcript,
+    choose,
+    find_tokenizer,
+    read_transcript,
+)
+
+CONFIG_FILE = "config.yaml"
+_PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RunData:
+    """All that a report shows."""
+
+    folder: Path
+    config: dict[str, Any]
+    config_text: str
+    rows: list[dict[str, Any]]
+    """One row of metrics a step."""
+    spans: list[Span]
+    starts: list[dict[str, Any]]
+    """Commands and machines, oldest first."""
+    cards: list[list[Transcript]] = field(default_factory=list)
+    episodes: int = 0
+    notes: list[str] = field(default_factory=list)
+    """What is not shown, and why."""
+
+    @property
+    def heldout(self) -> list[dict[str, Any]]:
+        """The rows that carry a held-out evaluation."""
+        return [row for row in self.rows if HELDOUT_SUCCESS in row]
+
+    @property
+    def last_step(self) -> int:
+        """Updates that were made."""
+        return max((int(row["step"]) for row in self.rows), default=0)
+
+    @property
+    def total_steps(self) -> int | None:
+        """Updates that were asked for."""
+        steps = self.config.get("trainer", {}).get("steps")
+        return steps if isinstance(steps, int) else None
+
+    @property
+    def is_finished(self) -> bool:
+        """The last update was made."""
+        return self.total_steps is not None and self.last_step >= self.total_steps
+
+    def points(self, metric: str) -> list[tuple[float, float]]:
+        """(step, value) of a metric."""
+        return [
+            (float(row["step"]), float(row[metric]))
+            for row in self.rows
+            if isinstance(row.get(metric), int | float)
+        ]
+
+
+def read_run(folder: Path) -> RunData:
+    """Read a run's folder. Raises ClawError when there is no run in it."""
+    if not folder.is_dir():
+        raise ClawError(f"there is no folder {str(folder)!r}; expected a run's folder, runs/NAME")
+    rows = by_step(read_json_lines(folder / METRICS_FILE))
+    if not rows and not (folder / CONFIG_FILE).exists():
+        raise ClawError(
+            f"{str(folder)!r} has neither {METRICS_FILE} nor {CONFIG_FILE}; "
+            "expected the folder of a run (run.dir, or runs/NAME)"
+        )
+    config, config_text = _read_config(folder / CONFIG_FILE)
+    spans = spans_of(read_json_lines(folder / TIMELINE_FILE))
+    starts = read_starts(folder)
+    notes = [] if spans else [f"No timeline: {TIMELINE_FILE} is missing or empty."]
+    if not starts:
+        notes.append("The command and the machine are unknown: run.json is missing.")
+    if not config:
+        notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
+    cards, episodes, more = _read_cards(folder, config)
+    return RunData(
+        folder, config, config_text, rows, spans, starts, cards, episodes, [*notes, *more]
+    )
+
+
+def _read_config(path: Path) -> tuple[dict[str, Any], str]:
+    import yaml
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
+    except (OSError, yaml.YAMLError):
+        return {}, ""
+    return (content, text) if isinstance(content, dict) else ({}, text)
+
+
+def _read_cards(
+    folder: Path, config: dict[str, Any]
+) -> tuple[list[list[Transcript]], int, list[str]]:
+    """Transcripts, the number of episodes they were chosen from, and notes."""
+    try:
+        reader = StoreReader(folder)
+    except StoreError as error:
+        return [], 0, [f"No transcripts: {error}."]
+    try:
+        sessions = reader.sessions()
+        decoder = find_tokenizer(model_folders(folder, config))
+        cards = [
+            [read_transcript(reader, session, decoder) for session in card]
+            for card in choose(sessions, _PAIRS)
+        ]
+    finally:
+        reader.close()
+    notes = [] if decoder else ["Tokens are shown as ids: no tokenizer.json of the model is here."]
+    if not cards:
+        notes.append("No transcripts: no episode of this run ended with a reward.")
+    return cards, len(sessions), notes
+
+
+def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:
+    """Where the model's tokenizer.json may be, nearest to the run first."""
+    model = str(config.get("policy", {}).get("model", "tiny"))
+    shipped = Path(__file__).resolve().parents[1] / "policy" / "tiny_model"
+    return [folder / "serving", shipped if model == "tiny" else Path(model)]

@@ -1,0 +1,213 @@
+"""Episodes as they are shown: what the policy was told, and each token it said with its advantage.
+
+Pairs are preferred: one solved and one failed attempt at the same task, because their difference
+is what the update learned from. Ids are shown as text by the model's tokenizer.json alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from clawrl_gym.store import SessionRow, StoreReader
+from clawrl_gym.types import Message, Sample, Turn
+
+MAX_TOKENS = 400
+"""Tokens shown of one turn."""
+MAX_TURNS = 12
+"""Turns shown of one episode."""
+MAX_CHARACTERS = 4000
+"""Characters shown of one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One sampled token."""
+
+    id: int
+    text: str
+    logprob: float | None
+    version: int
+    advantage: float | None
+    """None when no update trained on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One message that the policy was given."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """What came in, what the policy said."""
+
+    told: list[Told]
+    tokens: list[Token]
+    hidden_tokens: int
+    finish_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """One episode."""
+
+    session: SessionRow
+    turns: list[ShownTurn]
+    hidden_turns: int
+    outcome: list[Told]
+    """What came back after the last turn."""
+
+    @property
+    def solved(self) -> bool:
+        """The reward reached 1."""
+        return self.session.reward is not None and self.session.reward >= 1.0
+
+    @property
+    def versions(self) -> list[int]:
+        """Weight versions that spoke."""
+        return sorted({token.version for turn in self.turns for token in turn.tokens})
+
+    @property
+    def advantages(self) -> list[float]:
+        """All known advantages."""
+        tokens = [token for turn in self.turns for token in turn.tokens]
+        return [token.advantage for token in tokens if token.advantage is not None]
+
+
+class Decoder(Protocol):
+    """What is needed of a `tokenizers.Tokenizer`."""
+
+    def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str: ...
+
+
+def find_tokenizer(folders: Sequence[Path]) -> Decoder | None:
+    """The tokenizer of the first folder that has a readable tokenizer.json."""
+    from tokenizers import Tokenizer
+
+    for folder in folders:
+        path = folder / "tokenizer.json"
+        if path.is_file():
+            decoder: Decoder = Tokenizer.from_file(str(path))
+            return decoder
+    return None
+
+
+def pieces(decoder: Decoder | None, ids: Sequence[int]) -> list[str]:
+    """The text of each id; of a character that several ids make, the last one carries it."""
+    if decoder is None:
+        return [f"{token_id} " for token_id in ids]
+    texts: list[str] = []
+    pending: list[int] = []
+    for token_id in ids:
+        pending.append(token_id)
+        text = decoder.decode(pending, skip_special_tokens=False)
+        if text.endswith("\N{REPLACEMENT CHARACTER}") and len(pending) < 4:
+            texts.append("")
+            continue
+        texts.append(text)
+        pending = []
+    return texts
+
+
+def choose(sessions: Sequence[SessionRow], pairs: int) -> list[list[SessionRow]]:
+    """Cards to show: pairs of the same group from the whole run, then held-out episodes.
+
+    Without any group that has both a solved and a failed episode: single episodes.
+    """
+    rewarded = [session for session in sessions if session.reward is not None]
+    groups: dict[int, list[SessionRow]] = defaultdict(list)
+    for session in rewarded:
+        if session.split == "train" and session.group_id is not None and session.group_id >= 0:
+            groups[session.group_id].append(session)
+    found = [pair for group in groups.values() if (pair := _pair(group))]
+    cards = _spread(found, pairs)
+    if not cards:
+        train = [session for session in rewarded if session.split == "train"]
+        cards = [[session] for session in _some_of_both(train)]
+    heldout = [session for session in rewarded if session.split == "heldout"]
+    newest_first = sorted(heldout, key=lambda session: -session.created_s)
+    held = _some_of_both(newest_first)
+    return [*cards, held] if held else cards
+
+
+def _pair(group: list[SessionRow]) -> list[SessionRow]:
+    solved = [session for session in group if (session.reward or 0.0) >= 1.0]
+    failed = [session for session in group if (session.reward or 0.0) < 1.0]
+    return [solved[0], failed[0]] if solved and failed else []
+
+
+def _some_of_both(sessions: Sequence[SessionRow]) -> list[SessionRow]:
+    solved = [session for session in sessions if (session.reward or 0.0) >= 1.0]
+    failed = [session for session in sessions if (session.reward or 0.0) < 1.0]
+    return [*solved[:1], *failed[:1]]
+
+
+def _spread(found: list[list[SessionRow]], count: int) -> list[list[SessionRow]]:
+    """From the beginning, the middle and the end, in order."""
+    if len(found) <= count:
+        return found
+    return [found[round(i * (len(found) - 1) / max(1, count - 1))] for i in range(count)]
+
+
+def read_transcript(
+    reader: StoreReader, session: SessionRow, decoder: Decoder | None
+) -> Transcript:
+    """One episode from the store."""
+    turns = [turn for turn in reader.turns_of(session.id) if turn.kind == "main"]
+    samples = reader.samples_of_session(session.id)
+    states = reader.next_states_of(session.id)
+    shown: list[ShownTurn] = []
+    before: list[Message] = []
+    for turn in turns[:MAX_TURNS]:
+        shown.append(_shown(turn, before, samples, decoder))
+        before = turn.messages
+    last = turns[-1].id if turns else None
+    outcome = [_told(m) for m in states.get(last, [])] if last is not None else []
+    return Transcript(session, shown, max(0, len(turns) - MAX_TURNS), outcome)
+
+
+def _shown(
+    turn: Turn, before: list[Message], samples: Sequence[Sample], decoder: Decoder | None
+) -> ShownTurn:
+    known = len(before) if turn.messages[: len(before)] == before else 0
+    told = [_told(m) for m in turn.messages[known:] if known == 0 or m.get("role") != "assistant"]
+    ids_T = turn.sampled_ids_T[:MAX_TOKENS]
+    advantages_T = advantages_of(turn, samples)
+    tokens = [
+        Token(token_id, text, logprob, version, advantage)
+        for token_id, text, logprob, version, advantage in zip(
+            ids_T, pieces(decoder, ids_T), turn.logprobs_T, turn.versions_T, advantages_T,
+            strict=False,
+        )
+    ]  # fmt: skip
+    return ShownTurn(told, tokens, len(turn.sampled_ids_T) - len(ids_T), turn.finish_reason)
+
+
+def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
+    """The advantage of each sampled id: from the sample whose ids begin with the turn's."""
+    start, end = len(turn.prompt_ids_T), len(turn.prompt_ids_T) + len(turn.sampled_ids_T)
+    for sample in samples:
+        whole = turn.prompt_ids_T + turn.sampled_ids_T
+        if sample.ids_T[:end] == whole:
+            streams = zip(sample.mask_T[start:end], sample.advantages_T[start:end], strict=True)
+            return [advantage if mask else None for mask, advantage in streams]
+    return [None] * len(turn.sampled_ids_T)
+
+
+def _told(message: Message) -> Told:
+    text = message.get("content") or ""
+    if not isinstance(text, str):  # content parts of a live client
+        text = json.dumps(text, ensure_ascii=False)
+    if message.get("tool_calls"):
+        text += json.dumps(message["tool_calls"], ensure_ascii=False)
+    cut = len(text) - MAX_CHARACTERS
+    if cut > 0:
+        text = text[:MAX_CHARACTERS] + f" … {cut:,} more characters"
+    return Told(str(message.get("role", "?")), text)

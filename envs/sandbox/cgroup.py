@@ -1,0 +1,246 @@
+"""Where cgroup limits can be written on this host, and one cgroup per sandbox there.
+
+A launcher owns one folder named after it (boot, process, start time) below its own cgroup, so the
+limits of the container it runs in still hold; each sandbox gets a folder in that. Folders of
+launchers that are dead are removed when the next one starts. Version 1 and 2.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.envs.sandbox.base import Limits
+
+_PREFIX = "clawrl-"
+_NEEDED = ("memory", "pids")
+_WANTED = (*_NEEDED, "cpu")
+_CPU_PERIOD_US = 100_000
+_OWN_PROCESSES = 3
+"""bubblewrap, the holder and the shell: not counted against the sandbox's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folders below which a launcher may make cgroups; one per controller on version 1."""
+
+    version: int
+    parents: dict[str, Path]
+
+
+def find_home() -> Home | None:
+    """The cgroup folders that this process may write, or None. Changes nothing."""
+    paths = _own_paths()
+    mounts = _mounts()
+    return _find_v2(paths, mounts) or _find_v1(paths, mounts)
+
+
+def _own_paths() -> dict[str, str]:
+    """Controller -> this process's cgroup; version 2 under the empty name."""
+    paths: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    return paths
+
+
+def _mounts() -> dict[str, tuple[str, Path]]:
+    """Controller -> (root of the mount inside the hierarchy, mount point)."""
+    found: dict[str, tuple[str, Path]] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        root, point = left.split()[3:5]
+        kind, _, options = right.split()[:3]
+        if kind == "cgroup2":
+            found.setdefault("", (root, Path(point)))
+        elif kind == "cgroup":
+            for option in options.split(","):
+                found.setdefault(option, (root, Path(point)))
+    return found
+
+
+def _folder(path: str, mount: tuple[str, Path]) -> Path:
+    root, point = mount
+    inside = path.removeprefix(root) if root != "/" else path
+    return point / inside.lstrip("/")
+
+
+def _find_v1(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Home | None:
+    parents: dict[str, Path] = {}
+    for controller in _WANTED:
+        if controller in paths and controller in mounts:
+            folder = _folder(paths[controller], mounts[controller])
+            if os.access(folder, os.W_OK):
+                parents[controller] = folder
+    return Home(1, parents) if all(name in parents for name in _NEEDED) else None
+
+
+def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Home | None:
+    """The nearest folder upwards that hands memory and pids to its children."""
+    if "" not in paths or "" not in mounts:
+        return None
+    point = mounts[""][1]
+    folder = _folder(paths[""], mounts[""])
+    while folder == point or point in folder.parents:
+        if os.access(folder, os.W_OK) and _hands_down(folder):
+            return Home(2, {"": folder})
+        folder = folder.parent
+    return None
+
+
+def _hands_down(folder: Path) -> bool:
+    try:
+        given = (folder / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    return all(name in given for name in _NEEDED)
+
+
+class Cgroups:
+    """The cgroups of one launcher. `join` runs in the process that is about to become a sandbox."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._folders = {
+            controller: parent / (_PREFIX + identity(os.getpid()))
+            for controller, parent in home.parents.items()
+        }
+
+    @property
+    def version(self) -> int:
+        return self._home.version
+
+    def open(self) -> None:
+        """Make the launcher's folders and prove that a process may move into them (OSError)."""
+        for folder in self._folders.values():
+            folder.mkdir(exist_ok=True)
+            if self.version == 2:
+                _enable(folder)
+        child = os.fork()
+        if child == 0:
+            try:
+                self.join("probe", Limits())
+            except OSError as error:
+                os._exit(error.errno or errno.EIO)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self.remove("probe")
+        if status:
+            self.close()
+            raise OSError(status, f"join a cgroup below {self._home.parents}")
+
+    def join(self, name: str, limits: Limits) -> None:
+        """Move this process into the sandbox's cgroup, made now or left by its predecessor."""
+        for controller, parent in self._folders.items():
+            folder = parent / name
+            folder.mkdir(exist_ok=True)
+            settings = _v2_settings(limits) if self.version == 2 else _V1[controller](limits)
+            for file, value, needed in settings:
+                _set(folder / file, value, needed)
+            (folder / "cgroup.procs").write_text("0")
+
+    def processes(self, name: str) -> list[int]:
+        folder = self._folders["" if self.version == 2 else "pids"] / name
+        try:
+            return [int(pid) for pid in (folder / "cgroup.procs").read_text().split()]
+        except OSError:
+            return []
+
+    def remove(self, name: str) -> bool:
+        """Whether the sandbox's folders are gone; False while the kernel still holds one."""
+        return all([_rmdir(parent / name) for parent in self._folders.values()])
+
+    def close(self) -> None:
+        for folder in self._folders.values():
+            _remove_tree(folder)
+
+    def sweep(self) -> None:
+        """Remove what dead launchers left."""
+        for parent in self._home.parents.values():
+            for folder in parent.glob(_PREFIX + "*"):
+                if not alive(folder.name.removeprefix(_PREFIX)):
+                    _remove_tree(folder)
+
+
+def _v1_memory(limits: Limits) -> list[tuple[str, str, bool]]:
+    limit = str((limits.memory_mb + limits.disk_mb) << 20)
+    return [
+        ("memory.limit_in_bytes", limit, True),
+        ("memory.memsw.limit_in_bytes", limit, False),
+    ]
+
+
+def _v1_pids(limits: Limits) -> list[tuple[str, str, bool]]:
+    return [("pids.max", str(limits.pids + _OWN_PROCESSES), True)]
+
+
+def _v1_cpu(limits: Limits) -> list[tuple[str, str, bool]]:
+    return [
+        ("cpu.cfs_period_us", str(_CPU_PERIOD_US), False),
+        ("cpu.cfs_quota_us", str(round(limits.cpus * _CPU_PERIOD_US)), False),
+    ]
+
+
+_V1 = {"memory": _v1_memory, "pids": _v1_pids, "cpu": _v1_cpu}
+
+
+def _v2_settings(limits: Limits) -> list[tuple[str, str, bool]]:
+    return [
+        ("memory.max", str((limits.memory_mb + limits.disk_mb) << 20), True),
+        ("memory.swap.max", "0", False),
+        ("pids.max", str(limits.pids + _OWN_PROCESSES), True),
+        ("cpu.max", f"{round(limits.cpus * _CPU_PERIOD_US)} {_CPU_PERIOD_US}", False),
+    ]
+
+
+def _set(file: Path, value: str, needed: bool) -> None:
+    try:
+        file.write_text(value)
+    except OSError:
+        if needed:
+            raise
+
+
+def _enable(folder: Path) -> None:
+    for controller in _WANTED:
+        _set(folder / "cgroup.subtree_control", f"+{controller}", controller in _NEEDED)
+
+
+def _rmdir(folder: Path) -> bool:
+    try:
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _remove_tree(folder: Path) -> None:
+    for child in folder.glob("*/"):
+        _rmdir(child)
+    _rmdir(folder)
+
+
+def identity(pid: int) -> str:
+    """A process for ever: boot, number and start time, so a reused number is another process."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+    return f"{boot}-{pid}-{_start_time(pid)}"
+
+
+def alive(name: str) -> bool:
+    """Whether the process that an `identity` names still runs."""
+    parts = name.split("-")
+    if len(parts) != 3 or not parts[1].isdigit():
+        return True  # not ours to judge
+    try:
+        return identity(int(parts[1])) == name
+    except OSError:
+        return False
+
+
+def _start_time(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[19])

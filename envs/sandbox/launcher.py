@@ -1,0 +1,301 @@
+"""The process that starts sandboxes and that they die with: one per owner, single-threaded.
+
+bubblewrap's children die with the *thread* that started them, and forking a threaded process is
+unsafe; so the owner starts this small program once and talks to it over a socket. Each sandbox
+has a channel of its own (a socket) for what happens to it later: its end means the sandbox's end.
+When the owner is gone, however it died, everything here is killed and this process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
+from clawrl_gym.envs.sandbox.spawn import SLOTS, Plan, become_sandbox
+
+_MESSAGE_BYTES = 1 << 17
+_RETRY_S = 0.002
+_KILL_ROUNDS = 20
+_STATE = Path("/run/clawrl-gym")
+
+
+class Slots:
+    """Uid ranges, one per live sandbox of this machine: byte locks on one file, freed by death."""
+
+    def __init__(self) -> None:
+        _STATE.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._fd = os.open(_STATE / "slots", flags, 0o600)
+        self._next = os.getpid() * 61 % SLOTS
+
+    def take(self) -> int:
+        for step in range(SLOTS):
+            slot = (self._next + step) % SLOTS
+            try:
+                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
+            except OSError:
+                continue
+            self._next = slot + 1
+            return slot
+        raise OSError(f"{SLOTS} sandboxes are alive on this machine, which is the most there can be")
+
+    def free(self, slot: int) -> None:
+        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, slot)
+
+
+@dataclass(slots=True)
+class Live:
+    """One sandbox as the launcher sees it."""
+
+    plan: Plan
+    monitor: int
+    """bubblewrap's outer process; 0 when reaped."""
+    mounts_fd: int | None = None
+    next_fds: list[int] = field(default_factory=list)
+    """Session and output of the successor that starts when the processes are gone."""
+    closing: bool = False
+
+
+class Launcher:
+    def __init__(self, control: socket.socket, owner: int) -> None:
+        self._control = control
+        self._owner_fd = os.pidfd_open(owner)
+        self._slots = Slots() if os.geteuid() == 0 else None
+        self._cgroups = _open_cgroups()
+        self._live: dict[int, Live] = {}
+        """By the channel's descriptor."""
+        self._by_monitor: dict[int, Live] = {}
+        self._gone: list[Live] = []
+        """Processes reaped, cgroups not yet removed."""
+        self._count = 0
+        self._poll = select.poll()
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._wake_fd = wake_read
+        for fd in (control.fileno(), self._owner_fd, wake_read):
+            self._poll.register(fd, select.POLLIN)
+
+    def run(self) -> None:
+        limits = "cgroup" if self._cgroups else "rlimit"
+        self._control.send(f"ready {limits}".encode())
+        while True:
+            timeout_ms = _RETRY_S * 1e3 if self._gone else None
+            for fd, _ in self._poll.poll(timeout_ms):
+                if fd == self._wake_fd:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(fd, 4096)
+                elif fd == self._owner_fd or (fd == self._control.fileno() and not self._accept()):
+                    return self._end()
+                elif fd in self._live:
+                    self._serve(self._live[fd])
+            self._reap()
+            self._clean()
+
+    def _accept(self) -> bool:
+        """Start one sandbox; False when the owner has hung up."""
+        data, fds, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 3)
+        if not data:
+            return False
+        channel = socket.socket(fileno=fds[0])
+        try:
+            request = json.loads(data)
+            slot = self._slots.take() if self._slots else None
+            self._count += 1
+            plan = Plan(
+                name=str(self._count),
+                slot=slot,
+                limits=Limits(**request["limits"]),
+                rootfs=request["rootfs"],
+                workdir=request["workdir"],
+                env=request["env"],
+                channel=channel,
+                session_fd=fds[1],
+                output_fd=fds[2],
+            )
+            live = self._start(Live(plan, 0))
+            self._live[channel.fileno()] = live
+            self._poll.register(channel.fileno(), select.POLLIN)
+        except OSError as error:
+            os.write(fds[2], f"{error}\n".encode())
+            channel.close()
+        finally:
+            os.close(fds[1])
+            os.close(fds[2])
+        return True
+
+    def _start(self, live: Live) -> Live:
+        pid = os.fork()
+        if pid == 0:
+            become_sandbox(live.plan, self._cgroups)
+        live.monitor = pid
+        self._by_monitor[pid] = live
+        return live
+
+    def _serve(self, live: Live) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(live.plan.channel, _MESSAGE_BYTES, 2)
+        except OSError:
+            data, fds = b"", []
+        word, _, argument = data.decode().partition(" ")
+        if word == "kill":
+            self._answer(live, f"killed {self._kill_inmates(live, keep=int(argument))}")
+        elif word == "restart":
+            live.next_fds = list(fds)
+            self._keep_mounts(live)
+            self._kill(live)
+        else:
+            live.closing = True
+            self._poll.unregister(live.plan.channel.fileno())
+            self._kill(live)
+
+    def _answer(self, live: Live, text: str) -> None:
+        with contextlib.suppress(OSError):
+            live.plan.channel.send(text.encode(), socket.MSG_DONTWAIT)
+
+    def _keep_mounts(self, live: Live) -> None:
+        """Hold the mount namespace that bubblewrap was started from, with the root's layers."""
+        if live.mounts_fd is None and live.monitor:
+            live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _kill(self, live: Live) -> None:
+        """End all of it: the kernel empties a process namespace whose first process dies."""
+        if not live.monitor:
+            self._ended(live)
+            return
+        for pid in (*_children(live.monitor), live.monitor):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _kill_inmates(self, live: Live, keep: int) -> int:
+        """Kill all but process 1 and the shell, whose number inside is `keep`."""
+        killed = 0
+        first = _children(live.monitor)
+        for _ in range(_KILL_ROUNDS):
+            found = [pid for pid in _descendants(first) if _inner_pid(pid) != keep]
+            if not found:
+                break
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            killed += len(found)
+            time.sleep(0.0005)
+        return killed
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            live = self._by_monitor.pop(pid, None)
+            if live is not None:
+                live.monitor = 0
+                self._ended(live)
+
+    def _ended(self, live: Live) -> None:
+        if live.closing:
+            self._gone.append(live)
+        elif live.next_fds:
+            session, output = live.next_fds
+            live.next_fds = []
+            live.plan = replace(
+                live.plan, session_fd=session, output_fd=output, mounts_fd=live.mounts_fd
+            )
+            self._start(live)
+            os.close(session)
+            os.close(output)
+
+    def _clean(self) -> None:
+        """Take back what closed sandboxes held; the kernel may need a moment for cgroups."""
+        still = []
+        for live in self._gone:
+            if self._cgroups is not None and not self._cgroups.remove(live.plan.name):
+                still.append(live)
+                continue
+            if self._slots is not None and live.plan.slot is not None:
+                self._slots.free(live.plan.slot)
+            for fd in (live.mounts_fd, *live.next_fds):
+                if fd is not None:
+                    os.close(fd)
+            self._answer(live, "closed")
+            self._live.pop(live.plan.channel.fileno(), None)
+            live.plan.channel.close()
+        self._gone = still
+
+    def _end(self) -> None:
+        for live in list(self._live.values()):
+            if not live.closing:
+                live.closing = True
+                self._kill(live)
+        deadline = time.monotonic() + 5.0
+        while self._live and time.monotonic() < deadline:
+            self._reap()
+            self._clean()
+            time.sleep(_RETRY_S)
+        if self._cgroups is not None:
+            self._cgroups.close()
+
+
+def _open_cgroups() -> Cgroups | None:
+    home = find_home()
+    if home is None:
+        return None
+    cgroups = Cgroups(home)
+    try:
+        cgroups.open()
+    except OSError:
+        return None
+    cgroups.sweep()
+    return cgroups
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _descendants(roots: list[int]) -> list[int]:
+    """Everything below `roots`, without them. Any thread may be a parent."""
+    found: list[int] = []
+    queue = list(roots)
+    while queue:
+        pid = queue.pop()
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                below = [int(p) for p in (task / "children").read_text().split()]
+                found += below
+                queue += below
+    return found
+
+
+def _inner_pid(pid: int) -> int:
+    """The number that a process has inside its own namespace; 0 when it is gone."""
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("NSpid:"):
+                return int(line.split()[-1])
+    except OSError:
+        pass
+    return 0
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
+    control = socket.socket(fileno=int(sys.argv[1]))
+    Launcher(control, owner=int(sys.argv[2])).run()

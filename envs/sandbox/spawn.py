@@ -1,0 +1,212 @@
+"""From a freshly forked child of the launcher to bubblewrap: the steps that cannot be undone.
+
+Runs in the child only and never returns. As real root it takes a uid range of its own, so that
+root inside is nobody outside; as an ordinary user, a user namespace in which that user is root.
+bubblewrap gets an empty environment but for what the sandbox shall see, and no capability survives.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.envs.sandbox import kernel, rootfs, seccomp
+from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.cgroup import Cgroups
+
+SESSION_FD, OUTPUT_FD = 3, 4
+UIDS_PER_SLOT = 65_536
+_FIRST_UID = 0x7000_0000
+SLOTS = 4_094
+"""Above what login users, subordinate ranges and containers are given, below 2^31."""
+_MAX_OPEN_FILES = 1_024
+_OOM_SCORE = "500"
+"""When the host itself runs out of memory, sandboxes go before what trains on them."""
+
+HOLDER = (
+    'while :; do "$BASH" --noprofile --norc -s <&3 >/dev/null 2>&1;'
+    " printf 'D %s\\0' \"$?\" >&3 2>/dev/null || exit; done"
+)
+"""Process 1: starts the shell again whenever it ends; cannot be killed from inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything about one start that was decided before the fork."""
+
+    name: str
+    slot: int | None
+    """Uid range; None for an ordinary user."""
+    limits: Limits
+    rootfs: str | None
+    workdir: str
+    env: Mapping[str, str]
+    channel: socket.socket
+    session_fd: int
+    output_fd: int
+    mounts_fd: int | None = None
+    """The mount namespace of the predecessor whose root is taken over."""
+
+
+def first_uid(slot: int) -> int:
+    return _FIRST_UID + slot * UIDS_PER_SLOT
+
+
+def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
+    """Turn this process into bubblewrap with the sandbox in it. Writes what fails to fd 2."""
+    try:
+        _arrange_descriptors(plan)
+        if cgroups is not None:
+            cgroups.join(plan.name, plan.limits)
+        argv = _enter(plan)
+        _set_rlimits(plan.limits, counted=cgroups is not None)
+        os.execve(argv[0], argv, dict(plan.env))
+    except BaseException as error:  # noqa: BLE001 (the one place that can still speak)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(70)
+
+
+def _arrange_descriptors(plan: Plan) -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    null = os.open("/dev/null", os.O_RDWR)
+    session = os.dup(plan.session_fd)
+    output = os.dup(plan.output_fd)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    # Above the fixed numbers first, so that neither overwrites the other.
+    high = [os.dup(fd) for fd in (session, output)]
+    while any(fd in (SESSION_FD, OUTPUT_FD) for fd in high):
+        high = [os.dup(fd) for fd in high]
+    _move_away(plan)
+    os.dup2(high[0], SESSION_FD)
+    os.dup2(high[1], OUTPUT_FD)
+
+
+def _move_away(plan: Plan) -> None:
+    """Nothing to do: the launcher keeps its own descriptors above the fixed numbers."""
+    busy = {plan.channel.fileno(), plan.mounts_fd}
+    if busy & {SESSION_FD, OUTPUT_FD}:
+        raise RuntimeError("the launcher's descriptors must lie above the sandbox's")
+
+
+def _enter(plan: Plan) -> list[str]:
+    bwrap = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+    if bwrap is None:
+        raise FileNotFoundError("bwrap not found: apt-get install bubblewrap")
+    Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+    if plan.slot is None:
+        owner = _enter_as_user(plan)
+    else:
+        owner = _enter_as_root(plan, plan.slot)
+    if plan.mounts_fd is None:
+        extra = rootfs.build(plan.limits, plan.rootfs, owner)
+    else:
+        extra = rootfs.reuse()
+    _hand_over_root(plan, owner)
+    argv = _bwrap_command(bwrap, plan, owner, extra)
+    if plan.slot is not None:
+        os.setgroups([])
+        os.setresgid(owner.gid, owner.gid, owner.gid)
+        os.setresuid(owner.uid, owner.uid, owner.uid)
+    return argv
+
+
+def _enter_as_root(plan: Plan, slot: int) -> rootfs.Owner:
+    uid = first_uid(slot)
+    namespace = _user_namespace(uid)
+    if plan.mounts_fd is None:
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.make_mounts_private()
+    else:
+        kernel.setns(plan.mounts_fd, kernel.CLONE_NEWNS)
+    return rootfs.Owner(uid, uid, namespace)
+
+
+def _enter_as_user(plan: Plan) -> rootfs.Owner:
+    uid, gid = os.getuid(), os.getgid()
+    if plan.mounts_fd is not None:
+        kernel.setns(kernel.owning_user_namespace(plan.mounts_fd), kernel.CLONE_NEWUSER)
+        kernel.setns(plan.mounts_fd, kernel.CLONE_NEWNS)
+        return rootfs.Owner(0, 0, None)
+    kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    kernel.make_mounts_private()
+    return rootfs.Owner(0, 0, None)
+
+
+def _user_namespace(uid: int) -> int:
+    """A user namespace that shows a slot's range as 0 and up; made by a child that then ends."""
+    ready_read, ready_write = os.pipe()
+    done_read, done_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(done_write)
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            kernel.set_dumpable()
+            kernel.unshare(kernel.CLONE_NEWUSER)
+            os.write(ready_write, b"1")
+            os.read(done_read, 1)
+        finally:
+            os._exit(0)
+    os.close(ready_write)
+    os.close(done_read)
+    if os.read(ready_read, 1) != b"1":
+        raise PermissionError("the kernel refuses a user namespace")
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{child}/{name}").write_text(f"0 {uid} {UIDS_PER_SLOT}")
+    fd = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
+    os.close(done_write)
+    os.close(ready_read)
+    os.waitpid(child, 0)
+    return fd
+
+
+def _hand_over_root(plan: Plan, owner: rootfs.Owner) -> None:
+    root = os.open(rootfs.ROOT, os.O_PATH | os.O_DIRECTORY)
+    answer = f"started {owner.uid if plan.slot is not None else -1}".encode()
+    socket.send_fds(plan.channel, [answer], [root])
+    os.close(root)
+
+
+def _bwrap_command(bwrap: str, plan: Plan, owner: rootfs.Owner, extra: list[str]) -> list[str]:
+    argv = [bwrap]
+    if owner.namespace_fd is not None:
+        os.set_inheritable(owner.namespace_fd, True)
+        argv += ["--userns", str(owner.namespace_fd)]
+    for kind in ("pid", "net", "ipc", "uts", "cgroup"):
+        argv.append(f"--unshare-{kind}")
+    argv += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]
+    argv += ["--hostname", "sandbox", "--bind", rootfs.ROOT, "/", *extra]
+    argv += ["--proc", "/proc", "--dev", "/dev", "--bind", rootfs.SHARED_MEMORY, "/dev/shm"]
+    argv += ["--remount-ro", "/dev", "--seccomp", str(seccomp.program_fd())]
+    argv += ["--chdir", plan.workdir, "--", "/bin/bash", "--noprofile", "--norc", "-c", HOLDER]
+    return argv
+
+
+def _set_rlimits(limits: Limits, *, counted: bool) -> None:
+    """Always: no core files, few descriptors. Without cgroups: the nearest thing rlimits have."""
+    values = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: _MAX_OPEN_FILES}
+    if not counted:
+        values[resource.RLIMIT_AS] = limits.memory_mb << 20
+        values[resource.RLIMIT_NPROC] = limits.pids + 3
+        values[resource.RLIMIT_FSIZE] = limits.disk_mb << 20
+    for kind, value in values.items():
+        hard = resource.getrlimit(kind)[1]
+        least = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (least, least))

@@ -1,0 +1,189 @@
+"""The part of a Dockerfile that a sandbox can carry out: FROM, WORKDIR, ENV, COPY, RUN.
+
+Everything else either changes nothing for a shell (CMD, EXPOSE, LABEL) or is refused by name.
+Reading a Dockerfile touches no file of the context; `Copy` names them, the loader reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from clawrl_gym.errors import TaskError
+
+WITHOUT_EFFECT = frozenset({"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL"})
+"""Instructions that change nothing for a task whose command is our shell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """COPY: sources are relative to the context, the target is absolute."""
+
+    line: int
+    sources: tuple[str, ...]
+    target: str
+    into_folder: bool
+    """The target is written as a folder ('/' at its end, '.', or several sources)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """RUN, as a bash command that sets its own directory and variables."""
+
+    line: int
+    command: str
+
+
+@dataclass(slots=True)
+class Dockerfile:
+    """What a Dockerfile asks for, in order."""
+
+    base: str = ""
+    workdir: str = "/"
+    env: dict[str, str] = field(default_factory=dict)
+    steps: list[Copy | Run] = field(default_factory=list)
+
+
+def parse(text: str, where: str) -> Dockerfile:
+    """Read a Dockerfile. Raises TaskError naming `where`, the line and the instruction."""
+    result = Dockerfile()
+    for line, keyword, rest in _instructions(text):
+        at = f"{where}, line {line}"
+        if keyword == "FROM":
+            result.base = _base(rest, result.base, at)
+            continue
+        if not result.base:
+            raise TaskError(f"{at}: got {keyword}, expected FROM first")
+        _apply(result, keyword, rest, line, at)
+    if not result.base:
+        raise TaskError(f"{where}: got no FROM, expected a base")
+    return result
+
+
+def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> None:
+    if keyword == "WORKDIR":
+        result.workdir = _absolute(result.workdir, _expand(_single(rest, at), result.env))
+        command = f"mkdir -p {shlex.quote(result.workdir)}"
+        result.steps.append(Run(line, command))
+    elif keyword == "ENV":
+        result.env |= _variables(rest, result.env, at)
+    elif keyword == "COPY":
+        result.steps.append(_copy(rest, result, line, at))
+    elif keyword == "RUN":
+        result.steps.append(Run(line, _run(rest, result, at)))
+    elif keyword not in WITHOUT_EFFECT:
+        raise TaskError(
+            f"{at}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs the "
+            "Docker sandbox, which does not exist yet"
+        )
+
+
+def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
+    """Line number, keyword and rest of each instruction; comments and continuations resolved."""
+    start, parts = 0, list[str]()
+    for number, raw in enumerate(text.splitlines(), 1):
+        stripped = raw.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        start = start if parts else number
+        parts.append(stripped.removesuffix("\\"))
+        if not stripped.endswith("\\"):
+            keyword, _, rest = "".join(parts).partition(" ")
+            yield start, keyword.upper(), rest.strip()
+            parts = []
+    if parts:
+        keyword, _, rest = "".join(parts).partition(" ")
+        yield start, keyword.upper(), rest.strip()
+
+
+def _base(rest: str, before: str, at: str) -> str:
+    words = rest.split()
+    if before or len(words) != 1 or words[0].startswith("--") or "$" in words[0]:
+        raise TaskError(
+            f"{at}: got FROM {rest}, expected one stage with a plain base: this task needs the "
+            "Docker sandbox, which does not exist yet"
+        )
+    return words[0]
+
+
+def _split(rest: str, at: str) -> list[str]:
+    try:
+        return shlex.split(rest)
+    except ValueError as error:
+        raise TaskError(f"{at}: got {rest!r}: {error}") from error
+
+
+def _single(rest: str, at: str) -> str:
+    words = _split(rest, at)
+    if len(words) != 1:
+        raise TaskError(f"{at}: got WORKDIR {rest!r}, expected one folder")
+    return words[0]
+
+
+def _variables(rest: str, env: Mapping[str, str], at: str) -> dict[str, str]:
+    """ENV in both its forms: `NAME=value ...` and `NAME value`."""
+    name, _, value = rest.partition(" ")
+    if "=" not in name:
+        pairs = [(name, value.strip())]
+    else:
+        words = [word.partition("=") for word in _split(rest, at)]
+        if not all(separator for _, separator, _ in words):
+            raise TaskError(f"{at}: got ENV {rest!r}, expected NAME=value ...")
+        pairs = [(key, value) for key, _, value in words]
+    for key, _ in pairs:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+            raise TaskError(f"{at}: got the variable name {key!r}, expected letters, digits and _")
+    return {key: _expand(value, env) for key, value in pairs}
+
+
+def _copy(rest: str, result: Dockerfile, line: int, at: str) -> Copy:
+    words = _json_list(rest) or _split(rest, at)
+    flags = [word for word in words if word.startswith("--")]
+    words = [_expand(word, result.env) for word in words if not word.startswith("--")]
+    if flags or len(words) < 2 or "<<" in rest:
+        raise TaskError(
+            f"{at}: got COPY {rest!r}, expected sources and a target without flags or here-documents"
+        )
+    *sources, target = words
+    into = target.endswith("/") or target in (".", "..") or len(sources) > 1
+    return Copy(line, tuple(sources), _absolute(result.workdir, target), into)
+
+
+def _run(rest: str, result: Dockerfile, at: str) -> str:
+    if rest.startswith("--") or "<<" in rest:
+        raise TaskError(f"{at}: got RUN {rest!r}, expected a command without flags or here-documents")
+    words = _json_list(rest)
+    shell = shlex.join(words) if words else f"sh -c {shlex.quote(rest)}"
+    return in_folder(shell, result.workdir, result.env)
+
+
+def in_folder(command: str, workdir: str, env: Mapping[str, str]) -> str:
+    """`command` in a subshell with its own directory and variables: the session keeps its own."""
+    exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in env.items())
+    return f"( cd {shlex.quote(workdir)} && {{ {exports}{command}\n}} )"
+
+
+def _json_list(rest: str) -> list[str] | None:
+    """The words of an exec form such as `["a", "b"]`; None for the shell form."""
+    if not rest.startswith("["):
+        return None
+    try:
+        words = json.loads(rest)
+    except ValueError:
+        return None
+    return words if words and all(isinstance(word, str) for word in words) else None
+
+
+def _absolute(workdir: str, path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", workdir, path))
+
+
+def _expand(value: str, env: Mapping[str, str]) -> str:
+    """Replace $NAME and ${NAME} by earlier ENV values; unknown names become empty, as in Docker."""
+    return re.sub(
+        r"\$(?:\{(\w+)\}|(\w+))", lambda match: env.get(match[1] or match[2], ""), value
+    )

@@ -1,0 +1,41 @@
+"""Where the terminal's tasks come from: the shipped families, or a user's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from clawrl_gym.envs.tasks import Task
+from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
+from clawrl_gym.envs.terminal.harbor import HarborTasks
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.types import Split
+
+GENERATED = "generated"
+
+
+class TaskSource(Protocol):
+    """A finite set of tasks, by id and split."""
+
+    def ids(self, split: Split) -> Sequence[str]: ...
+
+    def load(self, task_id: str) -> Task:
+        """Raises TaskError for an unknown id or a task whose own files are wrong."""
+        ...
+
+
+def open_source(tasks: str, families: Sequence[str] | None, rootfs: str | None) -> TaskSource:
+    """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
+    if tasks == GENERATED:
+        task_ids("train", families)  # refuses an unknown family now, not at the first reset
+        return GeneratedTasks(None if families is None else tuple(families))
+    if families is not None:
+        raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
+    folder = Path(tasks).expanduser()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"got env.tasks={tasks!r}, expected {GENERATED!r} or a folder of tasks "
+            f"(there is no folder {str(folder.absolute())!r})"
+        )
+    return HarborTasks.open(folder, has_rootfs=rootfs is not None)

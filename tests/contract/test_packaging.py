@@ -1,0 +1,58 @@
+"""What is installed is what the checkout holds: the linked folders, the tiny model, the types."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import clawrl_gym
+
+ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    out = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (wheel,) = out.glob("*.whl")
+    assert wheel.stat().st_size < 10 << 20
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clawrl_gym/py.typed",
+        "clawrl_gym/conf/train.yaml",
+        "clawrl_gym/conf/env/terminal.yaml",
+        "clawrl_gym/envs/terminal/env.py",
+        "clawrl_gym/envs/sandbox/bubblewrap.py",
+        "clawrl_gym/agents/terminal.py",
+        "clawrl_gym/trainers/loss.py",
+        "clawrl_gym/policy/tiny_model/model.safetensors",
+        "clawrl_gym/policy/tiny_model/tokenizer.json",
+        "clawrl_gym/ui/page/report.html.j2",
+    ],
+)
+def test_the_wheel_holds(wheel_names: set[str], name: str) -> None:
+    assert name in wheel_names
+
+
+def test_nothing_is_installed_under_a_bare_name(wheel_names: set[str]) -> None:
+    tops = {name.split("/")[0] for name in wheel_names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"clawrl_gym"}
+
+
+def test_the_folders_of_the_top_level_are_linked_into_the_package() -> None:
+    for name in ("envs", "agents", "trainers", "conf"):
+        link = ROOT / "clawrl_gym" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name

@@ -1,0 +1,26 @@
+"""An environment of one's own, outside the package: say the word that is asked for."""
+
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+WORDS = ["red", "blue", "green", "black"]
+
+
+class SayEnv(gymnasium.Env[str, str]):
+    """Reward 1 when the reply contains the word; one step long."""
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+    observation_space = spaces.Text(200)
+    action_space = spaces.Text(2000)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self.word = WORDS[int(self.np_random.integers(len(WORDS)))]
+        return f"Say {self.word}.", {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "done", float(self.word[0] in action), True, False, {}

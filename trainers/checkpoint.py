@@ -1,0 +1,74 @@
+"""Weights and learner state on disk.
+
+Invariant: a reader sees the old file or folder or the new one, whole, never a part; after a crash
+too (a checkpoint is flushed to the disk before it gets its name).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clawrl_gym.errors import TrainerError
+
+WEIGHTS = "model.safetensors"
+STATE = "learner.pt"
+
+
+def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
+    """Put `model.safetensors` into `folder`, replacing the one that is there."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {
+        name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+        for name, tensor in state.items()
+    }
+    partial = folder / f".{WEIGHTS}.{os.getpid()}"
+    save_file(tensors, partial, metadata={"format": "pt"})
+    partial.replace(folder / WEIGHTS)
+
+
+def write_checkpoint(weights: dict[str, Tensor], state: dict[str, Any], folder: Path) -> None:
+    """Make `folder` hold this checkpoint and nothing else."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    write_weights(weights, partial, torch.float32)
+    torch.save(state, partial / STATE)
+    for path in (partial / WEIGHTS, partial / STATE, partial):
+        _flush(path)
+    if folder.exists():
+        old = folder.with_name(f".{folder.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        partial.rename(folder)
+        shutil.rmtree(old)
+    else:
+        partial.rename(folder)
+    _flush(folder.parent)
+
+
+def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and state that `write_checkpoint` wrote."""
+    from safetensors.torch import load_file
+
+    for name in (WEIGHTS, STATE):
+        if not (folder / name).is_file():
+            raise TrainerError(
+                f"checkpoint {str(folder)!r} has no {name}, expected a whole checkpoint"
+            )
+    state: dict[str, Any] = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    return load_file(folder / WEIGHTS), state
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

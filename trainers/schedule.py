@@ -1,0 +1,25 @@
+"""The learning rate as a function of the update's number: a resumed run needs no schedule state."""
+
+from __future__ import annotations
+
+import math
+
+from clawrl_gym.config import LearnerConfig
+
+
+def learning_rate(update: int, updates: int, config: LearnerConfig) -> float:
+    """Rate of update `update` (0 is the first) of `updates`.
+
+    Rises over `warmup_steps`, reaches `lr` right after, decays to `lr * min_lr_ratio` at the last
+    update; a run that goes on longer stays there.
+    """
+    if update < config.warmup_steps:
+        return config.lr * (update + 1) / (config.warmup_steps + 1)
+    span = max(updates - 1 - config.warmup_steps, 1)
+    done = min((update - config.warmup_steps) / span, 1.0)
+    falling = {
+        "constant": 1.0,
+        "linear": 1.0 - done,
+        "cosine": (1.0 + math.cos(math.pi * done)) / 2,
+    }[config.schedule]
+    return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * falling)
