@@ -59,7 +59,7 @@ class RayWorker:
 
         from clawrl_gym.rollout.worker import RolloutWorker
 
-        actor = ray.remote(RolloutWorker).options(  # type: ignore[attr-defined]
+        actor = ray.remote(RolloutWorker).options(
             num_cpus=0, max_concurrency=slots + 8, max_restarts=-1, max_task_retries=0
         )
         self._actor = actor.remote(env, agent, slots, gateway, request_timeout_s)
@@ -108,7 +108,7 @@ class RayLearner:
 
     async def ready(self) -> None:
         """Answers once the model is loaded."""
-        await self._call("ready")
+        await self._call("__ray_ready__")
 
     async def step(self, samples: list[Sample], version: int) -> StepStats:
         stats: StepStats = await self._call("step", samples, version)

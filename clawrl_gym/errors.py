@@ -6,7 +6,8 @@
     │   ├── SandboxError   isolation missing, sandbox died, limit of the host
     │   └── TaskError      a task's own files are wrong
     ├── PolicyError        vLLM or the gateway failed
-    │   └── ContextError   the prompt does not fit the model's context (a clean truncation)
+    │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
+    │   └── RequestError   vLLM refused the request itself: asking again is useless
     ├── JudgeError         a judge gave no valid verdict
     ├── TrainerError       the learner failed
     └── StoreError         the run's database or folder cannot be used
@@ -47,6 +48,10 @@ class PolicyError(ClawError):
 
 class ContextError(PolicyError):
     """The prompt does not fit the context: the episode is truncated, nothing is broken."""
+
+
+class RequestError(PolicyError):
+    """vLLM refused the request itself: asking again is useless."""
 
 
 class JudgeError(ClawError):

@@ -6,47 +6,50 @@ import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from clawrl_gym.errors import StoreError
 
 
 class JsonLines:
-    """One append-only file of JSON objects; each line is handed to the system at once."""
+    """One append-only file of JSON objects; each line goes to the system at once. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO = path.open("a+", encoding="utf-8")
-            self._end_last_line()
+            self._file = path.open("ab", buffering=0)
+            if not _ends_whole(path):
+                self._file.write(b"\n")
         except OSError as error:
             raise StoreError(f"cannot open {str(path)!r} for writing: {error}") from error
 
-    def _end_last_line(self) -> None:
-        """A crash may have left half a line: close it, so that the next one stands alone."""
-        size = self._path.stat().st_size
-        if size:
-            with self._path.open("rb") as file:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    self._file.write("\n")
-
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one object. Raises StoreError, for example when the disk is full."""
-        line = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        line = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode()
         try:
             with self._lock:
-                self._file.write(line)
-                self._file.flush()
+                while line:
+                    line = line[self._file.write(line) :]
         except OSError as error:
             raise StoreError(
                 f"cannot write to {str(self._path)!r}: {error}; make room and go on with resume="
             ) from error
 
     def close(self) -> None:
+        """Idempotent."""
         self._file.close()
+
+
+def _ends_whole(path: Path) -> bool:
+    """False when a crash left half a line, which must be closed for the next to stand alone."""
+    size = path.stat().st_size
+    if size == 0:
+        return True
+    with path.open("rb") as file:
+        file.seek(size - 1)
+        return file.read(1) == b"\n"
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -54,7 +57,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
         try:
             row = json.loads(line)
         except json.JSONDecodeError:

@@ -65,7 +65,8 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     scale = 1 + z * z / n
     middle = share + z * z / (2 * n)
     spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    low, high = (middle - spread) / scale, (middle + spread) / scale
+    return (low if successes else 0.0), (high if successes < n else 1.0)  # exact at the ends
 
 
 def heldout_values(successes: int, n: int) -> dict[str, float]:

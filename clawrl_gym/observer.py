@@ -11,7 +11,6 @@ from collections import Counter
 
 from clawrl_gym.live.gateway import Gateway
 from clawrl_gym.metrics import Metrics, RateWindow
-from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.pool import WorkerPool
@@ -31,7 +30,6 @@ class Observer:
         metrics: Metrics,
         view: RunView,
         gateway: Gateway,
-        policy: PolicyClient,
         pool: WorkerPool,
         collector: Collector,
     ) -> None:
@@ -39,7 +37,6 @@ class Observer:
         self._metrics = metrics
         self._view = view
         self._gateway = gateway
-        self._policy = policy
         self._pool = pool
         self._collector = collector
         self._started_s = time.monotonic()

@@ -28,7 +28,7 @@ from clawrl_gym.rollout.evaluation import evaluate
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.rollout.worker import build_env
-from clawrl_gym.store import Store
+from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.ui.terminal import RunView, make_view
@@ -98,25 +98,61 @@ class Run:
         stack.callback(self._timeline.close)
         self._store = Store.open(folder.path)
         stack.push_async_callback(self._store.close)
+        resumed = await self._store.rollback_to_checkpoint() if config.resume else None
         self._server = PolicyServer(
             config.policy, self._model, folder.serving, folder.logs / "vllm.log", self._vllm_phase
         )
         stack.push_async_callback(self._server.stop)
         stack.callback(cluster.stop_cluster)
         async with asyncio.TaskGroup() as starting:
-            starting.create_task(self._server.start())
-            starting.create_task(self._start_learner())
-        await self._start_gateway(stack)
-        await self._start_workers(stack)
-        await self._restore()
+            starting.create_task(self._start_server(resumed))
+            starting.create_task(self._start_cluster(stack, resumed))
+        self._collector = Collector(
+            config.rollout,
+            self._store,
+            Grpo(config.trainer.normalize_std),
+            lambda groups: self._dispatcher.release(groups),
+        )
+        self._dispatcher = Dispatcher(
+            config.rollout,
+            config.env.max_turns,
+            self._tasks,
+            self._pool,
+            self._collector.add,
+            lambda episode: self._observer.episode(episode),
+        )
+        self._observer = Observer(
+            config.trainer.steps,
+            self._metrics,
+            self._view,
+            self._gateway,
+            self._pool,
+            self._collector,
+        )
+        if config.resume:
+            await self._restore(resumed)
 
     def _vllm_phase(self, phase: str) -> None:
         self._view.phase("vLLM", phase)
 
-    async def _start_learner(self) -> None:
+    async def _start_server(self, resumed: UpdateRow | None) -> None:
+        if resumed is None or resumed.checkpoint is None:
+            await self._server.start()
+        else:
+            weights = Path(resumed.checkpoint) / "model.safetensors"
+            await self._server.start(resumed.version, weights)
+
+    async def _start_cluster(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
+        """Everything but vLLM, while vLLM starts."""
         self._view.phase("Ray", "starting")
         await asyncio.to_thread(cluster.start_cluster)
         self._view.phase("Ray", "ready")
+        await self._start_gateway(stack)
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(self._start_learner(resumed))
+            starting.create_task(self._start_workers(stack))
+
+    async def _start_learner(self, resumed: UpdateRow | None) -> None:
         self._view.phase("learner", "loading the model")
         config = self._config
         self._learner = cluster.RayLearner(
@@ -128,76 +164,60 @@ class Run:
             config.policy.sampling.temperature,
         )
         await self._learner.ready()
+        if resumed is not None and resumed.checkpoint is not None:
+            await self._learner.load_checkpoint(resumed.checkpoint)
         self._view.phase("learner", "ready")
 
     async def _start_gateway(self, stack: AsyncExitStack) -> None:
         config, server = self._config, self._server
-        self._policy = PolicyClient(
+        policy = PolicyClient(
             server.base_url,
             server.key,
             server.model_name,
             config.policy.request_timeout_s,
             config.gateway.max_waiting,
+            always_parse=config.policy.reasoning_parser is not None,
         )
-        stack.push_async_callback(self._policy.close)
+        stack.push_async_callback(policy.close)
         self._swap = WeightSwap(server)
         self._gateway = Gateway(
-            config.gateway, config.policy.sampling, self._store, self._policy, server.model_name
+            config.gateway,
+            config.policy.sampling,
+            self._store,
+            policy,
+            server.model_name,
+            config.policy.request_timeout_s,
         )
         self._gateway_url = await self._gateway.start()
         stack.push_async_callback(self._gateway.stop)
-        self._view.phase("gateway", self._gateway_url)
+        self._view.phase("gateway", f"ready at {self._gateway_url}")
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
         config = self._config
         address = (self._gateway_url, self._gateway.key, self._server.model_name)
-        timeout_s = config.policy.request_timeout_s
         slots = config.rollout.envs_per_worker
         self._view.phase("workers", f"{config.rollout.workers} with {slots} environments each")
         workers = [
-            cluster.RayWorker(config.env, config.agent, slots, address, timeout_s)
+            cluster.RayWorker(
+                config.env, config.agent, slots, address, config.policy.request_timeout_s
+            )
             for _ in range(config.rollout.workers)
         ]
         for worker in workers:
             await worker.ready()
             stack.push_async_callback(worker.close)
         self._pool = WorkerPool(workers, slots)
-        self._dispatcher = Dispatcher(
-            config.rollout,
-            config.env.max_turns,
-            self._tasks,
-            self._pool,
-            self._on_group,
-            lambda episode: self._observer.episode(episode),
-        )
-        self._collector = Collector(
-            config.rollout, self._store, Grpo(config.trainer.normalize_std), self._dispatcher.release
-        )
-        self._observer = Observer(
-            config.trainer.steps,
-            self._metrics,
-            self._view,
-            self._gateway,
-            self._policy,
-            self._pool,
-            self._collector,
-        )
         self._view.phase("workers", "ready")
 
-    async def _restore(self) -> None:
-        """Go on where a resumed run stopped: weights, version, groups that wait for training."""
-        if self._config.resume is None:
-            return
-        update = await self._store.rollback_to_checkpoint()
+    async def _restore(self, resumed: UpdateRow | None) -> None:
+        """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
+        self._version = 0 if resumed is None else resumed.version
+        self._gateway.version = self._dispatcher.version = self._version
         groups = await self._store.untrained_groups()
         self._collector.restore([group.samples for group in groups])
         self._dispatcher.adopt(len(groups))
         known = await self._store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in known)
-        if update is not None and update.checkpoint is not None:
-            await self._learner.load_checkpoint(update.checkpoint)
-            self._version = update.version
-        await self._publish(self._version)
         self._view.message(f"resumed at version {self._version}, {len(groups)} groups waiting")
 
     async def learn(self) -> None:
@@ -227,21 +247,23 @@ class Run:
             for task in background:
                 task.cancel()
 
-    async def _on_group(self, group: object) -> None:
-        await self._collector.add(group)  # type: ignore[arg-type]
-
     async def _publish(self, version: int) -> float:
-        await self._learner.save_weights(str(self._folder.serving))
-        pause_s = await self._swap.publish(version, self._folder.serving)
-        self._gateway.version = version
-        self._dispatcher.version = version
+        weights = self._folder.path / "weights"
+        await self._learner.save_weights(str(weights))
+        pause_s = await self._swap.publish(version, weights / "model.safetensors")
+        self._gateway.version = self._dispatcher.version = version
         return pause_s
 
     async def _on_update(self, update: Update) -> None:
-        samples = [sample.id for sample in update.batch.samples if sample.id is not None]
-        await self._store.add_update(
-            update.version, update.batch.number, samples, update.checkpoint, update.stats
+        row = UpdateRow(
+            update.version,
+            tokens=update.stats.tokens if update.stats else 0,
+            duration_s=update.stats.duration_s if update.stats else 0.0,
+            groups=update.batch.groups,
+            metrics=update.stats.metrics if update.stats else {},
         )
+        samples = [sample.id for sample in update.batch.samples if sample.id is not None]
+        await self._store.add_update(row, samples, update.checkpoint)
         self._version = update.version
         self._dispatcher.release(update.batch.groups)
         self._observer.update(update)

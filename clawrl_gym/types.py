@@ -92,7 +92,8 @@ class Episode:
     """One run of a task by the policy, as its worker reports it."""
 
     session_id: str
-    group_id: int
+    group_id: int | None
+    """None for an episode that is measured, not trained on."""
     task: TaskRef
     stop_reason: StopReason
     reward: float | None

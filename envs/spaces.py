@@ -14,7 +14,7 @@ PRINTABLE = "".join(chr(code) for code in range(32, 127))
 """What samples are made of; the space itself holds every str."""
 
 
-class Unicode(Space[str]):
+class Unicode(Space[str]):  # type: ignore[misc]
     """All strings of at most `max_length` characters."""
 
     def __init__(

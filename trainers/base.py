@@ -33,11 +33,11 @@ class Algorithm(ABC):
         """
 
 
-def make_sample(episode: Episode, segment: Segment, advantage: float) -> Sample:
+def make_sample(group: Group, episode: Episode, segment: Segment, advantage: float) -> Sample:
     """A sample whose sampled tokens all carry the same advantage."""
     return Sample(
         session_id=episode.session_id,
-        group_id=episode.group_id,
+        group_id=group.id,
         ids_T=segment.ids_T,
         mask_T=segment.mask_T,
         logprobs_T=segment.logprobs_T,

@@ -47,7 +47,7 @@ class Grpo(Algorithm):
         for (episode, _, segments), advantage in zip(rewarded, advantages_G, strict=True):
             for segment in segments:
                 if any(segment.mask_T):
-                    samples.append(make_sample(episode, segment, advantage))
+                    samples.append(make_sample(group, episode, segment, advantage))
                 else:
                     self.counts["empty_segments"] += 1
         return samples

@@ -76,6 +76,7 @@ class PackedModel:
         self.tied = bool(getattr(config, "tie_word_embeddings", False))
         self.device = torch.device(device)
         self.temperature = temperature
+        self.max_logits = MAX_LOGITS
 
     def score(self, pack: Pack) -> Scores:
         """Log-probs (with gradient, where enabled) under the distribution that was sampled from."""
@@ -116,7 +117,7 @@ class PackedModel:
 
     def _head_scores(self, hidden_MH: Tensor, targets_M: Tensor) -> Scores:
         head: Any = self.net.get_output_embeddings()  # type: ignore[operator]
-        step = max(1, MAX_LOGITS // head.weight.shape[0])
+        step = max(1, self.max_logits // head.weight.shape[0])
         if len(targets_M) <= step:
             return Scores(*_scores(head, hidden_MH, targets_M, self.temperature))
         pieces = zip(torch.split(hidden_MH, step), torch.split(targets_M, step), strict=True)

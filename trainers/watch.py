@@ -36,7 +36,7 @@ class Watch:
         self, pack: Pack, scores: Scores, terms: LossTerms, old_M: Tensor, mu_M: Tensor
     ) -> None:
         """Take in one pack's forward pass."""
-        self.loss += float(terms.loss)
+        self.loss += float(terms.loss.detach())
         self.tokens += len(pack.targets_M)
         self.entropy += float(scores.entropies_M.sum())
         self.clipped += float(terms.clipped.sum())

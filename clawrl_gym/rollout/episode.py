@@ -26,7 +26,8 @@ class EpisodeSpec:
     """One episode to run."""
 
     session_id: str
-    group_id: int
+    group_id: int | None
+    """None for an episode that is measured, not trained on."""
     task: TaskRef
     max_turns: int
     timeout_s: float

@@ -12,10 +12,6 @@ from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.types import Episode, TaskRef
 
-EVALUATION_GROUP = -1
-"""Group id of episodes that are not trained on."""
-
-
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Success on held-out tasks."""
@@ -49,7 +45,7 @@ async def evaluate(
         for _ in range(max_retries + 1):
             spec = EpisodeSpec(
                 session_id=f"heldout-{uuid4().hex[:12]}",
-                group_id=EVALUATION_GROUP,
+                group_id=None,
                 task=task,
                 max_turns=max_turns,
                 timeout_s=timeout_s,

@@ -67,6 +67,11 @@ class Store:
             os.close(lock)
             raise
 
+    @property
+    def commits(self) -> int:
+        """Transactions so far; many waiting writers share one."""
+        return self._writer.commits
+
     async def add_session(self, session: SessionRow) -> bool:
         """Record a session's beginning; False when it was there already, which then stays."""
         return await self._write(

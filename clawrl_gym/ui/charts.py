@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from clawrl_gym.metrics import (
     HELDOUT_SUCCESS,
 )
 from clawrl_gym.ui.run_data import RunData
-from clawrl_gym.ui.svg import Series, line_chart
+from clawrl_gym.ui.svg import Form, Series, line_chart
 from clawrl_gym.ui.text import duration, number, share
 
 HELDOUT_FAMILY_PREFIX = HELDOUT_SUCCESS + "/"
@@ -38,13 +37,15 @@ class _Plan:
     says: str
     curves: tuple[tuple[str, str, str], ...]
     """(metric, name, colour)."""
-    form: Callable[[float], str] = number
+    form: Form = number
+    also: tuple[tuple[str, str], ...] = ()
+    """(metric, name) that is said and not drawn, because it would flatten the curve."""
 
 
 _DETAILS = (
     _Plan(
         "Log-prob gap", "between the learner and vLLM, per token",
-        (("logprob_gap/mean", "mean", "train"), ("logprob_gap/max", "max", "soft")),
+        (("logprob_gap/mean", "mean", "train"),), also=(("logprob_gap/max", "max"),),
     ),
     _Plan(
         "Staleness", "weight versions between sampling a token and learning from it",
@@ -112,7 +113,11 @@ def detail_charts(run: RunData) -> list[Chart]:
         ]
         if not series:
             continue
-        latest = ", ".join(f"{one.name} {plan.form(one.points[-1][1])}" for one in series)
+        said = [(one.name, one.points[-1][1]) for one in series]
+        said += [
+            (name, run.points(metric)[-1][1]) for metric, name in plan.also if run.points(metric)
+        ]
+        latest = ", ".join(f"{name} {plan.form(value)}" for name, value in said)
         chart = line_chart(series, form=plan.form, label=plan.title)
         charts.append(Chart(plan.title, plan.says, chart, latest))
     return charts

@@ -8,6 +8,7 @@ Swaps are ticks through all lanes; spans named `wait` are idle time, drawn hollo
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from clawrl_gym.metrics import LOOPS
-from clawrl_gym.ui.svg import ticks
 from clawrl_gym.ui.text import duration, number
 
 Place = Callable[[float], float]
@@ -26,6 +26,26 @@ _LANE_GAP = 12
 _IDLE_NAMES = frozenset({"wait", "idle"})
 _SWAP_NAMES = frozenset({"swap", "publish", "reload"})
 _MAX_BARS = 1500
+_CLOCK_STEPS_S = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    1800,
+    3600,
+    7200,
+    21600,
+    86400,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,29 +138,28 @@ def timeline_svg(
         return round(left + (min(max(moment_s, start_s), end_s) - start_s) * scale, 2)
 
     inside = [span for span in spans if span.end_s >= start_s and span.start_s <= end_s]
-    parts = []
+    base = height - 20
+    tracks, parts = [], [_seconds_axis(start_s, end_s, base, place, width)]
     for index, loop in enumerate(LOOPS):
         top = index * (_LANE_HEIGHT + _LANE_GAP) + 2
         lane = [span for span in inside if span.loop == loop and not span.is_swap]
-        parts.append(
+        tracks.append(
             f'<text class="lane s-{loop} fill" x="0" y="{top + 24}">{loop}</text>'
             f'<rect class="track" x="{left}" y="{top}" width="{width - left - right}" '
             f'height="{_LANE_HEIGHT}" rx="3"/>'
         )
         parts.append(_bars(lane, loop, top, place) if _is_serial(lane) else "")
         parts.append("" if _is_serial(lane) else _area(lane, loop, top, place, (start_s, end_s)))
-    base = height - 20
     for span in (span for span in inside if span.is_swap):
         x = place(span.start_s)
-        wide = max(1.2, place(span.end_s) - x)
+        wide = max(0.8, place(span.end_s) - x)
         parts.append(
             f'<rect class="swap" x="{x}" y="0" width="{wide}" height="{base - 6}">'
             f"<title>{escape(_words(span))}</title></rect>"
         )
-    parts.append(_seconds_axis(start_s, end_s, base, place, width))
     return Markup(
         f'<svg class="timeline" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
+        f'aria-label="{escape(label)}">{"".join([*tracks, *parts])}</svg>'
     )
 
 
@@ -196,7 +215,10 @@ def _area(
 
 def _seconds_axis(start_s: float, end_s: float, base: int, place: Place, width: int) -> str:
     parts = []
-    for tick in ticks(start_s, end_s, about=max(2, width // 110)):
+    wanted_s = (end_s - start_s) / max(2, width // 110)
+    step_s = next((step for step in _CLOCK_STEPS_S if step >= wanted_s), _CLOCK_STEPS_S[-1])
+    first = math.ceil(start_s / step_s)
+    for tick in (step_s * index for index in range(first, math.floor(end_s / step_s) + 1)):
         x = place(tick)
         anchor = "end" if x > width - 30 else "middle"
         parts.append(f'<path class="grid" d="M{x} 0V{base - 6}"/>')
@@ -209,6 +231,8 @@ def _seconds_axis(start_s: float, end_s: float, base: int, place: Place, width: 
 def _clock(seconds: float) -> str:
     if seconds != int(seconds):
         return f"{seconds:g} s"
+    if seconds >= 3600:
+        return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02}:{int(seconds) % 60:02}"
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.errors import ClawError, StoreError
 from clawrl_gym.jsonl import read_json_lines
-from clawrl_gym.metrics import HELDOUT_SUCCESS, METRICS_FILE, TIMELINE_FILE, by_step
+from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
 from clawrl_gym.provenance import read_starts
 from clawrl_gym.store import StoreReader
 from clawrl_gym.ui.lanes import Span, spans_of
@@ -85,6 +85,9 @@ def read_run(folder: Path) -> RunData:
     spans = spans_of(read_json_lines(folder / TIMELINE_FILE))
     starts = read_starts(folder)
     notes = [] if spans else [f"No timeline: {TIMELINE_FILE} is missing or empty."]
+    silent = [loop for loop in LOOPS if loop not in {span.loop for span in spans}]
+    if spans and silent:
+        notes.append(f"Nothing was recorded in the timeline for: {', '.join(silent)}.")
     if not starts:
         notes.append("The command and the machine are unknown: run.json is missing.")
     if not config:

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from clawrl_gym.ui.text import number
+from clawrl_gym.ui.text import duration, number, share
 
 Point = tuple[float, float]
+Form = Callable[[float], str]
+"""How a value is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +48,14 @@ class Frame:
     def x(self, value: float) -> float:
         """Position of a value on the x axis."""
         low, high = self.x_range
-        share = (value - low) / (high - low) if high > low else 0.5
-        return round(self.left + share * (self.width - self.left - self.right), 1)
+        part = (value - low) / (high - low) if high > low else 0.5
+        return round(self.left + part * (self.width - self.left - self.right), 1)
 
     def y(self, value: float) -> float:
         """Position of a value on the y axis."""
         low, high = self.y_range
-        share = (value - low) / (high - low) if high > low else 0.5
-        return round(self.height - self.bottom - share * (self.height - self.top - self.bottom), 1)
+        part = (value - low) / (high - low) if high > low else 0.5
+        return round(self.height - self.bottom - part * (self.height - self.top - self.bottom), 1)
 
 
 def ticks(low: float, high: float, about: int = 4) -> list[float]:
@@ -80,6 +82,15 @@ def span_of(values: Sequence[float], include_zero: bool = True) -> tuple[float, 
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
+def on_axis(value: float, form: Form) -> str:
+    """A tick's label: no more digits than it needs, with the unit of `form`."""
+    if form is share:
+        return f"{round(100 * value, 6):g} %"
+    if form is duration:
+        return f"{value:g} s"
+    return number(value) if abs(value) >= 1e5 else f"{value:,g}"
+
+
 def line_chart(
     series: Sequence[Series],
     *,
@@ -87,7 +98,7 @@ def line_chart(
     height: int = 170,
     x_range: tuple[float, float] | None = None,
     y_range: tuple[float, float] | None = None,
-    form: Callable[[float], str] = number,
+    form: Form = number,
     x_label: str = "update",
     label: str = "",
 ) -> Markup:
@@ -96,7 +107,7 @@ def line_chart(
     if not points:
         return Markup("")
     xs, ys = [x for x, _ in points], [y for _, y in points]
-    widest = max((len(form(tick)) for tick in ticks(*(y_range or span_of(ys)))), default=4)
+    widest = max((len(on_axis(tick, form)) for tick in ticks(*(y_range or span_of(ys)))), default=4)
     frame = Frame(
         width, height, x_range or (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1),
         y_range or span_of(ys), left=12 + 7 * widest,
@@ -105,15 +116,14 @@ def line_chart(
     return _svg(frame, parts, label, hover=_hover_data(frame, series, form, x_label))
 
 
-def _axes(frame: Frame, form: Callable[[float], str], x_label: str) -> str:
+def _axes(frame: Frame, form: Form, x_label: str) -> str:
     right, base = frame.width - frame.right, frame.height - frame.bottom
     parts = []
     for tick in ticks(*frame.y_range):
         y = frame.y(tick)
         parts.append(f'<path class="grid" d="M{frame.left} {y}H{right}"/>')
-        parts.append(
-            f'<text x="{frame.left - 6}" y="{y + 4}" text-anchor="end">{escape(form(tick))}</text>'
-        )
+        words = escape(on_axis(tick, form))
+        parts.append(f'<text x="{frame.left - 6}" y="{y + 4}" text-anchor="end">{words}</text>')
     marks = list(ticks(*frame.x_range, about=max(2, frame.width // 110)))
     whole = [tick for tick in marks if tick == int(tick)] or marks
     for index, tick in enumerate(whole):
@@ -152,9 +162,7 @@ def _dots(frame: Frame, series: Series) -> str:
     return "".join(parts)
 
 
-def _hover_data(
-    frame: Frame, series: Sequence[Series], form: Callable[[float], str], x_label: str
-) -> str:
+def _hover_data(frame: Frame, series: Sequence[Series], form: Form, x_label: str) -> str:
     """What the page's script shows under the pointer: per x its position and its lines of text."""
     rows: dict[float, list[str]] = {}
     for one in series:

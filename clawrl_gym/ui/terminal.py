@@ -55,6 +55,7 @@ class LiveView:
     def __init__(self, console: Console, *, total_steps: int, title: str) -> None:
         self._state = ViewState(title=one_line(title), total_steps=total_steps)
         self._lock = threading.RLock()
+        self._console = console
         self._live = Live(
             console=console, get_renderable=self._draw, refresh_per_second=5, transient=False
         )
@@ -62,7 +63,7 @@ class LiveView:
 
     def _draw(self) -> RenderableType:
         with self._lock:
-            return render(self._state, self._live.console.width)
+            return render(self._state, self._console.width)
 
     def phase(self, name: str, detail: str = "") -> None:
         """Enter a phase or change its detail."""
@@ -81,7 +82,7 @@ class LiveView:
 
     def message(self, text: str) -> None:
         """Print above the panel."""
-        self._live.console.print(one_line(text), markup=False, highlight=False)
+        self._console.print(one_line(text), markup=False, highlight=False)
 
     def close(self) -> None:
         """Draw the last state and leave it on the screen."""

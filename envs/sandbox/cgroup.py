@@ -150,7 +150,8 @@ class Cgroups:
 
     def remove(self, name: str) -> bool:
         """Whether the sandbox's folders are gone; False while the kernel still holds one."""
-        return all([_rmdir(parent / name) for parent in self._folders.values()])
+        gone = [_rmdir(parent / name) for parent in self._folders.values()]
+        return all(gone)
 
     def close(self) -> None:
         for folder in self._folders.values():

@@ -35,6 +35,15 @@ def read_file(root_fd: int, path: str, max_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
+def file_mode(root_fd: int, path: str) -> int:
+    """Permission bits of whatever is there. FileNotFoundError when absent."""
+    fd = _open(root_fd, path, os.O_PATH)
+    try:
+        return stat.S_IMODE(os.fstat(fd).st_mode)
+    finally:
+        os.close(fd)
+
+
 def write_file(root_fd: int, path: str, data: bytes, mode: int, owner: int | None) -> None:
     """Write a file and its missing parents; `owner` is the host's id of the sandbox's user."""
     parent = make_parents(root_fd, path, owner)

@@ -6,13 +6,17 @@ is kept here. The numbers are those above 424, which every architecture of Linux
 
 from __future__ import annotations
 
+import array
 import ctypes
 import os
+import socket
 import struct
 
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
 
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
 MS_REC = 0x4000
 MS_PRIVATE = 0x4_0000
 MS_NOSUID = 0x2
@@ -23,6 +27,7 @@ RESOLVE_IN_ROOT = 0x10
 
 _SYS_OPEN_TREE = 428
 _SYS_MOVE_MOUNT = 429
+_SYS_CLOSE_RANGE = 436
 _SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD = -100
@@ -31,6 +36,8 @@ _OPEN_TREE_CLONE = 0x1
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _MOUNT_ATTR_IDMAP = 0x0010_0000
 _NS_GET_USERNS = 0xB701
+_CLOSE_RANGE_CLOEXEC = 0x4
+_LAST_FD = 0x7FFF_FFFF
 _PR_SET_DUMPABLE = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -113,3 +120,20 @@ def set_fs_ids(uid: int, gid: int) -> None:
 def set_dumpable() -> None:
     """Give /proc/self back to the process's own user after its ids changed."""
     _checked(_libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
+def close_on_exec_from(first_fd: int) -> None:
+    """Let no descriptor from `first_fd` on reach the next program."""
+    doing = f"close_range from {first_fd}"
+    _syscall(_SYS_CLOSE_RANGE, doing, first_fd, _LAST_FD, _CLOSE_RANGE_CLOEXEC)
+
+
+def receive(channel: socket.socket, max_bytes: int, max_fds: int) -> tuple[bytes, list[int]]:
+    """One message and its descriptors, never inheritable (`socket.recv_fds` drops that flag)."""
+    fds = array.array("i")
+    room = socket.CMSG_SPACE(max_fds * fds.itemsize)
+    data, ancillary, _, _ = channel.recvmsg(max_bytes, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)

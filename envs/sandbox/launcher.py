@@ -20,13 +20,16 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
 from clawrl_gym.envs.sandbox.spawn import SLOTS, Plan, become_sandbox
 
 _MESSAGE_BYTES = 1 << 17
 _RETRY_S = 0.002
-_KILL_ROUNDS = 20
+_KILL_ROUNDS = 50
+_KILL_PAUSE_S = 0.001
+_FIRST_FD = 16
 _STATE = Path("/run/clawrl-gym")
 
 
@@ -48,7 +51,9 @@ class Slots:
                 continue
             self._next = slot + 1
             return slot
-        raise OSError(f"{SLOTS} sandboxes are alive on this machine, which is the most there can be")
+        raise OSError(
+            f"{SLOTS} sandboxes are alive on this machine, which is the most there can be"
+        )
 
     def free(self, slot: int) -> None:
         fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, slot)
@@ -64,6 +69,7 @@ class Live:
     mounts_fd: int | None = None
     next_fds: list[int] = field(default_factory=list)
     """Session and output of the successor that starts when the processes are gone."""
+    renew: bool = False
     closing: bool = False
 
 
@@ -105,7 +111,7 @@ class Launcher:
 
     def _accept(self) -> bool:
         """Start one sandbox; False when the owner has hung up."""
-        data, fds, _, _ = socket.recv_fds(self._control, _MESSAGE_BYTES, 3)
+        data, fds = kernel.receive(self._control, _MESSAGE_BYTES, 3)
         if not data:
             return False
         channel = socket.socket(fileno=fds[0])
@@ -145,15 +151,16 @@ class Launcher:
 
     def _serve(self, live: Live) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(live.plan.channel, _MESSAGE_BYTES, 2)
+            data, fds = kernel.receive(live.plan.channel, _MESSAGE_BYTES, 2)
         except OSError:
             data, fds = b"", []
         word, _, argument = data.decode().partition(" ")
         if word == "kill":
             self._answer(live, f"killed {self._kill_inmates(live, keep=int(argument))}")
+        elif word == "hold":
+            self._hold_mounts(live)
         elif word == "restart":
-            live.next_fds = list(fds)
-            self._keep_mounts(live)
+            live.next_fds, live.renew = list(fds), argument == "renewed"
             self._kill(live)
         else:
             live.closing = True
@@ -164,8 +171,8 @@ class Launcher:
         with contextlib.suppress(OSError):
             live.plan.channel.send(text.encode(), socket.MSG_DONTWAIT)
 
-    def _keep_mounts(self, live: Live) -> None:
-        """Hold the mount namespace that bubblewrap was started from, with the root's layers."""
+    def _hold_mounts(self, live: Live) -> None:
+        """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
         if live.mounts_fd is None and live.monitor:
             live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -179,19 +186,30 @@ class Launcher:
                 os.kill(pid, signal.SIGKILL)
 
     def _kill_inmates(self, live: Live, keep: int) -> int:
-        """Kill all but process 1 and the shell, whose number inside is `keep`."""
+        """Kill all but process 1 and the shell, whose number inside is `keep`.
+
+        Until none is left: what is forked meanwhile is found in the next round.
+        """
+        spared = {live.monitor, *_children(live.monitor)}
         killed = 0
-        first = _children(live.monitor)
         for _ in range(_KILL_ROUNDS):
-            found = [pid for pid in _descendants(first) if _inner_pid(pid) != keep]
-            if not found:
+            found = [pid for pid in self._processes(live) if pid not in spared]
+            spared.update(pid for pid in found if keep and _inner_pid(pid) == keep)
+            doomed = [pid for pid in found if pid not in spared]
+            if not doomed:
                 break
-            for pid in found:
+            for pid in doomed:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            killed += len(found)
-            time.sleep(0.0005)
+            killed += len(doomed)
+            time.sleep(_KILL_PAUSE_S)
         return killed
+
+    def _processes(self, live: Live) -> list[int]:
+        if self._cgroups is not None:
+            return self._cgroups.processes(live.plan.name)
+        first = _children(live.monitor)
+        return _namespace_members(first[0]) if first else []
 
     def _reap(self) -> None:
         while True:
@@ -213,7 +231,11 @@ class Launcher:
             session, output = live.next_fds
             live.next_fds = []
             live.plan = replace(
-                live.plan, session_fd=session, output_fd=output, mounts_fd=live.mounts_fd
+                live.plan,
+                session_fd=session,
+                output_fd=output,
+                mounts_fd=live.mounts_fd,
+                renew=live.renew,
             )
             self._start(live)
             os.close(session)
@@ -270,17 +292,17 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _descendants(roots: list[int]) -> list[int]:
-    """Everything below `roots`, without them. Any thread may be a parent."""
-    found: list[int] = []
-    queue = list(roots)
-    while queue:
-        pid = queue.pop()
+def _namespace_members(first: int) -> list[int]:
+    """Every process of the process namespace that `first` is in."""
+    try:
+        namespace = Path(f"/proc/{first}/ns/pid").readlink()
+    except OSError:
+        return []
+    found = []
+    for name in os.listdir("/proc"):
         with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                below = [int(p) for p in (task / "children").read_text().split()]
-                found += below
-                queue += below
+            if name.isdigit() and Path(f"/proc/{name}/ns/pid").readlink() == namespace:
+                found.append(int(name))
     return found
 
 
@@ -296,6 +318,10 @@ def _inner_pid(pid: int) -> int:
 
 
 def main() -> None:
+    """`launcher.py CONTROL_FD OWNER_PID`"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
-    control = socket.socket(fileno=int(sys.argv[1]))
-    Launcher(control, owner=int(sys.argv[2])).run()
+    while os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) < _FIRST_FD:
+        pass  # the low numbers belong to the sandboxes
+    control = fcntl.fcntl(int(sys.argv[1]), fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
+    os.close(int(sys.argv[1]))
+    Launcher(socket.socket(fileno=control), owner=int(sys.argv[2])).run()

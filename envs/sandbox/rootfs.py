@@ -8,7 +8,11 @@ all of it can be written (in the upper layer); elsewhere /usr is read-only.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +23,7 @@ STAGE = "/tmp"
 """Where the tmpfs is mounted: a folder that every host has, hidden in this namespace only."""
 ROOT = f"{STAGE}/root"
 SHARED_MEMORY = f"{STAGE}/shm"
+_LOWER = f"{STAGE}/lower"
 _FILES_PER_MB = 512
 _ETC_FILES = {
     "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
@@ -47,32 +52,71 @@ class Owner:
     """For id-mapped mounts; None when this process is no real root and has none to give."""
 
 
-def build(limits: Limits, rootfs: str | None, owner: Owner) -> list[str]:
-    """Mount the root at `ROOT`; returns what bubblewrap must bind in addition.
-
-    The calling process is in its own private mount namespace.
-    """
+def build(limits: Limits, rootfs: str | None, owner: Owner) -> None:
+    """Mount the root at `ROOT`. The calling process is in its own private mount namespace."""
     # Taken first: the stage may hide the path.
     lower = rootfs or "/usr"
     lower_tree = _mapped_tree(lower, owner)
     lower_fd = os.open(lower, os.O_PATH | os.O_DIRECTORY)
     _mount_stage(limits, owner)
-    kernel.set_fs_ids(owner.uid, owner.gid)
-    for name in ("root", "shm", "lower"):
-        Path(f"{STAGE}/{name}").mkdir()
-    Path(SHARED_MEMORY).chmod(0o1777)
-    extra: list[str] = []
+    with _as_owner(owner):
+        for name in ("root", "shm", "lower"):
+            Path(f"{STAGE}/{name}").mkdir()
+        Path(SHARED_MEMORY).chmod(0o1777)
+        if rootfs is None:
+            _make_tree(Path(ROOT))
+    if lower_tree is not None:
+        kernel.move_mount(lower_tree, _LOWER)
+    elif rootfs is not None:
+        kernel.mount(f"/proc/self/fd/{lower_fd}", _LOWER, None, kernel.MS_BIND | kernel.MS_REC)
     if rootfs is not None:
-        _overlay("root", ROOT, lower_tree, lower_fd)
-    else:
-        _make_tree(Path(ROOT))
-        if lower_tree is not None:
-            _overlay("usr", f"{ROOT}/usr", lower_tree, lower_fd)
-        else:
-            extra = ["--ro-bind", "/usr", "/usr"]
-    os.close(lower_fd)
-    _make_common(Path(ROOT))
-    return extra
+        _overlay(ROOT, _LOWER, owner)
+    elif lower_tree is not None:
+        _overlay(f"{ROOT}/usr", _LOWER, owner)
+    for fd in (lower_fd, lower_tree):
+        if fd is not None:
+            os.close(fd)
+    with _as_owner(owner):
+        _make_common(Path(ROOT))
+
+
+def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
+    """Put the system's programs back, whatever was done to them; /usr/local stays as it was left.
+
+    Graders run in such a root: a replaced shell, interpreter or loader must not answer for them,
+    and a disk that was filled must not stop them.
+    """
+    _make_room(limits)
+    root = Path(ROOT)
+    with _as_owner(owner):
+        for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
+            _remove(root / name)
+        if rootfs is None:
+            _make_links(root)
+            _copy_loader_cache(root)
+    lower = Path(_LOWER) if rootfs is None else Path(_LOWER, "usr")
+    if not bindings(rootfs) and lower.is_dir():
+        kept = kernel.open_tree(f"{ROOT}/usr/local") if _is_plain(root, "usr/local") else None
+        _overlay(f"{ROOT}/usr", str(lower), owner)
+        if kept is not None:
+            kernel.move_mount(kept, f"{ROOT}/usr/local")
+            os.close(kept)
+
+
+def _make_room(limits: Limits) -> None:
+    """As much free space as a fresh disk has, beside what is used."""
+    status = os.statvfs(STAGE)
+    used_bytes = (status.f_blocks - status.f_bfree) * status.f_frsize
+    size = used_bytes + (limits.disk_mb << 20)
+    files = status.f_files - status.f_ffree + limits.disk_mb * _FILES_PER_MB
+    flags = kernel.MS_REMOUNT | kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("sandbox", STAGE, None, flags, f"size={size},nr_inodes={files}")
+
+
+def bindings(rootfs: str | None) -> list[str]:
+    """What bubblewrap must bind beside the root: /usr, where it could not be laid under it."""
+    overlaid = rootfs is not None or Path(f"{ROOT}/usr").is_mount()
+    return [] if overlaid else ["--ro-bind", "/usr", "/usr"]
 
 
 def _mapped_tree(path: str, owner: Owner) -> int | None:
@@ -94,19 +138,25 @@ def _mount_stage(limits: Limits, owner: Owner) -> None:
     kernel.mount("sandbox", STAGE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
 
 
-def _overlay(name: str, target: str, lower_tree: int | None, lower_fd: int) -> None:
-    upper, work = f"{STAGE}/{name}.upper", f"{STAGE}/{name}.work"
-    for folder in (upper, work):
-        Path(folder).mkdir()
-    lower = f"{STAGE}/lower"
-    options = ""
-    if lower_tree is None:
-        lower, options = f"/proc/self/fd/{lower_fd}", ",userxattr"
-    else:
-        kernel.move_mount(lower_tree, lower)
-        os.close(lower_tree)
-    data = f"lowerdir={lower},upperdir={upper},workdir={work}{options}"
+def _overlay(target: str, lower: str, owner: Owner) -> None:
+    """A writable view of `lower`; acts with the rights of who mounts it, so not as the owner."""
+    with _as_owner(owner):
+        upper, work = (tempfile.mkdtemp(prefix=name, dir=STAGE) for name in ("upper.", "work."))
+        Path(upper).chmod(0o755)
+    data = f"lowerdir={lower},upperdir={upper},workdir={work}"
+    if owner.namespace_fd is None:
+        data += ",userxattr"
     kernel.mount("sandbox", target, "overlay", kernel.MS_NOSUID | kernel.MS_NODEV, data)
+
+
+@contextlib.contextmanager
+def _as_owner(owner: Owner) -> Iterator[None]:
+    """Make files that belong to the sandbox's user."""
+    kernel.set_fs_ids(owner.uid, owner.gid)
+    try:
+        yield
+    finally:
+        kernel.set_fs_ids(0, 0)
 
 
 def _make_tree(root: Path) -> None:
@@ -114,18 +164,44 @@ def _make_tree(root: Path) -> None:
     for name in _FOLDERS:
         (root / name).mkdir()
     (root / "root").chmod(0o700)
-    links = dict(_LINKS)
-    links |= {k: v for k, v in _LINKS_IF_PRESENT.items() if Path("/", v).is_dir()}
-    for name, target in links.items():
-        (root / name).symlink_to(target)
+    _make_links(root)
     for name, text in _ETC_FILES.items():
         (root / "etc" / name).write_text(text)
     (root / "etc/localtime").symlink_to("/usr/share/zoneinfo/Etc/UTC")
     (root / "etc/mtab").symlink_to("/proc/self/mounts")
     _copy_alternatives(root / "etc/alternatives")
+    _copy_loader_cache(root)
+
+
+def _make_links(root: Path) -> None:
+    links = dict(_LINKS)
+    links |= {k: v for k, v in _LINKS_IF_PRESENT.items() if Path("/", v).is_dir()}
+    for name, target in links.items():
+        _remove(root / name)
+        (root / name).symlink_to(target)
+
+
+def _copy_loader_cache(root: Path) -> None:
     cache = Path("/etc/ld.so.cache")
-    if cache.is_file():
+    if cache.is_file() and _is_plain(root, "etc"):
         (root / "etc/ld.so.cache").write_bytes(cache.read_bytes())
+
+
+def _remove(path: Path) -> None:
+    """Whatever it is, unless a folder above it is a link (then it is left alone)."""
+    if path.parent.is_symlink():
+        return
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_plain(root: Path, path: str) -> bool:
+    """Whether `path` is a folder below `root` with no link on the way."""
+    parts = Path(path).parts
+    steps = [root.joinpath(*parts[: i + 1]) for i in range(len(parts))]
+    return all(step.is_dir() and not step.is_symlink() for step in steps)
 
 
 def _copy_alternatives(folder: Path) -> None:
@@ -134,9 +210,9 @@ def _copy_alternatives(folder: Path) -> None:
     source = Path("/etc/alternatives")
     if not source.is_dir():
         return
-    for link in os.scandir(source):
+    for link in source.iterdir():
         if link.is_symlink():
-            target = os.readlink(link.path)
+            target = str(link.readlink())
             if target.startswith("/usr/") and "/man/" not in target:
                 (folder / link.name).symlink_to(target)
 

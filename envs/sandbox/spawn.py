@@ -30,10 +30,12 @@ _MAX_OPEN_FILES = 1_024
 _OOM_SCORE = "500"
 """When the host itself runs out of memory, sandboxes go before what trains on them."""
 
-HOLDER = (
-    'while :; do "$BASH" --noprofile --norc -s <&3 >/dev/null 2>&1;'
-    " printf 'D %s\\0' \"$?\" >&3 2>/dev/null || exit; done"
-)
+_HOLDER = """\
+exec {close} >/dev/null 2>&1
+while :; do
+  (exec -a bash "$BASH" --noprofile --norc -s <&3)
+  printf 'D %s\\0' "$?" >&3 || exit
+done"""
 """Process 1: starts the shell again whenever it ends; cannot be killed from inside."""
 
 
@@ -53,6 +55,8 @@ class Plan:
     output_fd: int
     mounts_fd: int | None = None
     """The mount namespace of the predecessor whose root is taken over."""
+    renew: bool = False
+    """Put the system's own programs back over what the predecessor left."""
 
 
 def first_uid(slot: int) -> int:
@@ -76,28 +80,15 @@ def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
 
 
 def _arrange_descriptors(plan: Plan) -> None:
+    """The launcher keeps what it opens above these numbers, so none overwrites another."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open("/dev/null", os.O_RDWR)
-    session = os.dup(plan.session_fd)
-    output = os.dup(plan.output_fd)
-    for source, target in ((null, 0), (output, 1), (output, 2)):
+    wanted = {0: null, 1: plan.output_fd, 2: plan.output_fd}
+    wanted |= {SESSION_FD: plan.session_fd, OUTPUT_FD: plan.output_fd}
+    for target, source in wanted.items():
         os.dup2(source, target)
-    # Above the fixed numbers first, so that neither overwrites the other.
-    high = [os.dup(fd) for fd in (session, output)]
-    while any(fd in (SESSION_FD, OUTPUT_FD) for fd in high):
-        high = [os.dup(fd) for fd in high]
-    _move_away(plan)
-    os.dup2(high[0], SESSION_FD)
-    os.dup2(high[1], OUTPUT_FD)
-
-
-def _move_away(plan: Plan) -> None:
-    """Nothing to do: the launcher keeps its own descriptors above the fixed numbers."""
-    busy = {plan.channel.fileno(), plan.mounts_fd}
-    if busy & {SESSION_FD, OUTPUT_FD}:
-        raise RuntimeError("the launcher's descriptors must lie above the sandbox's")
 
 
 def _enter(plan: Plan) -> list[str]:
@@ -105,14 +96,12 @@ def _enter(plan: Plan) -> list[str]:
     if bwrap is None:
         raise FileNotFoundError("bwrap not found: apt-get install bubblewrap")
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
-    if plan.slot is None:
-        owner = _enter_as_user(plan)
-    else:
-        owner = _enter_as_root(plan, plan.slot)
+    owner = _enter_as_user(plan) if plan.slot is None else _enter_as_root(plan, plan.slot)
     if plan.mounts_fd is None:
-        extra = rootfs.build(plan.limits, plan.rootfs, owner)
-    else:
-        extra = rootfs.reuse()
+        rootfs.build(plan.limits, plan.rootfs, owner)
+    elif plan.renew:
+        rootfs.renew(plan.limits, plan.rootfs, owner)
+    extra = rootfs.bindings(plan.rootfs)
     _hand_over_root(plan, owner)
     argv = _bwrap_command(bwrap, plan, owner, extra)
     if plan.slot is not None:
@@ -185,8 +174,10 @@ def _hand_over_root(plan: Plan, owner: rootfs.Owner) -> None:
 
 
 def _bwrap_command(bwrap: str, plan: Plan, owner: rootfs.Owner, extra: list[str]) -> list[str]:
-    argv = [bwrap]
+    kernel.close_on_exec_from(OUTPUT_FD + 1)
+    argv, close = [bwrap], ""
     if owner.namespace_fd is not None:
+        close = f"{owner.namespace_fd}>&-"  # bubblewrap hands it on
         os.set_inheritable(owner.namespace_fd, True)
         argv += ["--userns", str(owner.namespace_fd)]
     for kind in ("pid", "net", "ipc", "uts", "cgroup"):
@@ -195,8 +186,8 @@ def _bwrap_command(bwrap: str, plan: Plan, owner: rootfs.Owner, extra: list[str]
     argv += ["--hostname", "sandbox", "--bind", rootfs.ROOT, "/", *extra]
     argv += ["--proc", "/proc", "--dev", "/dev", "--bind", rootfs.SHARED_MEMORY, "/dev/shm"]
     argv += ["--remount-ro", "/dev", "--seccomp", str(seccomp.program_fd())]
-    argv += ["--chdir", plan.workdir, "--", "/bin/bash", "--noprofile", "--norc", "-c", HOLDER]
-    return argv
+    argv += ["--chdir", plan.workdir, "--", "/bin/bash", "--noprofile", "--norc", "-c"]
+    return [*argv, _HOLDER.format(close=close)]
 
 
 def _set_rlimits(limits: Limits, *, counted: bool) -> None:

@@ -146,7 +146,7 @@ def _copy(rest: str, result: Dockerfile, line: int, at: str) -> Copy:
     words = [_expand(word, result.env) for word in words if not word.startswith("--")]
     if flags or len(words) < 2 or "<<" in rest:
         raise TaskError(
-            f"{at}: got COPY {rest!r}, expected sources and a target without flags or here-documents"
+            f"{at}: got COPY {rest!r}, expected sources and a target, no flags or here-documents"
         )
     *sources, target = words
     into = target.endswith("/") or target in (".", "..") or len(sources) > 1
@@ -155,7 +155,9 @@ def _copy(rest: str, result: Dockerfile, line: int, at: str) -> Copy:
 
 def _run(rest: str, result: Dockerfile, at: str) -> str:
     if rest.startswith("--") or "<<" in rest:
-        raise TaskError(f"{at}: got RUN {rest!r}, expected a command without flags or here-documents")
+        raise TaskError(
+            f"{at}: got RUN {rest!r}, expected a command without flags or here-documents"
+        )
     words = _json_list(rest)
     shell = shlex.join(words) if words else f"sh -c {shlex.quote(rest)}"
     return in_folder(shell, result.workdir, result.env)
@@ -184,6 +186,4 @@ def _absolute(workdir: str, path: str) -> str:
 
 def _expand(value: str, env: Mapping[str, str]) -> str:
     """Replace $NAME and ${NAME} by earlier ENV values; unknown names become empty, as in Docker."""
-    return re.sub(
-        r"\$(?:\{(\w+)\}|(\w+))", lambda match: env.get(match[1] or match[2], ""), value
-    )
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: env.get(match[1] or match[2], ""), value)

@@ -5,6 +5,7 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -22,7 +23,7 @@ from clawrl_gym.types import Split
 Info = dict[str, Any]
 
 
-class TerminalEnv(gymnasium.Env[str, str]):
+class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
     """A Linux shell in a sandbox, one task an episode.
 
     Observation
@@ -57,7 +58,7 @@ class TerminalEnv(gymnasium.Env[str, str]):
         v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"]}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class TerminalEnv(gymnasium.Env[str, str]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[str, Info]:
-        """Start an episode. Raises EnvError when no sandbox can be had, TaskError for a bad task."""
+        """Start an episode. Raises EnvError without a sandbox, TaskError for a bad task."""
         super().reset(seed=seed)
         self.close()
         task = self._choose(options or {})
@@ -119,7 +120,7 @@ class TerminalEnv(gymnasium.Env[str, str]):
         self._transcript += [f"$ {action}", observation]
         return observation, reward, terminated, truncated, self._info(task)
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """The transcript of the current episode, in render mode "ansi"."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
 
@@ -165,6 +166,9 @@ class TerminalEnv(gymnasium.Env[str, str]):
             write_files(sandbox, step.files)
             if step.command:
                 _must_succeed(task, sandbox.exec(step.command, step.timeout_s), step.command)
+        if task.build:
+            go = f"mkdir -p {shlex.quote(task.workdir)} && cd {shlex.quote(task.workdir)}"
+            _must_succeed(task, sandbox.exec(go, self._command_timeout_s), go)
         for path, data in task.files.items():
             sandbox.write(f"{task.workdir}/{path}" if path[:1] != "/" else path, data)
         if task.setup:
@@ -199,9 +203,7 @@ class TerminalEnv(gymnasium.Env[str, str]):
 def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
     """The task ids of a split for an environment with these keyword arguments; no sandbox."""
     machine = Machine.of(options.get("sandbox") or {}, None)
-    source = open_source(
-        options.get("tasks", GENERATED), options.get("families"), machine.rootfs
-    )
+    source = open_source(options.get("tasks", GENERATED), options.get("families"), machine.rootfs)
     return source.ids(split)
 
 

@@ -110,7 +110,7 @@ def parse_reward(data: bytes, path: str) -> float:
     try:
         value = json.loads(text) if path.endswith(".json") else float(text)
         if isinstance(value, dict):
-            value = value["reward"] if "reward" in value or len(value) != 1 else [*value.values()][0]
+            value = next(iter(value.values())) if len(value) == 1 else value["reward"]
         if isinstance(value, int | float) and math.isfinite(value):
             return float(value)
     except (ValueError, KeyError, OverflowError, RecursionError):

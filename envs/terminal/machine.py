@@ -40,6 +40,7 @@ class Machine:
         )
 
     def open(self, task: Task) -> Sandbox:
+        """A fresh sandbox; a task that builds its machine starts at / and goes on from there."""
         opener = self.opener
         if opener is None:
             from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
@@ -48,7 +49,7 @@ class Machine:
         return opener(
             self.limits,
             rootfs=self.rootfs,
-            workdir=task.workdir,
+            workdir="/" if task.build else task.workdir,
             env=dict(task.env),
             unsafe_no_limits=self.unsafe_no_limits,
         )

@@ -5,14 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from clawrl_gym.agents.terminal import TerminalAgent, reply_text
+from clawrl_gym.envs.sandbox.base import ExecResult
 from clawrl_gym.envs.tasks import Task
+from clawrl_gym.envs.terminal.env import observation_of
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.errors import TaskError
 from clawrl_gym.policy.tiny.careless import demonstrated
 from clawrl_gym.policy.tiny.conversations import Conversation
 from clawrl_gym.types import Message, Split
+
+HARD = MappingProxyType({"lookup": 2, "note": 2, "replace": 2, "trail": 2})
+"""How often a family is shown, where it takes longer to learn than the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +28,18 @@ class TerminalDemonstrations:
     split: Split = "train"
     careless: bool = True
     """With slips (see `careless`); False shows the oracle's own solutions."""
+    families: tuple[str, ...] | None = None
+    """Only these families; None takes all."""
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
         chance = random.Random(seed)
-        ids = task_ids(self.split)
+        families = task_ids(self.split, self.families).families
+        ids = {family: task_ids(self.split, (family,)) for family in families}
+        weights = [HARD.get(family, 1) for family in families]
         while True:
-            task = make_task(ids[chance.randrange(len(ids))])
+            (family,) = chance.choices(families, weights)
+            task = make_task(ids[family][chance.randrange(len(ids[family]))])
             luck = chance.random() if self.careless else 1.0
             yield Conversation(_messages(task, _commands(task, luck)), task.family)
 
@@ -55,4 +66,4 @@ def shown_by(task: Task, command: str) -> str:
             f"got {command!r} before the last turn of {task.id}, expected 'cat FILE' with a file "
             "of the task: the recipe runs no sandbox"
         )
-    return task.files[name].decode().rstrip("\n")
+    return observation_of(ExecResult(output=task.files[name].decode(), exit_code=0))

@@ -91,6 +91,8 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
         "heldout_exact_match_temperature_1": _rounded(made.sampled),
     }
     (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
+    for path in folder.iterdir():  # safetensors writes for the owner alone
+        path.chmod(0o644)
 
 
 def _texts(recipe: Recipe) -> list[str]:

@@ -1,0 +1,156 @@
+"""How much collecting and learning at once saves against taking turns.
+
+    python bench/async_vs_sync.py simulated   # engine and learner steps of equal length
+    python bench/async_vs_sync.py real        # the tiny policy; both share this machine's cores
+
+Prints the wall time of the same number of updates in both modes and their ratio. `simulated` (as on
+two devices) runs the real dispatcher, collector, store and training loop; only the engine and the
+learner sleep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
+from clawrl_gym.metrics import Timeline
+from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.store import SessionRow, Store
+from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.simulated import SimulatedLearner
+from clawrl_gym.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
+
+
+class SimulatedEngine:
+    """Episodes that last `episode_s`, each with one recorded turn and a random reward."""
+
+    def __init__(self, store: Store, episode_s: float) -> None:
+        self._store = store
+        self._episode_s = episode_s
+        self._random = random.Random(0)
+        self.version = 0
+
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        await asyncio.sleep(self._episode_s)
+        now_s = time.time()
+        session = SessionRow(
+            spec.session_id, spec.task.id, spec.group_id, "train", "rollout", now_s
+        )
+        await self._store.add_session(session)
+        asked, said = Message(role="user", content="x"), Message(role="assistant", content="y")
+        turn = Turn(
+            spec.session_id, 0, "main", [1, 2, 3], [4, 5], [-0.5, -0.5], [self.version] * 2,
+            "stop", [asked], said, now_s,
+        )  # fmt: skip
+        await self._store.add_turn(turn)
+        reward = float(self._random.random() < 0.5)
+        return Episode(spec.session_id, spec.group_id, spec.task, StopReason.TERMINATED, reward, 1)
+
+
+class ThreadLearner:
+    """The simulated learner on a thread of its own, as its process would be."""
+
+    def __init__(self, learner: SimulatedLearner) -> None:
+        self._learner = learner
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        return await asyncio.to_thread(self._learner.step, samples, version)
+
+    async def save_weights(self, folder: str) -> None:
+        await asyncio.to_thread(self._learner.save_weights, folder)
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await asyncio.to_thread(self._learner.save_checkpoint, folder)
+
+
+async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> float:
+    """Seconds for `updates` updates with everything real but the engine and the learner."""
+    rollout = RolloutConfig(mode=mode, groups=8, group_size=8, max_staleness=2)  # type: ignore[arg-type]
+    trainer = TrainerConfig(steps=updates)
+    learner = LearnerConfig(backend="simulated", simulated_step_s=step_s)
+    store = Store.open(folder)
+    engine = SimulatedEngine(store, step_s)
+    collector: Collector
+
+    async def on_group(group: Group) -> None:
+        await collector.add(group)
+
+    tasks = TaskSource({"train": ["t"], "heldout": []}, seed=0)
+    pool = WorkerPool([engine], rollout.groups * rollout.group_size)
+    dispatcher = Dispatcher(rollout, 1, tasks, pool, on_group, lambda episode: None)
+    collector = Collector(rollout, store, Grpo(), dispatcher.release)
+
+    async def publish(version: int) -> float:
+        engine.version = dispatcher.version = version
+        return 0.0
+
+    async def on_update(update: Update) -> None:
+        dispatcher.release(update.batch.groups)
+
+    handle = ThreadLearner(SimulatedLearner(trainer, learner, "", 0, "cpu"))
+    timeline = Timeline(folder)
+    loop = TrainLoop(
+        learner, handle, collector.batch, publish, on_update, folder / "checkpoints", timeline
+    )
+    numbers: Iterator[int] = count()
+    collecting = asyncio.create_task(dispatcher.run(numbers))
+    started_s = time.perf_counter()
+    await loop.run(0, updates)
+    wall_s = time.perf_counter() - started_s
+    collecting.cancel()
+    await asyncio.gather(collecting, return_exceptions=True)
+    await store.close()
+    timeline.close()
+    return wall_s
+
+
+def real(mode: str, updates: int, folder: Path) -> float:
+    """Seconds from the first update to the last of a run with the tiny policy."""
+    subprocess.run(
+        [
+            sys.executable, "-m", "clawrl_gym.train", f"run.dir={folder}", f"rollout={mode}",
+            f"trainer.steps={updates}", "eval.tasks=0", "ui=line",
+        ],
+        check=True,
+    )  # fmt: skip
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    times_s = [row["time_s"] for row in rows if "learner/loss" in row]
+    return times_s[-1] - times_s[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=["simulated", "real"])
+    parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--step-s", type=float, default=1.0)
+    arguments = parser.parse_args()
+    wall_s: dict[str, float] = {}
+    for mode in ("sync", "async"):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            if arguments.kind == "simulated":
+                run = simulated(mode, arguments.updates, arguments.step_s, folder)
+                wall_s[mode] = asyncio.run(run)
+            else:
+                wall_s[mode] = real(mode, arguments.updates, folder / "run")
+        print(f"{mode:>5}: {wall_s[mode]:.1f} s for {arguments.updates} updates")
+    print(f"ratio async/sync: {wall_s['async'] / wall_s['sync']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

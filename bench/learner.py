@@ -1,0 +1,108 @@
+"""Learner speed in tokens a second: packed against padded, by tokens a pack.
+
+`python bench/learner.py [--threads 1] [--samples 64] [--repeat 3]` makes a random Qwen3 of the
+tiny policy's size and prints one line per setting; the best of the repeats counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from pathlib import Path
+
+from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.trainers.batch import make_packs
+from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.types import Sample
+
+VOCAB = 1024
+
+
+def write_model(folder: str) -> int:
+    """Write the model and return its number of parameters."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=32,
+        max_position_embeddings=32_768,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(0)
+    net = Qwen3ForCausalLM(config)
+    net.save_pretrained(folder)
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+def make_samples(count: int) -> list[Sample]:
+    """Sequences of 100 to 1,200 tokens, many short and few long, a fifth of each sampled."""
+    draw = random.Random(0)
+    samples = []
+    for number in range(count):
+        length = int(100 * 12 ** (draw.random() ** 2))
+        mask = [i >= 20 and i % 100 >= 80 for i in range(length)]
+        samples.append(
+            Sample(
+                session_id=str(number),
+                group_id=number // 8,
+                ids_T=[draw.randrange(VOCAB) for _ in range(length)],
+                mask_T=mask,
+                logprobs_T=[-6.9 if m else 0.0 for m in mask],
+                versions_T=[0 if m else -1 for m in mask],
+                advantages_T=[draw.choice([-1.0, 1.0]) if m else 0.0 for m in mask],
+                reward=0.0,
+            )
+        )
+    return samples
+
+
+def padding_share(samples: list[Sample], max_tokens: int) -> float:
+    """Share of cells that right-padding the same packs would waste."""
+    packs = make_packs(samples, max_tokens)
+    cells = sum(len(pack.lengths) * pack.lengths[0] for pack in packs)
+    return 1 - sum(sum(pack.lengths) for pack in packs) / cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--packs", type=int, nargs="+", default=[1024, 2048, 4096, 8192])
+    arguments = parser.parse_args()
+    samples = make_samples(arguments.samples)
+    with tempfile.TemporaryDirectory() as folder:
+        parameters = write_model(folder)
+        tokens = sum(len(sample.ids_T) for sample in samples)
+        print(f"{parameters:,} parameters, {len(samples)} sequences, {tokens:,} tokens", flush=True)
+        for max_tokens in arguments.packs:
+            trainer = TrainerConfig(max_tokens_per_pack=max_tokens)
+            speeds = []
+            for layout in ("packed", "padded"):
+                learner = Learner(
+                    trainer, LearnerConfig(threads=arguments.threads), str(Path(folder)), 0, "cpu"
+                )
+                if layout == "padded":
+                    learner.model.layout = "padded"
+                    learner.model.net.set_attn_implementation("sdpa")
+                steps = [learner.step(samples, version) for version in range(arguments.repeat)]
+                speeds.append(max(step.tokens / step.duration_s for step in steps))
+            wasted = padding_share(samples, max_tokens)
+            print(
+                f"{max_tokens:>6} tokens a pack: packed {speeds[0]:>7,.0f} tokens/s, "
+                f"padded {speeds[1]:>7,.0f} tokens/s ({wasted:.0%} padding)",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""python -m clawrl_gym.doctor: what this machine can run, what is missing, what mends it.
+
+--json prints the same for programs. The exit code is 1 when something that is required is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from clawrl_gym.checks import Check, Status, run_checks
+
+_WIDE = 100
+"""Columns from which the table also says what each thing is for."""
+_MARKS = {
+    Status.OK: Text("✓ ok", style="green3"),
+    Status.MISSING: Text("✗ missing", style="bold red3"),
+    Status.OPTIONAL: Text("○ optional", style="grey62"),
+}
+
+
+def show(checks: Sequence[Check], console: Console) -> None:
+    """The checks as a table, the cures below it, and one line of verdict."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="grey62", padding=(0, 1), expand=False)
+    table.add_column("check", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    wide = console.width >= _WIDE
+    if wide:
+        table.add_column("needed for", style="grey62", no_wrap=True)
+    for check in checks:
+        fine = check.status is Status.OK
+        found = Text(check.found, no_wrap=fine, overflow="ellipsis" if fine else "fold")
+        cells = [Text(check.name), _MARKS[check.status], found]
+        table.add_row(*cells, *([Text(check.needed_for)] if wide else []))
+    console.print(table)
+    for status, heading in (
+        (Status.MISSING, "To be mended:"),
+        (Status.OPTIONAL, "Only if you want it:"),
+    ):
+        _show_cures([check for check in checks if check.status is status], heading, console)
+    console.print(verdict(checks))
+
+
+def _show_cures(checks: Sequence[Check], heading: str, console: Console) -> None:
+    if not checks:
+        return
+    console.print(Text(heading, style="bold"))
+    for check in checks:
+        console.print(Text(f"  {check.name} (for {check.needed_for})"))
+        console.print(Text(f"      {check.cure or check.found}", style="cyan"), soft_wrap=True)
+    console.print()
+
+
+def verdict(checks: Sequence[Check]) -> Text:
+    """Whether the main command can run."""
+    missing = [check.name for check in checks if check.status is Status.MISSING]
+    if missing:
+        words = f"This machine cannot run `make train` yet: {', '.join(missing)}."
+        return Text(words, style="bold red3")
+    return Text("This machine can run `make train`.", style="bold green3")
+
+
+def is_ready(checks: Sequence[Check]) -> bool:
+    """Nothing that is required is missing."""
+    return all(check.status is not Status.MISSING for check in checks)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m clawrl_gym.doctor", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
+    given = parser.parse_args(arguments)
+    checks = run_checks(Path("runs").absolute())
+    if given.json:
+        rows = {"ok": is_ready(checks), "checks": [asdict(check) for check in checks]}
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+    else:
+        show(checks, Console())
+    return 0 if is_ready(checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

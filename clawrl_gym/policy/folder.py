@@ -1,0 +1,100 @@
+"""The folder that vLLM serves from: which weights are current, and under which version.
+
+    ROOT/base/        configuration and tokenizer
+    ROOT/v7/          links into base, and the weights of version 7
+    ROOT/current      a link to v7, replaced atomically: a server that starts or reloads reads it
+
+The link alone says what is current, so a server that died comes back with the right weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from clawrl_gym.errors import PolicyError, boundary
+
+_WEIGHTS = (".safetensors", ".safetensors.index.json")
+_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
+_COPY_LIMIT_BYTES = 64 * 2**20
+
+
+class ServingFolder:
+    """See the module's docstring. One writer at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def current(self) -> Path:
+        """What vLLM is started from and reloads from."""
+        return self._root / "current"
+
+    @property
+    def version(self) -> int:
+        """The version of the current weights."""
+        return int(self.current.readlink().name.removeprefix("v"))
+
+    def create(self, model_dir: Path, version: int = 0, weights: Path | None = None) -> None:
+        """Start afresh from a model's folder, with its own weights unless others are given."""
+        with boundary(PolicyError, f"making the serving folder {self._root}"):
+            shutil.rmtree(self._root, ignore_errors=True)
+            base = self._root / "base"
+            base.mkdir(parents=True)
+            for source in model_dir.iterdir():
+                if source.is_file() and not source.name.endswith(_WEIGHTS + _OTHER_WEIGHTS):
+                    _copy_or_link(source, base / source.name)
+            if weights is None:
+                self._fill(version, _weight_files(model_dir), copy=False)
+            else:
+                self._fill(version, _weight_files(weights), copy=True)
+            self.switch(version)
+
+    def stage(self, version: int, weights: Path) -> None:
+        """Copy weights (a file, or a folder with shards) in as `version`, not yet current."""
+        with boundary(PolicyError, f"copying the weights of version {version} from {weights}"):
+            self._fill(version, _weight_files(weights), copy=True)
+
+    def switch(self, version: int) -> None:
+        """Make a staged version current, atomically."""
+        link = self._root / "current.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"v{version}")
+        link.replace(self.current)
+
+    def discard(self, version: int) -> None:
+        """Delete a version that is no longer current."""
+        if version != self.version:
+            shutil.rmtree(self._root / f"v{version}", ignore_errors=True)
+
+    def _fill(self, version: int, files: dict[str, Path], *, copy: bool) -> None:
+        partial = self._root / f"v{version}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        for source in (self._root / "base").iterdir():
+            (partial / source.name).symlink_to(Path("..", "base", source.name))
+        for name, source in files.items():
+            if copy:
+                shutil.copyfile(source, partial / name)
+            else:
+                (partial / name).symlink_to(source.resolve())
+        target = self._root / f"v{version}"
+        shutil.rmtree(target, ignore_errors=True)
+        partial.rename(target)
+
+
+def _weight_files(weights: Path) -> dict[str, Path]:
+    """The names under which vLLM shall find the weights, and where they are now."""
+    if weights.is_file():
+        return {"model.safetensors": weights}
+    files = {path.name: path for path in weights.glob("*") if path.name.endswith(_WEIGHTS)}
+    if not files:
+        raise FileNotFoundError(f"{weights} has no *.safetensors file")
+    return files
+
+
+def _copy_or_link(source: Path, target: Path) -> None:
+    if source.stat().st_size <= _COPY_LIMIT_BYTES:
+        shutil.copyfile(source, target)
+    else:
+        target.symlink_to(source.resolve())

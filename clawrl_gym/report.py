@@ -1,0 +1,53 @@
+"""python -m clawrl_gym.report runs/NAME: (re)write the run's report.html and say where it is.
+
+--curve PATH also writes the main curves as an SVG picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from clawrl_gym.errors import ClawError
+from clawrl_gym.ui.charts import write_curve_svg
+from clawrl_gym.ui.report_page import render_page
+from clawrl_gym.ui.run_data import read_run
+
+REPORT_FILE = "report.html"
+
+__all__ = ["REPORT_FILE", "main", "write_curve_svg", "write_report"]
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html of a run, finished or not; raises ClawError when there is no run."""
+    page = render_page(read_run(folder))
+    path = folder / REPORT_FILE
+    scratch = folder / (REPORT_FILE + ".new")
+    try:
+        scratch.write_text(page, encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise ClawError(f"cannot write {str(path)!r}: {error}") from error
+    return path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m clawrl_gym.report", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the run's folder, runs/NAME")
+    parser.add_argument("--curve", type=Path, metavar="PATH", help="write the curves as SVG, too")
+    given = parser.parse_args(arguments)
+    try:
+        path = write_report(given.folder)
+        sys.stdout.write(f"{path}\n")
+        if given.curve is not None:
+            sys.stdout.write(f"{write_curve_svg(given.folder, given.curve)}\n")
+    except ClawError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The report as one HTML page: words and numbers for the template, which does all escaping."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
+from clawrl_gym.ui import charts, lanes
+from clawrl_gym.ui.run_data import RunData
+from clawrl_gym.ui.text import duration, number, share
+from clawrl_gym.ui.transcripts import Token, Transcript
+
+_PAGE = Path(__file__).resolve().parent / "page"
+_CLOSE_UP_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One held-out evaluation in words."""
+
+    success: str
+    spread: str
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What the page says first."""
+
+    verdict: str
+    before: Result | None
+    after: Result | None
+    change: str
+    """`+58 points`, or empty."""
+
+
+def render_page(run: RunData) -> str:
+    """The whole page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    pages = Environment(
+        loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    strongest = max((abs(a) for c in run.cards for t in c for a in t.advantages), default=0.0)
+    return pages.get_template("report.html.j2").render(
+        run=run,
+        title=run.folder.resolve().name,
+        head=headline(run),
+        facts=facts(run),
+        commands=[str(start.get("command", "")) for start in run.starts],
+        main_wide=charts.main_chart(run, 1040, 330),
+        main_narrow=charts.main_chart(run, 400, 260),
+        families=charts.family_charts(run),
+        details=charts.detail_charts(run),
+        timelines=timelines(run),
+        busy=busy_words(run),
+        cards=[card_of(card) for card in run.cards],
+        errors=charts.error_counts(run),
+        merges=charts.merge_facts(run),
+        changed=changed_settings(run.config),
+        tint=lambda token: tint(token, strongest),
+        tip=tip,
+        spoken=spoken,
+        number=number,
+        made=time.strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def headline(run: RunData) -> Headline:
+    """Before and after, or what is missing for saying that."""
+    evaluations = run.heldout
+    done = f"{run.last_step} updates"
+    if not run.is_finished:
+        total = "" if run.total_steps is None else f" of {run.total_steps}"
+        verdict = f"This run is not finished: {run.last_step}{total} updates so far."
+    else:
+        verdict = f"{done}, finished."
+    if not evaluations:
+        return Headline(f"{verdict} It has no held-out evaluation.", None, None, "")
+    before = _result(evaluations[0])
+    if before.step != 0:
+        verdict += f" Its first held-out evaluation came after {before.step} updates."
+    if len(evaluations) == 1:
+        return Headline(f"{verdict} It has one held-out evaluation.", before, None, "")
+    after = _result(evaluations[-1])
+    points = 100 * (evaluations[-1][HELDOUT_SUCCESS] - evaluations[0][HELDOUT_SUCCESS])
+    return Headline(verdict, before, after, f"{points:+.0f} points")
+
+
+def _result(row: dict[str, Any]) -> Result:
+    spread = f"n = {number(row.get(HELDOUT_N))}"
+    if HELDOUT_LOW in row and HELDOUT_HIGH in row:
+        low, high = 100 * row[HELDOUT_LOW], 100 * row[HELDOUT_HIGH]
+        spread = f"95 %: {low:.0f} to {high:.0f} %, {spread}"
+    return Result(share(row[HELDOUT_SUCCESS]), spread, int(row["step"]))
+
+
+def facts(run: RunData) -> list[tuple[str, str]]:
+    """The small print under the headline."""
+    config, start = run.config, (run.starts[-1] if run.starts else {})
+    machine, versions = start.get("machine", {}), start.get("versions", {})
+    elapsed = run.points("time/elapsed_s")
+    times = [row["time_s"] for row in run.heldout if isinstance(row.get("time_s"), int | float)]
+    training = times[-1] - times[0] if len(times) > 1 else None
+    memory = [value for _, value in run.points("memory/rss_gb")]
+    rows = [
+        ("wall time", duration(elapsed[-1][1]) if elapsed else None),
+        ("first to last evaluation", duration(training) if training is not None else None),
+        ("episodes", number(run.episodes) if run.episodes else None),
+        ("seed", config.get("seed")),
+        ("environment", config.get("env", {}).get("id") or config.get("env", {}).get("target")),
+        ("model", config.get("policy", {}).get("model")),
+        ("memory, at most", f"{max(memory):.1f} GiB" if memory else None),
+        ("processor", machine.get("cpu")),
+        ("cores", machine.get("cores")),
+        (
+            "memory of the machine",
+            f"{machine['memory_gb']} GiB" if machine.get("memory_gb") else None,
+        ),
+        ("GPU", ", ".join(machine.get("gpus", [])) or ("none" if machine else None)),
+        ("system", machine.get("system")),
+        ("versions", ", ".join(f"{name} {v}" for name, v in versions.items()) or None),
+        ("commit", start.get("commit")),
+        ("started", _date(start.get("started_s"))),
+    ]
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def _date(seconds: Any) -> str | None:
+    if not isinstance(seconds, int | float):
+        return None
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def timelines(run: RunData) -> list[tuple[str, Markup, Markup]]:
+    """(title, wide, narrow): the whole run, and half a minute of it."""
+    if not run.spans:
+        return []
+    end_s = max(span.end_s for span in run.spans)
+    low_s, high_s = lanes.training_window(run.spans)
+    windows = [("the whole run", 0.0, end_s)]
+    if high_s - low_s > 2 * _CLOSE_UP_S:
+        middle_s = round((low_s + high_s) / 2)
+        windows.append(("half a minute from the middle", middle_s - 15.0, middle_s + 15.0))
+    drawn = []
+    for title, start_s, stop_s in windows:
+        label = f"Timeline of the four loops, {title}"
+        wide, narrow = (
+            lanes.timeline_svg(run.spans, start_s=start_s, end_s=stop_s, width=width, label=label)
+            for width in (1040, 400)
+        )
+        drawn.append((title, wide, narrow))
+    return drawn
+
+
+def busy_words(run: RunData) -> list[tuple[str, str]]:
+    """How busy each loop was between the first and the last update."""
+    return [(loop, share(value)) for loop, value in lanes.busy_of_loops(run.spans).items()]
+
+
+def card_of(card: list[Transcript]) -> dict[str, Any]:
+    """A card of transcripts with its title."""
+    first = card[0].session
+    kind = "held-out task" if first.split == "heldout" else "training task"
+    same = len({transcript.session.task_id for transcript in card}) == 1
+    name = (first.task_id or "") if same else ""
+    title = f"{kind} {name}" if same else f"{kind}s, greedy" if kind.startswith("held") else kind
+    said = "the same task, two attempts" if same and len(card) > 1 else ""
+    return {"title": title.strip(), "says": said, "transcripts": card}
+
+
+def spoken(transcript: Transcript) -> str:
+    """Turns, weight versions and advantage of an episode."""
+    session, turns = transcript.session, len(transcript.turns) + transcript.hidden_turns
+    words = [f"reward {number(session.reward)}", f"{turns} turn{'' if turns == 1 else 's'}"]
+    if transcript.versions:
+        words.append(f"weight version {', '.join(map(str, transcript.versions))}")
+    if transcript.advantages:
+        low, high = min(transcript.advantages), max(transcript.advantages)
+        words.append(f"advantage {low:+.2f}" + ("" if low == high else f" to {high:+.2f}"))
+    if session.stop_reason not in (None, "terminated"):
+        words.append(f"ended: {session.stop_reason}")
+    return " · ".join(words)
+
+
+def tint(token: Token, strongest: float) -> str:
+    """Strength of a token's colour, 0.15 to 1; empty for a token without a signal."""
+    if not token.advantage or strongest <= 0:
+        return ""
+    return f"{0.15 + 0.85 * min(1.0, abs(token.advantage) / strongest):.2f}"
+
+
+def tip(token: Token) -> str:
+    """What is known of a token."""
+    logprob = "unknown" if token.logprob is None else f"{token.logprob:.3f}"
+    advantage = "not trained on" if token.advantage is None else f"{token.advantage:+.3f}"
+    return f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
+
+
+def changed_settings(config: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(key, value, default) of each setting that differs from the package's default."""
+    from clawrl_gym.config import RunConfig
+
+    default = _flat(RunConfig().model_dump())
+    own = _flat(config)
+    return [
+        (key, str(value), str(default.get(key, "-")))
+        for key, value in own.items()
+        if default.get(key) != value and not isinstance(value, tuple)
+        and not (isinstance(value, list) and list(default.get(key) or []) == value)
+    ]  # fmt: skip
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,190 @@
+"""The default sandbox: bubblewrap with a user range, limits, seccomp, no network and its own root.
+
+The default root shows the host's own /usr (so: what is installed below /usr, and nothing that lives
+elsewhere, such as a Python under a home folder) and a generated rest; nothing else of the host.
+What limits hold is said by `isolation.isolation_report`. One shared kernel is the boundary: this
+is no virtual machine.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from clawrl_gym.envs.sandbox.base import ExecResult, Limits
+from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
+from clawrl_gym.envs.sandbox.isolation import cure_for
+from clawrl_gym.envs.sandbox.machine import Machine
+from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
+from clawrl_gym.errors import SandboxError
+
+_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "USER": "root",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "TERM": "dumb",
+}
+_START_S = 30.0
+_GREET_S = 5.0
+_KILL_TRIES = 5
+_KILL_GRACE_S = 0.1
+"""For the shell to answer after what it waited for was killed; it may have started the next."""
+
+
+def open_sandbox(
+    limits: Limits,
+    *,
+    rootfs: str | None = None,
+    workdir: str = "/root",
+    env: Mapping[str, str] | None = None,
+    unsafe_no_limits: bool = False,
+) -> BubblewrapSandbox:
+    """Start a sandbox. May be called from many threads of one process.
+
+    `rootfs` is a folder with a root file system (with /bin/bash) to stand on instead of the host's
+    /usr. Without writable cgroups, rlimits hold instead (`isolation_report` says what is lost);
+    where not even those can be counted for one sandbox, only `unsafe_no_limits` starts one. Raises
+    SandboxError, saying the cure, where the host cannot isolate.
+    """
+    launcher = client()
+    if launcher.limits_kind == "none" and not unsafe_no_limits:
+        raise SandboxError(
+            "neither cgroups nor rlimits can limit a sandbox here (kernel older than 5.14, not"
+            " root); run as root, or accept that with unsafe_no_limits=True"
+        )
+    session = Session()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    machine = Machine(ours)
+    try:
+        with theirs:
+            fds = (theirs.fileno(), *session.remote)
+            launcher.request(limits, rootfs, workdir, _ENV | dict(env or {}), fds)
+        return BubblewrapSandbox(limits, machine, session)
+    except BaseException:
+        session.close()
+        machine.close()
+        raise
+
+
+class BubblewrapSandbox:
+    """A `Sandbox`; made by `open_sandbox`."""
+
+    def __init__(self, limits: Limits, machine: Machine, session: Session) -> None:
+        """Wait for the first shell of a start that the launcher was asked for."""
+        self._limits = limits
+        self._machine = machine
+        self._session = session
+        self._shell_pid = 0
+        self._closed = False
+        self._await_start()
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        self._check_open()
+        capture = Capture(self._limits.output_bytes, bytearray())
+        self._session.drain(capture)
+        self._session.send(command)
+        ending = self._session.wait(capture, time.monotonic() + timeout_s)
+        timed_out = ending is Ending.DEADLINE
+        if timed_out:
+            ending = self._interrupt(capture)
+        code = self._session.code if ending is Ending.ANSWERED and not timed_out else None
+        restarted = ending is not Ending.ANSWERED
+        if restarted:
+            self._recover(ending)
+        return ExecResult(capture.text, code, timed_out, capture.truncated, restarted)
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self._check_open()
+        write_file(self._machine.root_fd, path, data, mode, self._machine.owner)
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        self._check_open()
+        return read_file(self._machine.root_fd, path, max_bytes)
+
+    def mode(self, path: str) -> int:
+        self._check_open()
+        return file_mode(self._machine.root_fd, path)
+
+    def successor(self) -> Self:
+        """As the protocol says; the system's programs (/usr but /usr/local) are the host's again.
+
+        So a shell, interpreter or library that was replaced cannot answer for a grader.
+        """
+        self._check_open()
+        self._closed = True
+        self._session.close()
+        session = Session()
+        try:
+            self._machine.restart(session.remote, renew=True)
+            return type(self)(self._limits, self._machine, session)
+        except BaseException:
+            session.close()
+            self._machine.close()
+            raise
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._session.close()
+        self._machine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SandboxError("the sandbox is closed")
+
+    def _await_start(self) -> None:
+        self._session.close_remote()
+        capture = Capture(self._limits.output_bytes, bytearray())
+        if not self._greet(capture, _START_S):
+            said = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
+            raise SandboxError(f"could not start a sandbox: {said}; to mend it: {cure_for(said)}")
+        self._machine.started()
+
+    def _greet(self, capture: Capture, timeout_s: float) -> bool:
+        """Learn the shell's process number; False when no shell answers."""
+        deadline = time.monotonic() + timeout_s
+        self._session.ask_shell_pid()
+        while (ending := self._session.wait(capture, deadline)) is Ending.SHELL_ENDED:
+            self._session.ask_shell_pid()
+        self._shell_pid = self._session.code or 0
+        return ending is Ending.ANSWERED and self._shell_pid > 0
+
+    def _interrupt(self, capture: Capture) -> Ending:
+        """Kill what the command left running; the shell itself only if it still does not answer."""
+        for keep in (*[self._shell_pid] * _KILL_TRIES, 0):
+            self._machine.kill_all_but(keep)
+            ending = self._session.wait(capture, time.monotonic() + _KILL_GRACE_S)
+            if ending is not Ending.DEADLINE:
+                break
+        return ending
+
+    def _recover(self, ending: Ending) -> None:
+        """Have a shell again: the holder's new one, or new processes over the same files.
+
+        As a last resort over the system's own programs, should those have been destroyed.
+        """
+        spare = Capture(0, bytearray())
+        if ending is Ending.SHELL_ENDED and self._greet(spare, _GREET_S):
+            return
+        try:
+            self._restart(renew=False)
+        except SandboxError:
+            self._restart(renew=True)
+
+    def _restart(self, *, renew: bool) -> None:
+        self._session.close()
+        self._session = Session()
+        self._machine.restart(self._session.remote, renew=renew)
+        self._await_start()

@@ -1,0 +1,119 @@
+"""The owner's handle on its launcher: started once per process, safe to use from every thread.
+
+The launcher runs with an empty environment and without this package's other imports. It ends
+when this process does, and takes every sandbox with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from clawrl_gym import errors
+from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.errors import SandboxError
+
+# A bare package in place of ours, whose own __init__ registers environments and imports numpy.
+_PROGRAM = """\
+import sys, types
+package = types.ModuleType("clawrl_gym")
+package.__path__ = [sys.argv.pop(1)]
+sys.modules["clawrl_gym"] = package
+from clawrl_gym.envs.sandbox.launcher import main
+main()
+"""
+_START_S = 30.0
+_END_S = 10.0
+
+
+class Client:
+    """One launcher. `request` is one datagram, so threads need no lock."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        package = str(Path(errors.__file__).parent)
+        with theirs:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-I", "-S", "-c", _PROGRAM, package),
+                    *(str(theirs.fileno()), str(os.getpid())),
+                ],
+                pass_fds=[theirs.fileno()],
+                env={},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        self.owner_pid = os.getpid()
+        self.limits_kind = self._await_ready()
+
+    def _await_ready(self) -> str:
+        self._control.settimeout(_START_S)
+        try:
+            word, _, kind = self._control.recv(256).decode().partition(" ")
+        except TimeoutError:
+            word, kind = "", ""
+        self._control.settimeout(None)
+        if word != "ready":
+            self._process.kill()
+            said = self._process.communicate()[1].decode(errors="replace").strip()
+            self._control.close()
+            raise SandboxError(f"the sandbox launcher did not start: {said or 'no word from it'}")
+        return kind
+
+    @property
+    def alive(self) -> bool:
+        return self.owner_pid == os.getpid() and self._process.poll() is None
+
+    def request(
+        self,
+        limits: Limits,
+        rootfs: str | None,
+        workdir: str,
+        env: Mapping[str, str],
+        fds: tuple[int, int, int],
+    ) -> None:
+        """Ask for a sandbox on (channel, session, output); its answers come over the channel."""
+        request = {"limits": asdict(limits), "rootfs": rootfs}
+        request |= {"workdir": workdir, "env": dict(env)}
+        try:
+            socket.send_fds(self._control, [json.dumps(request).encode()], list(fds))
+        except OSError as error:
+            raise SandboxError(f"the sandbox launcher is gone: {error}") from error
+
+    def close(self) -> None:
+        """End the launcher and every sandbox of it."""
+        self._control.close()
+        if self.owner_pid != os.getpid():
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+
+
+_lock = threading.Lock()
+_client: Client | None = None
+
+
+def client() -> Client:
+    """This process's launcher, started when first asked for (again in a forked child)."""
+    global _client
+    with _lock:
+        if _client is None or not _client.alive:
+            if _client is not None:
+                _client.close()
+            _client = Client()
+            atexit.register(_client.close)
+        return _client

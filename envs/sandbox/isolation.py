@@ -1,0 +1,151 @@
+"""What this host offers to sandboxes, what it lacks, and the command that mends it.
+
+Used by the doctor and, after a failed start, for the error's last words. Looks, and with
+`prove_isolation` starts one real sandbox; changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.envs.sandbox import seccomp
+from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.cgroup import find_home
+from clawrl_gym.errors import SandboxError
+
+_OLDEST_BUBBLEWRAP = (0, 8)
+_PROBE_S = 10.0
+_USER_NAMESPACE_PROBE = """\
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+uid = os.getuid()
+if libc.unshare(0x10020000):
+    sys.exit("unshare: " + os.strerror(ctypes.get_errno()))
+open("/proc/self/uid_map", "w").write(f"0 {uid} 1")
+if libc.mount(b"none", b"/", None, 0x44000, None):
+    sys.exit("mount: " + os.strerror(ctypes.get_errno()))
+"""
+_CURE_BUBBLEWRAP = "apt-get install bubblewrap"
+_CURE_USER_NAMESPACES = (
+    "sysctl -w user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1"
+    " kernel.apparmor_restrict_unprivileged_userns=0 (those that exist); in a container: run it"
+    " with --privileged"
+)
+_CURE_CGROUPS = (
+    "run as root, or in a session whose cgroup is yours:"
+    " systemd-run --user --scope -p Delegate=yes COMMAND; in a container: run it with --privileged"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that sandboxes stand on."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""
+    """What mends it; empty when nothing is to be done."""
+    required: bool = True
+    """Without it no sandbox starts; otherwise something is lost, and `detail` says what."""
+
+
+def isolation_report() -> list[Finding]:
+    """What can be said without starting a sandbox."""
+    return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _overlay()]
+
+
+def prove_isolation() -> Finding:
+    """Start a sandbox, run a command, end it: the one finding that cannot be wrong."""
+    from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+
+    started_s = time.monotonic()
+    try:
+        with open_sandbox(Limits()) as sandbox:
+            result = sandbox.exec("id -u", _PROBE_S)
+    except SandboxError as error:
+        return Finding("sandbox", False, str(error), "see the findings above")
+    ok = result.output == "0\n" and result.exit_code == 0
+    took_ms = (time.monotonic() - started_s) * 1e3
+    detail = f"started, ran a command and ended in {took_ms:.0f} ms"
+    return Finding("sandbox", ok, detail if ok else f"`id -u` answered {result.output!r}")
+
+
+def _bubblewrap() -> Finding:
+    path = shutil.which("bwrap")
+    if path is None:
+        return Finding("bubblewrap", False, "bwrap is not installed", _CURE_BUBBLEWRAP)
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PROBE_S)
+    match = re.search(r"(\d+)\.(\d+)", done.stdout)
+    version = tuple(int(part) for part in match.groups()) if match else (0, 0)
+    ok = version >= _OLDEST_BUBBLEWRAP
+    cure = "" if ok else f"{_CURE_BUBBLEWRAP} (0.8 or newer)"
+    return Finding("bubblewrap", ok, f"{done.stdout.strip()} at {path}", cure)
+
+
+def _user_namespaces() -> Finding:
+    name = "user namespaces"
+    command = [sys.executable, "-I", "-S", "-c", _USER_NAMESPACE_PROBE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S)
+    if done.returncode == 0:
+        return Finding(name, True, "can be made, with mounts in them")
+    return Finding(name, False, done.stderr.strip()[-200:], _CURE_USER_NAMESPACES)
+
+
+def _seccomp() -> Finding:
+    name = "seccomp"
+    try:
+        seccomp.program()
+    except SandboxError as error:
+        return Finding(name, False, str(error), "use a supported machine")
+    if "Seccomp:" not in Path("/proc/self/status").read_text():
+        return Finding(name, False, "the kernel has none", "a kernel with CONFIG_SECCOMP_FILTER")
+    return Finding(name, True, f"filter for {platform.machine()}")
+
+
+def _cgroups() -> Finding:
+    home = find_home()
+    if home is not None:
+        where = ", ".join(str(path) for path in home.parents.values())
+        missing = "" if home.version == 2 or "cpu" in home.parents else "; cpu is not limited"
+        detail = f"version {home.version}, below {where}{missing}"
+        return Finding("cgroup limits", True, detail, required=False)
+    lost = (
+        "not writable: rlimits instead. Lost: memory holds for each process and not for all"
+        " together, and the share of the processors is not limited"
+    )
+    return Finding("cgroup limits", False, lost, _CURE_CGROUPS, required=False)
+
+
+def _overlay() -> Finding:
+    name = "overlay file system"
+    if os.geteuid() != 0:
+        lost = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
+        return Finding(name, True, lost, required=False)
+    known = any(line.endswith("\toverlay") for line in _file_systems())
+    loadable = Path(f"/lib/modules/{platform.release()}").is_dir()
+    if known or loadable:
+        return Finding(name, True, "known to the kernel", required=False)
+    lost = "unknown to the kernel: /usr is read-only in sandboxes"
+    return Finding(name, False, lost, "modprobe overlay", required=False)
+
+
+def _file_systems() -> list[str]:
+    return Path("/proc/filesystems").read_text().splitlines()
+
+
+def cure_for(said: str) -> str:
+    """The command that mends what a failed start complained about."""
+    if "bwrap not found" in said:
+        return _CURE_BUBBLEWRAP
+    if any(word in said for word in ("unshare", "user namespace", "uid_map", "Permission")):
+        return _CURE_USER_NAMESPACES
+    return "`python -m clawrl_gym.doctor` says what this machine lacks"

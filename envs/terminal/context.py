@@ -1,0 +1,98 @@
+"""Files of a user's task folder, read within bounds.
+
+Every path must resolve inside the folder it was asked of; symbolic links may point inside it only.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.envs.tasks import FileData
+from clawrl_gym.errors import TaskError
+
+MAX_TOTAL_BYTES = 64 << 20
+MAX_FILES = 10_000
+MAX_DEPTH = 32
+
+
+@dataclass(slots=True)
+class Context:
+    """A folder, and how much of it has been read so far."""
+
+    root: Path
+    bytes_read: int = 0
+    files_read: int = 0
+
+    def path(self, relative: str) -> Path:
+        """An existing file or folder. Raises TaskError for what is missing or leads outside."""
+        wanted = self.root / relative.lstrip("/")
+        try:
+            found = wanted.resolve(strict=True)
+        except (OSError, RuntimeError) as error:
+            raise TaskError(
+                f"task folder {str(self.root)!r} has no usable {relative!r}: {error}"
+            ) from error
+        if not found.is_relative_to(self.root.resolve()):
+            raise TaskError(
+                f"task folder {str(self.root)!r}: {relative!r} leads outside, to {str(found)!r}"
+            )
+        return found
+
+    def has(self, relative: str) -> bool:
+        """Whether something of this name is there, be it usable or not."""
+        wanted = self.root / relative
+        return wanted.is_symlink() or wanted.exists()
+
+    def file(self, relative: str) -> FileData:
+        """One regular file. Raises TaskError for anything else, or beyond the bounds."""
+        path = self.path(relative)
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            raise TaskError(f"task folder {str(self.root)!r}: {relative!r} is no regular file")
+        self.files_read += 1
+        self.bytes_read += state.st_size
+        if self.bytes_read > MAX_TOTAL_BYTES or self.files_read > MAX_FILES:
+            raise TaskError(
+                f"task folder {str(self.root)!r} holds too much at {relative!r}, expected at most "
+                f"{MAX_TOTAL_BYTES >> 20} MiB and {MAX_FILES} files"
+            )
+        return FileData(path.read_bytes(), 0o755 if state.st_mode & 0o100 else 0o644)
+
+    def text(self, relative: str) -> str:
+        """One file as text. Raises TaskError when it is not UTF-8."""
+        try:
+            return self.file(relative).data.decode()
+        except UnicodeDecodeError as error:
+            raise TaskError(
+                f"task folder {str(self.root)!r}: {relative!r} is not UTF-8: {error}"
+            ) from error
+
+    def tree(self, relative: str, depth: int = 0) -> dict[str, FileData]:
+        """All files of a folder by path below it; a file alone has the path ''."""
+        path = self.path(relative)
+        if not path.is_dir():
+            return {"": self.file(relative)}
+        if depth > MAX_DEPTH:
+            raise TaskError(
+                f"task folder {str(self.root)!r}: {relative!r} is more than {MAX_DEPTH} deep"
+            )
+        files: dict[str, FileData] = {}
+        for child in sorted(path.iterdir()):
+            inner = self.tree(f"{relative}/{child.name}", depth + 1)
+            files |= {f"{child.name}/{key}".rstrip("/"): file for key, file in inner.items()}
+        return files
+
+    def matches(self, pattern: str) -> list[str]:
+        """The relative paths that a COPY source names, globs included."""
+        relative = pattern.lstrip("/")
+        if not any(sign in relative for sign in "*?["):
+            return [relative]
+        try:
+            found = sorted(path.relative_to(self.root) for path in self.root.glob(relative))
+        except (ValueError, NotImplementedError) as error:
+            raise TaskError(f"got the pattern {pattern!r}: {error}") from error
+        if not found:
+            raise TaskError(f"task folder {str(self.root)!r}: nothing matches {pattern!r}")
+        return [str(path) for path in found]

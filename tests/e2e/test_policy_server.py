@@ -1,0 +1,451 @@
+"""The policy server for real: vLLM started, spoken to, swapped under load, killed and restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.errors import ConfigError, ContextError, PolicyError
+from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
+from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.swap import WeightSwap
+from tests.tiny_models import make_random_model, random_weights
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240)
+CHAT = {"messages": [{"role": "user", "content": "copy the file a.txt to b.csv"}]}
+TOOLS = [{"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}]
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """One loop for the whole module: the server belongs to the loop that started it."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_random_model(tmp_path_factory.mktemp("model"), max_len=1024)
+
+
+class Served:
+    """The module's server with what its tests share."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.phases: list[str] = []
+        self.model = model
+        self.folder = folder
+        self.server = PolicyServer(
+            CONFIG, model, folder / "serving", folder / "vllm.log", self.phases.append
+        )
+        self.version = 0
+
+    def client(self) -> PolicyClient:
+        server = self.server
+        return PolicyClient(server.base_url, server.key, server.model_name, 60.0, 256)
+
+
+@pytest.fixture(scope="module")
+def served(
+    loop: asyncio.AbstractEventLoop, model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    served = Served(model, tmp_path_factory.mktemp("served"))
+    loop.run_until_complete(served.server.start())
+    yield served
+    loop.run_until_complete(served.server.stop())
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+def gone_within(processes: list[psutil.Process], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while alive(processes) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not alive(processes)
+
+
+def test_start_up_reports_its_phases_in_order(served: Served) -> None:
+    wanted = ["starting vLLM", "reading the model", "loading weights", "warming up", "ready"]
+    assert [phase for phase in served.phases if phase in wanted][:5] == wanted
+
+
+def test_the_key_is_not_on_any_command_line_and_every_route_asks_for_it(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    pid = served.server.pid
+    assert pid is not None
+    assert all(served.server.key not in " ".join(p.cmdline()) for p in tree(pid))
+
+    async def statuses() -> list[int]:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session:
+            found = []
+            for path in ("/health", "/v1/models", "/metrics", "/weight_info", "/is_paused"):
+                async with session.get(served.server.base_url + path) as response:
+                    found.append(response.status)
+            async with session.post(served.server.base_url + "/pause") as response:
+                found.append(response.status)
+            return found
+
+    assert loop.run_until_complete(statuses()) == [401] * 6
+
+
+def test_it_listens_on_loopback_only(served: Served) -> None:
+    pid = served.server.pid
+    assert pid is not None
+    port = int(served.server.base_url.rpartition(":")[2])
+    listening = [
+        c.laddr
+        for p in tree(pid)
+        for c in p.net_connections("tcp")
+        if c.status == psutil.CONN_LISTEN
+    ]
+    assert port in {address.port for address in listening}
+    assert {address.ip for address in listening if address.port == port} == {"127.0.0.1"}
+
+
+async def _ask(client: PolicyClient, seed: int | None, max_tokens: int = 24) -> Generation:
+    ids = await client.render(CHAT)
+    return await client.generate(ids, Sampling(1.0, 1.0, max_tokens, seed=seed), version=0)
+
+
+def test_ids_logprobs_and_versions_come_back_for_every_token(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        try:
+            made = await _ask(client, seed=1)
+            assert 0 < len(made.sampled_ids_T) <= 24
+            assert len(made.logprobs_T) == len(made.versions_T) == len(made.sampled_ids_T)
+            assert all(logprob is not None and logprob <= 0 for logprob in made.logprobs_T)
+            assert set(made.versions_T) == {served.version}
+            assert (await _ask(client, seed=1)).sampled_ids_T == made.sampled_ids_T
+            assert set(await client.metrics()) == {"running", "waiting", "kv_usage"}
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_logprobs_are_those_of_the_tempered_distribution(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Near temperature 0 the sampled token has probability one; the raw log-prob would not."""
+
+    async def go() -> None:
+        client = served.client()
+        try:
+            ids = await client.render(CHAT)
+            made = await client.generate(ids, Sampling(0.01, 1.0, 16), version=0)
+            assert statistics.mean(x for x in made.logprobs_T if x is not None) > -0.2
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_the_message_of_plain_text_is_what_the_chat_route_would_have_answered(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        try:
+            for seed in range(40):
+                made = await _ask(client, seed)
+                body = {**CHAT, "model": "policy", "temperature": 1.0, "max_tokens": 24}
+                body |= {"seed": seed, "return_token_ids": True}
+                choice = (await client._post("/v1/chat/completions", body))["choices"][0]
+                assert choice["token_ids"] == made.sampled_ids_T
+                message = await client.parse(CHAT, made)
+                assert message == {"role": "assistant", "content": choice["message"]["content"]}
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_tool_calls_are_parsed_by_vllm_and_the_end_token_is_not_content(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(served.model / "tokenizer.json"))
+    call = '<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_call>'
+    body = {**CHAT, "tools": TOOLS}
+
+    def said(text: str) -> Generation:
+        ids = [*tokenizer.encode(text).ids, 2]
+        return Generation([1], ids, [None] * len(ids), [0] * len(ids), "stop", text)
+
+    async def go() -> None:
+        client = served.client()
+        try:
+            assert len(await client.render(body)) > len(await client.render(CHAT))
+            message = await client.parse(body, said(call))
+            assert message["tool_calls"][0]["function"]["name"] == "shell"
+            assert not message.get("content")
+            assert (await client.parse(body, said("a plain reply")))["content"] == "a plain reply"
+            assert (await client.parse(body, said("")))["content"] == ""
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_a_prompt_that_is_too_long_is_a_context_error(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        long = {"messages": [{"role": "user", "content": "qz " * 4000}]}
+        try:
+            with pytest.raises(ContextError, match="context"):
+                await client.render(long)
+            with pytest.raises(ContextError, match="1024"):
+                await client.generate([5] * 1024, Sampling(1.0, 1.0, 8), version=0)
+            made = await client.generate([5] * 1020, Sampling(1.0, 1.0, 64), version=0)
+            assert len(made.sampled_ids_T) <= 4
+            with pytest.raises(PolicyError, match="400") as caught:
+                await client.render({"messages": "none"})
+            assert not isinstance(caught.value, ContextError)
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+async def _load(client: PolicyClient, stop: asyncio.Event, done: list[Generation]) -> None:
+    draw = random.Random(len(done))
+    while not stop.is_set():
+        prompt = [draw.randrange(3, 300) for _ in range(40)]
+        sampling = Sampling(1.0, 1.0, 120, stop=())
+        done.append(await client.generate(prompt, sampling, version=0))
+
+
+def test_fifty_swaps_under_load_fail_no_request_and_every_token_knows_its_version(
+    served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    files = []
+    for seed in (11, 12):
+        folder = make_random_model(tmp_path / str(seed), max_len=1024)
+        files.append(random_weights(folder, seed))
+
+    async def go() -> tuple[list[float], list[Generation]]:
+        client, swap, stop = served.client(), WeightSwap(served.server), asyncio.Event()
+        done: list[Generation] = []
+        pauses = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(24):
+                    group.create_task(_load(client, stop, done))
+                for version in range(1, 51):
+                    await asyncio.sleep(0.1)
+                    pauses.append(await swap.publish(version, files[version % 2]))
+                    served.version = version
+                stop.set()
+            after = await client.generate([5, 6], Sampling(1.0, 1.0, 8), version=50)
+            assert set(after.versions_T) == {50}
+        finally:
+            await client.close()
+        return pauses, done
+
+    pauses, done = loop.run_until_complete(go())
+    p50, longest = statistics.median(pauses), max(pauses)
+    sys.stderr.write(f"\nswaps: p50 {p50:.3f} s, max {longest:.3f} s; {len(done)} requests\n")
+    assert all(len(made.versions_T) == len(made.sampled_ids_T) > 0 for made in done)
+    assert all(made.versions_T == sorted(made.versions_T) for made in done)
+    assert any(len(set(made.versions_T)) > 1 for made in done), "no request lived through a swap"
+    assert {version for made in done for version in made.versions_T} >= set(range(1, 50))
+    assert p50 <= 0.3
+
+
+def test_a_swap_changes_the_distribution_and_bad_weights_are_put_back(
+    served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    folder = make_random_model(tmp_path / "other", max_len=1024)
+    broken = tmp_path / "broken.safetensors"
+    broken.write_bytes(b"these are no weights")
+
+    async def go() -> None:
+        client, swap = served.client(), WeightSwap(served.server)
+        greedy = Sampling(0.0, 1.0, 12)
+        try:
+            before = await client.generate([5, 6, 7], greedy, version=served.version)
+            served.version += 1
+            await swap.publish(served.version, random_weights(folder, seed=99))
+            after = await client.generate([5, 6, 7], greedy, version=served.version)
+            assert after.sampled_ids_T != before.sampled_ids_T
+            with pytest.raises(PolicyError, match="500"):
+                await swap.publish(served.version + 1, broken)
+            again = await client.generate([5, 6, 7], greedy, version=served.version)
+            assert again.sampled_ids_T == after.sampled_ids_T
+            assert again.versions_T == after.versions_T
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+@pytest.mark.parametrize("victim", ["server", "engine"])
+def test_a_killed_vllm_comes_back_with_the_current_weights_and_version(
+    served: Served, loop: asyncio.AbstractEventLoop, victim: str
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        greedy = Sampling(0.0, 1.0, 12)
+        watching = asyncio.create_task(served.server.watch())
+        try:
+            before = await client.generate([5, 6, 7], greedy, version=served.version)
+            pid = served.server.pid
+            assert pid is not None
+            processes = tree(pid)
+            processes[0 if victim == "server" else -1].send_signal(signal.SIGKILL)
+            url = served.server.base_url
+            await until(lambda: served.phases[-1] != "ready" or watching.done())
+            await until(lambda: served.phases[-1] == "ready" or watching.done())
+            assert not watching.done(), watching.exception()
+            assert not alive(processes)
+            assert served.server.base_url == url
+            after = await client.generate([5, 6, 7], greedy, version=served.version)
+            assert after.sampled_ids_T == before.sampled_ids_T
+            assert set(after.versions_T) == {served.version}
+        finally:
+            watching.cancel()
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_stop_leaves_no_process_and_frees_the_port(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Runs last of those that share the server."""
+    pid = served.server.pid
+    assert pid is not None
+    processes = tree(pid)
+    started = time.monotonic()
+    loop.run_until_complete(served.server.stop())
+    assert time.monotonic() - started < 5
+    assert not alive(processes)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", int(served.server.base_url.rpartition(":")[2])))
+    loop.run_until_complete(served.server.stop())
+
+
+DRIVER = """
+import asyncio, sys
+from pathlib import Path
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.policy.server import PolicyServer
+
+async def main():
+    model, folder = map(Path, sys.argv[1:3])
+    config = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125)
+    server = PolicyServer(config, model, folder / "s", folder / "log", lambda phase: None)
+    await server.start()
+    print(server.pid, flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_driver_that_was_killed(model: Path, tmp_path: Path) -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(model), str(tmp_path)], stdout=subprocess.PIPE
+    )
+    try:
+        assert driver.stdout is not None
+        processes = tree(int(driver.stdout.readline()))
+        assert len(processes) >= 2
+        driver.kill()
+        assert gone_within(processes, 5.0), alive(processes)
+    finally:
+        driver.kill()
+        driver.wait()
+        assert driver.stdout is not None
+        driver.stdout.close()
+
+
+def test_a_model_that_does_not_load_is_one_clear_line(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    model = make_random_model(tmp_path / "model", max_len=1024)
+    (model / "model.safetensors").write_bytes(b"these are no weights")
+    server = PolicyServer(CONFIG, model, tmp_path / "s", tmp_path / "log", lambda _: None)
+    with pytest.raises(
+        PolicyError, match=r"vLLM ended with exit code 1: .*[Ss]afetensor"
+    ) as caught:
+        loop.run_until_complete(server.start())
+    assert "\n" not in str(caught.value)
+    assert server.pid is None
+
+
+def test_a_context_that_the_memory_cannot_hold_is_a_configuration_error(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    model = make_random_model(tmp_path / "model", max_len=1_000_000)
+    config = CONFIG.model_copy(update={"max_model_len": 1_000_000, "kv_cache_gb": 0.01})
+    server = PolicyServer(config, model, tmp_path / "s", tmp_path / "log", lambda _: None)
+    with pytest.raises(ConfigError, match=r"lower policy\.max_model_len"):
+        loop.run_until_complete(server.start())
+
+
+def test_a_start_that_takes_too_long_is_ended(
+    loop: asyncio.AbstractEventLoop, model: Path, tmp_path: Path
+) -> None:
+    config = CONFIG.model_copy(update={"start_timeout_s": 2.0})
+    server = PolicyServer(config, model, tmp_path / "s", tmp_path / "log", lambda _: None)
+    with pytest.raises(PolicyError, match="was not ready within 2 s"):
+        loop.run_until_complete(server.start())
+    assert server.pid is None
+
+
+def test_a_start_that_is_cancelled_leaves_nothing(
+    loop: asyncio.AbstractEventLoop, model: Path, tmp_path: Path
+) -> None:
+    server = PolicyServer(CONFIG, model, tmp_path / "s", tmp_path / "log", lambda _: None)
+
+    async def go() -> list[psutil.Process]:
+        starting = asyncio.create_task(server.start())
+        await until(lambda: server.pid is not None)
+        assert server.pid is not None
+        await asyncio.sleep(1.0)
+        processes = tree(server.pid)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        return processes
+
+    assert gone_within(loop.run_until_complete(go()), 1.0)
+    assert server.pid is None

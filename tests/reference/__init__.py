@@ -1,0 +1,1 @@
+"""Independent statements of what the product computes, to test it against."""

@@ -1,0 +1,96 @@
+"""A sandbox in memory for tests of what stands around it: no process, no isolation.
+
+It understands four commands, `put PATH TEXT`, `drop PATH`, `hang` and `die`, and any command
+that a test scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from clawrl_gym.envs.sandbox.base import ExecResult, Limits
+from clawrl_gym.errors import SandboxError
+
+Script = dict[str, Callable[["MemorySandbox"], ExecResult]]
+
+
+@dataclass
+class MemorySandbox:
+    files: dict[str, bytes] = field(default_factory=dict)
+    modes: dict[str, int] = field(default_factory=dict)
+    script: Script = field(default_factory=dict)
+    ran: list[str] = field(default_factory=list)
+    folders: set[str] = field(default_factory=set)
+    dead: bool = False
+    closed: bool = False
+    generation: int = 0
+    heirs: list[MemorySandbox] = field(default_factory=list)
+
+    def exec(self, command: str, timeout_s: float) -> ExecResult:
+        self._require_alive()
+        self.ran.append(command)
+        if command in self.script:
+            return self.script[command](self)
+        match command.split(maxsplit=2):
+            case ["put", path, text]:
+                self.files[f"/root/{path}"] = text.encode()
+            case ["drop", path]:
+                del self.files[f"/root/{path}"]
+            case ["hang"]:
+                return ExecResult("", None, timed_out=True)
+            case ["die"]:
+                self.dead = True
+                self._require_alive()
+            case ["rm", *_] if "/logs/verifier" in command:
+                self.files = {p: d for p, d in self.files.items() if "/logs/verifier" not in p}
+        return ExecResult("", 0)
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self._require_alive()
+        self.files[path] = data
+        self.modes[path] = mode
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        self._require_alive()
+        if path in self.folders:
+            raise SandboxError(f"{path} is no regular file")
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    def mode(self, path: str) -> int:
+        self._require_alive()
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.modes.get(path, 0o644)
+
+    def successor(self) -> MemorySandbox:
+        self._require_alive()
+        self.closed = True
+        heir = MemorySandbox(dict(self.files), dict(self.modes), self.script)
+        heir.generation = self.generation + 1
+        self.heirs.append(heir)
+        return heir
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _require_alive(self) -> None:
+        if self.dead or self.closed:
+            raise SandboxError("the sandbox has ended")
+
+
+@dataclass
+class MemoryOpener:
+    """Opens sandboxes and remembers them."""
+
+    script: Script = field(default_factory=dict)
+    opened: list[MemorySandbox] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, limits: Limits, **options: Any) -> MemorySandbox:
+        self.asked.append({"limits": limits, **options})
+        self.opened.append(MemorySandbox(script=self.script))
+        return self.opened[-1]

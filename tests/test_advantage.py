@@ -1,0 +1,53 @@
+"""Advantages are group-relative, and a group that cannot tell its episodes apart gives none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from clawrl_gym.trainers.advantage import group_advantages, is_constant
+
+REWARDS = [1.0, 0.0, 0.0, 1.0, 1.0]
+
+
+def test_without_std_the_mean_is_subtracted() -> None:
+    assert group_advantages(REWARDS, normalize_std=False) == pytest.approx(
+        [0.4, -0.6, -0.6, 0.4, 0.4], abs=1e-12
+    )
+
+
+def test_with_std_the_unbiased_deviation_divides() -> None:
+    high, low = 0.73029541, -1.09544312
+    assert group_advantages(REWARDS, normalize_std=True) == pytest.approx(
+        [high, low, low, high, high], abs=1e-8
+    )
+
+
+@pytest.mark.parametrize("rewards", [[0.0] * 4, [1.0] * 8, [0.3], [0.1 + 0.2, 0.3, 0.3]])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_constant_group_gets_exact_zeros(rewards: list[float], normalize: bool) -> None:
+    assert is_constant(rewards)
+    assert group_advantages(rewards, normalize) == [0.0] * len(rewards)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_advantages_sum_to_zero_and_follow_a_permutation(normalize: bool) -> None:
+    draw = random.Random(3)
+    for _ in range(50):
+        rewards = [draw.choice([0.0, 0.25, 1.0]) for _ in range(8)] + [0.5]
+        advantages = group_advantages(rewards, normalize)
+        assert sum(advantages) == pytest.approx(0.0, abs=1e-9)
+        order = draw.sample(range(9), 9)
+        shuffled = group_advantages([rewards[i] for i in order], normalize)
+        assert shuffled == pytest.approx([advantages[i] for i in order], abs=1e-12)
+
+
+def test_with_std_the_scale_of_rewards_does_not_matter() -> None:
+    tenfold = group_advantages([10 * reward for reward in REWARDS], normalize_std=True)
+    assert tenfold == pytest.approx(group_advantages(REWARDS, normalize_std=True), abs=1e-5)
+
+
+def test_a_reward_that_is_not_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected finite numbers"):
+        group_advantages([1.0, float("nan")], normalize_std=True)

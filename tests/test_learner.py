@@ -1,0 +1,309 @@
+"""The learner reads packs exactly, learns what is rewarded, and resumes bit by bit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.errors import TrainerError
+from clawrl_gym.trainers.batch import make_packs
+from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.model import MAX_LOGITS, PackedModel
+from clawrl_gym.trainers.schedule import learning_rate
+from clawrl_gym.trainers.simulated import SimulatedLearner
+from clawrl_gym.types import Sample
+from tests.reference.tiny_model import make_samples, write_tiny_qwen3
+
+LENGTHS = [5, 30, 17, 4, 17, 60, 9, 28]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_tiny_qwen3(tmp_path_factory.mktemp("model"))
+
+
+def make_learner(model_dir: str, temperature: float = 1.0, **trainer: object) -> Learner:
+    settings = TrainerConfig.model_validate({"steps": 10, "max_tokens_per_pack": 128} | trainer)
+    return Learner(settings, LearnerConfig(lr=1e-2), model_dir, 0, "cpu", temperature)
+
+
+def on_policy(learner: Learner, samples: list[Sample]) -> list[Sample]:
+    """The samples as if the learner itself had sampled them."""
+    out = []
+    for sample in samples:
+        (pack,) = make_packs([sample], 10_000)
+        with torch.no_grad():
+            known = iter(learner.model.score(pack).logprobs_M.tolist())
+        out.append(replace(sample, logprobs_T=[next(known) if m else 0.0 for m in sample.mask_T]))
+    return out
+
+
+def reference_logprobs(model_dir: str, sample: Sample, temperature: float) -> list[float]:
+    """Plain transformers, one sequence, all logits."""
+    from transformers import AutoModelForCausalLM
+
+    net = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+    with torch.no_grad():
+        logits = net(torch.tensor([sample.ids_T])).logits[0] / temperature
+    logprobs = logits.log_softmax(-1)
+    return [float(logprobs[i - 1, sample.ids_T[i]]) for i, m in enumerate(sample.mask_T) if m]
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded"])
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_packed_and_padded_and_one_by_one_agree_with_transformers(
+    model_dir: str, layout: str, temperature: float
+) -> None:
+    samples = make_samples(LENGTHS)
+    expected = sorted(p for s in samples for p in reference_logprobs(model_dir, s, temperature))
+    model = PackedModel(model_dir, "cpu", temperature)
+    if layout == "padded":
+        model.layout = "padded"
+        model.net.set_attn_implementation("sdpa")
+    for max_tokens in (128, 64, 1):  # 1: every sequence alone
+        packs = make_packs(samples, max_tokens)
+        with torch.no_grad():
+            got = sorted(p for pack in packs for p in model.score(pack).logprobs_M.tolist())
+        assert got == pytest.approx(expected, abs=2e-5)
+
+
+def test_gradients_do_not_depend_on_the_packing(model_dir: str) -> None:
+    samples = make_samples(LENGTHS)
+    gradients = []
+    for max_tokens in (256, 64, 1):
+        model = PackedModel(model_dir, "cpu")
+        for pack in make_packs(samples, max_tokens):
+            model.score(pack).logprobs_M.sum().backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.net.parameters()]))
+    for other in gradients[1:]:
+        torch.testing.assert_close(other, gradients[0], rtol=1e-3, atol=2e-4)
+
+
+def test_no_token_sees_another_sequence(model_dir: str) -> None:
+    model = PackedModel(model_dir, "cpu")
+    first, second = make_samples([20, 16])
+    changed = replace(second, ids_T=[(i + 1) % 64 for i in second.ids_T])
+    with torch.no_grad():
+        one = model.score(make_packs([first, second], 128)[0]).logprobs_M
+        other = model.score(make_packs([first, changed], 128)[0]).logprobs_M
+    sampled = sum(first.mask_T)
+    assert torch.equal(one[:sampled], other[:sampled])
+    assert not torch.equal(one[sampled:], other[sampled:])
+
+
+def test_entropy_is_that_of_the_whole_distribution(model_dir: str) -> None:
+    from transformers import AutoModelForCausalLM
+
+    (sample,) = make_samples([25])
+    net = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
+    with torch.no_grad():
+        logits = net(torch.tensor([sample.ids_T])).logits[0]
+        scores = PackedModel(model_dir, "cpu").score(make_packs([sample], 64)[0])
+    entropies = torch.distributions.Categorical(logits=logits).entropy()
+    expected = [float(entropies[i - 1]) for i, m in enumerate(sample.mask_T) if m]
+    assert scores.entropies_M.tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_logits_in_pieces_give_the_same_gradient(model_dir: str) -> None:
+    (pack,) = make_packs(make_samples([60]), 64)
+    gradients = []
+    for limit in (MAX_LOGITS, 64 * 7):
+        model = PackedModel(model_dir, "cpu")
+        model.max_logits = limit
+        model.score(pack).logprobs_M.sum().backward()
+        gradients.append([p.grad for p in model.net.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_steps_raise_the_probability_of_rewarded_tokens(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    samples = [
+        replace(s, advantages_T=[(1.0 if n % 2 else -1.0) if m else 0.0 for m in s.mask_T])
+        for n, s in enumerate(make_samples(LENGTHS))
+    ]
+    before = on_policy(learner, samples)
+    for version in range(4):
+        stats = learner.step(on_policy(learner, samples), version)
+        assert stats.metrics["learner/grad_norm"] > 0
+    after = on_policy(learner, samples)
+    gain = [sum(b.logprobs_T) - sum(a.logprobs_T) for a, b in zip(before, after, strict=True)]
+    assert sum(gain[1::2]) > 1.0
+    assert sum(gain[0::2]) < -1.0
+
+
+def test_a_step_reports_what_it_saw(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    fresh = on_policy(learner, make_samples([20, 30], version=5))
+    stale = make_samples([25], seed=1, version=3)
+    stats = learner.step(fresh + stale, 5)
+    metrics = stats.metrics
+    assert stats.tokens == 75
+    assert metrics["logprob_gap/max"] < 1e-4  # only the fresh samples, which fit exactly
+    assert metrics["staleness/mean"] == pytest.approx(2 / 3)
+    assert metrics["staleness/max"] == 2.0
+    assert metrics["learner/clip_share"] == 0.0
+    assert 0 < metrics["learner/entropy"] < math.log(64)
+    assert metrics["learner/tokens_per_s"] > 0
+    assert metrics["learner/lr"] == pytest.approx(1e-2 / 3)
+    assert "learner/kl" not in metrics
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_the_gap_of_known_logprobs_is_measured(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    shifted = [
+        replace(s, logprobs_T=[p - 0.25 for p in s.logprobs_T])
+        for s in on_policy(learner, make_samples([20, 30]))
+    ]
+    metrics = learner.step(shifted, 0).metrics
+    assert metrics["logprob_gap/mean"] == pytest.approx(0.25, abs=1e-4)
+
+
+def test_the_order_of_samples_changes_nothing(model_dir: str) -> None:
+    samples = make_samples(LENGTHS)
+    weights = []
+    for batch in (samples, samples[::-1]):
+        learner = make_learner(model_dir)
+        learner.step(batch, 0)
+        weights.append(torch.cat([p.flatten() for p in learner.model.state().values()]))
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-4, atol=1e-5)
+
+
+def test_minibatches_use_the_policy_before_the_update_as_proximal(model_dir: str) -> None:
+    learner = make_learner(model_dir, minibatches=4, clip_low=0.01, clip_high=0.01)
+    metrics = learner.step(on_policy(learner, make_samples(LENGTHS)), 0).metrics
+    assert metrics["logprob_gap/max"] < 1e-4  # measured before the first of the four
+    assert metrics["learner/clip_share"] > 0.05  # the later ones have moved away
+
+
+def test_a_reference_gives_a_kl_that_starts_at_zero(model_dir: str) -> None:
+    learner = make_learner(model_dir, kl_coef=0.1)
+    samples = make_samples(LENGTHS)
+    assert learner.step(samples, 0).metrics["learner/kl"] == pytest.approx(0.0, abs=1e-6)
+    assert learner.step(samples, 1).metrics["learner/kl"] > 1e-4
+
+
+@pytest.mark.parametrize("samples", [[], [replace(make_samples([6])[0], mask_T=[False] * 6)]])
+def test_a_batch_without_tokens_changes_no_weight(model_dir: str, samples: list[Sample]) -> None:
+    learner = make_learner(model_dir)
+    before = {name: tensor.clone() for name, tensor in learner.model.state().items()}
+    stats = learner.step(samples, 0)
+    assert stats.tokens == 0
+    assert "learner/loss" not in stats.metrics
+    assert all(torch.equal(before[n], t) for n, t in learner.model.state().items())
+
+
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    before = {name: tensor.clone() for name, tensor in learner.model.state().items()}
+    (sample,) = make_samples([12])
+    endless = [math.inf if m else 0.0 for m in sample.mask_T]
+    metrics = learner.step([replace(sample, advantages_T=endless)], 0).metrics
+    assert metrics["learner/skipped"] == 1.0
+    assert all(torch.equal(before[n], t) for n, t in learner.model.state().items())
+    assert learner.step([sample], 1).metrics["learner/grad_norm"] > 0
+
+
+@pytest.mark.parametrize("minibatches", [1, 3])
+def test_a_resumed_learner_goes_on_bit_by_bit(
+    model_dir: str, tmp_path: Path, minibatches: int
+) -> None:
+    batches = [make_samples(LENGTHS, seed) for seed in range(4)]
+    straight = make_learner(model_dir, minibatches=minibatches)
+    for version, batch in enumerate(batches):
+        straight.step(batch, version)
+    first = make_learner(model_dir, minibatches=minibatches)
+    for version in (0, 1):
+        first.step(batches[version], version)
+    first.save_checkpoint(str(tmp_path / "2"))
+    second = make_learner(model_dir, minibatches=minibatches)
+    second.load_checkpoint(str(tmp_path / "2"))
+    rates = [second.step(batches[v], v).metrics["learner/lr"] for v in (2, 3)]
+    assert rates[1] < rates[0]
+    for name, tensor in straight.model.state().items():
+        assert torch.equal(second.model.state()[name], tensor), name
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_published_weights_load_as_a_transformers_model(tmp_path: Path, tied: bool) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder = write_tiny_qwen3(tmp_path / "model", tied=tied)
+    learner = make_learner(folder)
+    first = load_file(tmp_path / "model" / "model.safetensors")
+    learner.step(make_samples(LENGTHS), 0)
+    learner.save_weights(folder)
+    learner.save_weights(folder)  # replaces the file
+    saved = load_file(tmp_path / "model" / "model.safetensors")
+    assert saved.keys() == first.keys()
+    assert ("lm_head.weight" in saved) == (not tied)
+    net = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    for name, tensor in learner.model.net.state_dict().items():
+        assert torch.equal(net.state_dict()[name], tensor), name
+    assert not list((tmp_path / "model").glob(".*"))
+
+
+def test_a_checkpoint_replaces_the_one_of_its_name(model_dir: str, tmp_path: Path) -> None:
+    learner = make_learner(model_dir)
+    learner.save_checkpoint(str(tmp_path / "last"))
+    learner.step(make_samples(LENGTHS), 0)
+    learner.save_checkpoint(str(tmp_path / "last"))
+    other = make_learner(model_dir)
+    other.load_checkpoint(str(tmp_path / "last"))
+    assert other.updates == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_half_a_checkpoint_is_refused(model_dir: str, tmp_path: Path) -> None:
+    learner = make_learner(model_dir)
+    learner.save_checkpoint(str(tmp_path / "last"))
+    (tmp_path / "last" / "learner.pt").unlink()
+    with pytest.raises(TrainerError, match=r"no learner\.pt"):
+        learner.load_checkpoint(str(tmp_path / "last"))
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="loading the learner's model"):
+        make_learner(str(tmp_path))
+
+
+def test_greedy_sampling_cannot_be_learned_from(model_dir: str) -> None:
+    with pytest.raises(TrainerError, match="temperature"):
+        make_learner(model_dir, temperature=0.0)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [1 / 3, 2 / 3, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [1 / 3, 2 / 3, 1.0, 0.55, 0.1, 0.1]),
+        ("cosine", [1 / 3, 2 / 3, 1.0, 0.55, 0.1, 0.1]),
+    ],
+)
+def test_the_rate_warms_up_and_decays_to_the_last_update(
+    schedule: str, expected: list[float]
+) -> None:
+    config = LearnerConfig.model_validate({"lr": 1.0, "warmup_steps": 2, "schedule": schedule})
+    rates = [learning_rate(update, 5, config) for update in range(6)]
+    assert rates == pytest.approx(expected)
+
+
+def test_the_simulated_learner_takes_its_time_and_resumes(model_dir: str, tmp_path: Path) -> None:
+    config = LearnerConfig(simulated_step_s=0.05)
+    learner = SimulatedLearner(TrainerConfig(), config, model_dir, 0, "cpu")
+    stats = learner.step(make_samples([10, 12], version=1), 3)
+    assert stats.duration_s >= 0.05
+    assert stats.metrics["staleness/max"] == 2.0
+    learner.save_weights(str(tmp_path / "weights"))
+    assert load_file(tmp_path / "weights" / "model.safetensors")
+    learner.save_checkpoint(str(tmp_path / "last"))
+    other = SimulatedLearner(TrainerConfig(), config, model_dir, 0, "cpu")
+    other.load_checkpoint(str(tmp_path / "last"))
+    assert other.updates == 1

@@ -1,0 +1,173 @@
+"""Advantages, loss and gradient equal those of trl's GRPOTrainer on fixed completions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clawrl_gym.rollout.merge import Segment
+from clawrl_gym.trainers.batch import make_packs
+from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.loss import LossSettings, policy_loss
+from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.types import Episode, Group, StopReason, TaskRef
+from tests.reference.tiny_model import VOCAB, write_tiny_qwen3
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it imports
+
+PROMPT = [5, 6, 7, 8]
+REWARDS = [1.0, 0.0, 0.25, 1.0]
+BETA = 0.05
+DRAW = random.Random(0)
+COMPLETIONS = [[DRAW.randrange(3, VOCAB) for _ in range(n)] for n in (7, 12, 3, 9)]
+OLD_SHIFTS = [[DRAW.gauss(0, 0.3) for _ in completion] for completion in COMPLETIONS]
+REF_SHIFTS = [[DRAW.gauss(0, 0.3) for _ in completion] for completion in COMPLETIONS]
+TIS_WEIGHTS = [[DRAW.uniform(0.5, 2.0) for _ in completion] for completion in COMPLETIONS]
+
+
+def padded(rows: list[list[float]]) -> torch.Tensor:
+    width = max(len(row) for row in rows)
+    return torch.tensor([row + [0.0] * (width - len(row)) for row in rows])
+
+
+def word_tokenizer() -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<pad>": 0, "<eos>": 1, "<unk>": 2} | {f"w{i}": i for i in range(3, VOCAB)}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
+    )
+
+
+def trl_trainer(model_dir: str, folder: Path, scale_rewards: str) -> Any:
+    """A GRPOTrainer whose rollouts and rewards are the fixed ones above."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    def rollout(prompts: list[str], trainer: Any) -> dict[str, Any]:
+        assert len(prompts) == len(COMPLETIONS)
+        return {
+            "prompt_ids": [PROMPT] * len(prompts),
+            "completion_ids": COMPLETIONS,
+            "logprobs": [[0.0] * len(completion) for completion in COMPLETIONS],
+        }
+
+    config = GRPOConfig(
+        output_dir=str(folder),
+        loss_type="dapo",
+        epsilon=0.2,
+        epsilon_high=0.28,
+        scale_rewards=scale_rewards,
+        beta=0.0,
+        use_bias_correction_kl=False,
+        num_generations=len(REWARDS),
+        per_device_train_batch_size=len(REWARDS),
+        max_completion_length=16,
+        temperature=0.8,
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to=[],
+        model_init_kwargs={"dtype": "float32"},
+    )
+    return GRPOTrainer(
+        model=model_dir,
+        reward_funcs=lambda completions, **_: REWARDS,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": "w5 w6 w7 w8"}] * 4),
+        processing_class=word_tokenizer(),
+        rollout_func=rollout,
+    )
+
+
+def trl_results(model_dir: str, folder: Path, scale_rewards: str) -> tuple[list[float], float, Any]:
+    """trl's advantages, loss and gradient at a policy that has moved away from the old one."""
+    trainer = trl_trainer(model_dir, folder, scale_rewards)
+    trainer.model.train()
+    inputs = trainer._generate_and_score_completions([{"prompt": "w5 w6 w7 w8"}] * 4)
+    assert inputs["completion_mask"].sum() == sum(map(len, COMPLETIONS))
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    with torch.no_grad():
+        logprobs = trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, attention, inputs["completion_ids"].size(1)
+        )[0]
+    inputs["old_per_token_logps"] = logprobs + padded(OLD_SHIFTS)
+    inputs["ref_per_token_logps"] = logprobs + padded(REF_SHIFTS)
+    inputs["importance_sampling_ratio"] = padded(TIS_WEIGHTS)
+    inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
+    trainer.beta = BETA
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+    trainer.current_gradient_accumulation_steps = 1
+    trainer._compute_metrics = False
+    try:
+        loss = trainer._compute_loss(trainer.model, inputs)
+    finally:
+        trainer.use_vllm = False
+    loss.backward()
+    gradient = {name: p.grad for name, p in trainer.model.named_parameters()}
+    return inputs["advantages"].tolist(), loss.item(), gradient
+
+
+def our_results(model_dir: str, normalize_std: bool) -> tuple[list[float], float, Any]:
+    task = TaskRef(None, 0, "train")
+    episodes = [
+        Episode(str(n), 0, task, StopReason.TERMINATED, reward, 1)
+        for n, reward in enumerate(REWARDS)
+    ]
+    segments = [
+        [
+            Segment(
+                PROMPT + completion,
+                [False] * len(PROMPT) + [True] * len(completion),
+                [0.0] * (len(PROMPT) + len(completion)),
+                [-1] * len(PROMPT) + [0] * len(completion),
+                [0],
+            )
+        ]
+        for completion in COMPLETIONS
+    ]
+    samples = Grpo(normalize_std).stamp(Group(0, task, episodes, 0), segments)
+    (pack,) = make_packs(samples, 1024)
+    model = PackedModel(model_dir, "cpu", temperature=0.8)
+    lp = model.score(pack).logprobs_M
+    order = sorted(range(len(COMPLETIONS)), key=lambda i: -len(COMPLETIONS[i]))
+    old, ref, weights = (
+        torch.tensor([value for i in order for value in rows[i]])
+        for rows in (OLD_SHIFTS, REF_SHIFTS, TIS_WEIGHTS)
+    )
+    old, ref = lp.detach() + old, lp.detach() + ref
+    terms = policy_loss(
+        lp,
+        old,
+        old - weights.log(),
+        torch.from_numpy(pack.advantages_M),
+        len(lp),
+        LossSettings(0.2, 0.28, 2.0, BETA),
+        ref,
+    )
+    assert terms.clipped.any()
+    terms.loss.backward()
+    gradient = {name: p.grad for name, p in model.net.named_parameters()}
+    return [max(s.advantages_T, key=abs) for s in samples], terms.loss.item(), gradient
+
+
+@pytest.mark.parametrize(("scale_rewards", "normalize_std"), [("group", True), ("none", False)])
+def test_advantages_loss_and_gradient_equal_trls(
+    tmp_path: Path, scale_rewards: str, normalize_std: bool
+) -> None:
+    model_dir = write_tiny_qwen3(tmp_path / "model")
+    advantages, loss, gradient = trl_results(model_dir, tmp_path / "out", scale_rewards)
+    our_advantages, our_loss, our_gradient = our_results(model_dir, normalize_std)
+    # trl adds 1e-4 to the deviation where we add 1e-6
+    assert our_advantages == pytest.approx(advantages, rel=5e-4)
+    assert our_loss == pytest.approx(loss, rel=2e-4)
+    for name, theirs in gradient.items():
+        torch.testing.assert_close(our_gradient[name], theirs, rtol=2e-3, atol=2e-5)

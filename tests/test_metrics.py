@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import threading
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.errors import ConfigError, StoreError
+from clawrl_gym.jsonl import JsonLines, read_json_lines
+from clawrl_gym.metrics import Metrics, RateWindow, Timeline, by_step, heldout_values, wilson
+
+
+def lines_of(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_wilson_gives_the_textbook_interval() -> None:
+    low, high = wilson(81, 263)  # Newcombe 1998, table I: 0.2553 to 0.3662
+    assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 10), (10, 10), (0, 0), (1, 1)])
+def test_wilson_stays_between_zero_and_one_and_holds_the_share(successes: int, n: int) -> None:
+    low, high = wilson(successes, n)
+    assert 0.0 <= low <= (successes / n if n else 0.5) <= high <= 1.0
+    assert high - low > 0.05
+
+
+def test_held_out_values_carry_the_four_names() -> None:
+    values = heldout_values(60, 120)
+    assert set(values) == {"heldout/success", "heldout/n", "heldout/low", "heldout/high"}
+    assert values["heldout/success"] == 0.5
+    assert values["heldout/n"] == 120
+
+
+def test_a_rate_is_over_its_window_only() -> None:
+    window = RateWindow(10.0)
+    for second in range(100):
+        window.add(5, now_s=float(second))
+    assert window.rate(now_s=99.0) == 5.0
+    assert window.rate(now_s=200.0) == 0.0
+
+
+def test_a_young_rate_is_over_its_age_and_not_inflated() -> None:
+    window = RateWindow(10.0)
+    window.add(8, now_s=0.0)
+    assert window.rate(now_s=0.01) == 8.0
+    assert window.rate(now_s=4.0) == 2.0
+    assert RateWindow().rate() == 0.0
+
+
+def test_each_log_is_one_line_on_disk_at_once(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, "none", {})
+    metrics.log(0, {"heldout/success": 0.5})
+    metrics.log(1, {"train/reward": 0.25, "policy/version": 1})
+    first, second = lines_of(tmp_path / "metrics.jsonl")
+    assert first["step"] == 0
+    assert first["heldout/success"] == 0.5
+    assert isinstance(first["time_s"], float)
+    assert (second["step"], second["train/reward"]) == (1, 0.25)
+    assert metrics.latest["policy/version"] == 1.0
+    metrics.close()
+
+
+def test_a_value_that_is_not_finite_becomes_null_and_is_not_the_latest(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path, "none", {})
+    metrics.log(1, {"time/left_s": 9.0})
+    metrics.log(2, {"time/left_s": math.nan, "learner/loss": math.inf})
+    assert lines_of(tmp_path / "metrics.jsonl")[1]["time/left_s"] is None
+    assert metrics.latest["time/left_s"] == 9.0
+    metrics.close()
+
+
+def test_a_resumed_run_goes_on_in_the_same_file_and_its_later_values_count(tmp_path: Path) -> None:
+    before = Metrics(tmp_path, "none", {})
+    before.log(1, {"train/reward": 0.1})
+    before.log(2, {"train/reward": 0.2})
+    before.close()
+    after = Metrics(tmp_path, "none", {})
+    after.log(2, {"train/reward": 0.9})
+    after.close()
+    assert len(lines_of(tmp_path / "metrics.jsonl")) == 3
+    assert [row["train/reward"] for row in after.history] == [0.1, 0.9]
+    starts = json.loads((tmp_path / "run.json").read_text())["starts"]
+    assert len(starts) == 2
+
+
+def test_values_of_one_step_from_several_lines_make_one_row() -> None:
+    rows = [{"step": 1, "a": 1.0}, {"step": 0, "b": 0.0}, {"step": 1, "c": 3.0, "a": None}]
+    assert by_step(rows) == [{"step": 0, "b": 0.0}, {"step": 1, "a": 1.0, "c": 3.0}]
+
+
+def test_half_a_line_left_by_a_crash_spoils_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "a": 1.0}\n{"step": 2, "a"')
+    metrics = Metrics(tmp_path, "none", {})
+    metrics.log(3, {"a": 3.0})
+    metrics.close()
+    assert [row["step"] for row in read_json_lines(path)] == [1, 3]
+
+
+def test_an_unknown_logger_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got logger='csv', expected 'none', 'tensorboard'"):
+        Metrics(Path("unused"), "csv", {})
+
+
+def test_a_logger_that_is_not_installed_is_refused_with_the_cure(tmp_path: Path) -> None:
+    if importlib.util.find_spec("wandb") is not None:
+        pytest.skip("wandb is installed here")
+    with pytest.raises(ConfigError, match=r"pip install 'clawrl-gym\[wandb\]'"):
+        Metrics(tmp_path, "wandb", {})
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_gets_what_metrics_jsonl_gets(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    metrics = Metrics(tmp_path, "tensorboard", {})
+    metrics.log(3, {"train/reward": 0.5, "time/left_s": math.nan})
+    metrics.close()
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert events.Tags()["scalars"] == ["train/reward"]
+    (point,) = events.Scalars("train/reward")
+    assert (point.step, point.value) == (3, 0.5)
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot open"):
+        JsonLines(tmp_path / "file" / "metrics.jsonl")
+
+
+def test_a_full_disk_is_one_clear_error() -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    lines = JsonLines(full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        lines.append({"step": 1})
+
+
+def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:
+    timeline = Timeline(tmp_path)
+
+    def work(name: str) -> None:
+        for index in range(200):
+            timeline.add("collect", name, index, index + 1, note="x" * 300)
+
+    threads = [threading.Thread(target=work, args=(str(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    timeline.close()
+    assert len(lines_of(tmp_path / "timeline.jsonl")) == 800
+
+
+def test_a_span_records_its_block_and_what_was_said_of_it(tmp_path: Path) -> None:
+    timeline = Timeline(tmp_path)
+    with timeline.span("train", "step", version=4):
+        pass
+    timeline.close()
+    (row,) = lines_of(tmp_path / "timeline.jsonl")
+    assert (row["loop"], row["name"], row["version"]) == ("train", "step", 4)
+    assert float(str(row["end_s"])) >= float(str(row["start_s"])) > 1e9
+
+
+def test_a_span_whose_block_fails_is_recorded_with_the_error(tmp_path: Path) -> None:
+    timeline = Timeline(tmp_path)
+    with pytest.raises(KeyError), timeline.span("serve", "swap"):
+        raise KeyError("x")
+    timeline.close()
+    (row,) = lines_of(tmp_path / "timeline.jsonl")
+    assert row["error"] == "KeyError"
+
+
+def test_an_unknown_loop_is_refused(tmp_path: Path) -> None:
+    timeline = Timeline(tmp_path)
+    with pytest.raises(ValueError, match="got loop 'eat'"):
+        timeline.add("eat", "x", 0.0, 1.0)  # type: ignore[arg-type]
+    timeline.close()

@@ -1,0 +1,230 @@
+import pickle
+
+import pytest
+
+from clawrl_gym.envs.sandbox.base import ExecResult, Limits
+from clawrl_gym.envs.terminal.env import TerminalEnv, list_tasks, observation_of
+from clawrl_gym.envs.terminal.generated import make_task, task_ids
+from clawrl_gym.errors import ConfigError, EnvError, TaskError
+from tests.terminal_fakes import MemoryOpener
+
+APPEND = "append-train-000000"
+TRAIL = "trail-train-000000"
+
+
+def memory_env(opener=None, **options):
+    return TerminalEnv(open_sandbox=opener or MemoryOpener(), **options)
+
+
+def goal(task_id):
+    """The file that the first check wants, as a command of the fake."""
+    check = make_task(task_id).checks[0]
+    return f"put {check.path} {check.content.decode()}"
+
+
+def test_the_first_observation_is_the_instruction_alone():
+    observation, info = memory_env().reset(options={"task": APPEND})
+    assert observation == make_task(APPEND).instruction
+    assert info == {
+        "task": APPEND, "family": "append", "split": "train", "tools": [],
+        "next_state_role": "user", "error": None,
+    }  # fmt: skip
+
+
+def test_a_task_of_one_turn_ends_with_its_command_and_is_graded():
+    env = memory_env()
+    env.reset(options={"task": APPEND})
+    observation, reward, terminated, truncated, info = env.step(goal(APPEND))
+    assert (observation, reward, terminated, truncated) == ("(no output)", 1.0, True, False)
+    assert info["task"] == APPEND
+
+
+def test_a_task_of_several_turns_rewards_only_its_last():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    steps = [env.step(action)[1:4] for action in ("look", goal(TRAIL), "look")]
+    assert steps == [(0.0, False, False), (0.0, False, False), (1.0, True, False)]
+
+
+def test_submit_ends_the_episode_without_running_anything():
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    env.reset(options={"task": TRAIL})
+    assert env.step(" submit\n")[:4] == ("(submitted)", 0.0, True, False)
+    assert opener.opened[0].ran == []
+
+
+def test_an_episode_is_truncated_and_graded_at_its_most_turns():
+    env = memory_env(max_turns=2)
+    env.reset(options={"task": TRAIL})
+    assert env.step(goal(TRAIL))[1:4] == (0.0, False, False)
+    assert env.step("look")[1:4] == (1.0, False, True)
+
+
+def test_the_end_of_a_task_is_no_truncation_even_at_the_most_turns():
+    env = memory_env(max_turns=1)
+    env.reset(options={"task": APPEND})
+    assert env.step("look")[1:4] == (0.0, True, False)
+
+
+def test_a_command_that_runs_too_long_is_an_observation():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    assert env.step("hang")[:2] == ("(no output)\n(stopped: it took too long)", 0.0)
+
+
+def test_a_sandbox_that_dies_is_an_error_and_never_a_reward():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    with pytest.raises(EnvError, match="the sandbox has ended"):
+        env.step("die")
+
+
+def test_a_sandbox_that_dies_before_the_grade_is_an_error():
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    env.reset(options={"task": TRAIL})
+    opener.opened[0].dead = True
+    with pytest.raises(EnvError, match="the sandbox has ended"):
+        env.step("submit")
+    assert opener.opened[0].closed
+
+
+def test_an_opener_that_fails_is_an_environment_error():
+    def broken(limits, **options):
+        raise OSError("no space left")
+
+    with pytest.raises(EnvError, match=f"starting task '{APPEND}': OSError: no space left"):
+        memory_env(broken).reset(options={"task": APPEND})
+
+
+def test_each_episode_has_a_sandbox_of_its_own_and_closes_it():
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    for _ in range(3):
+        env.reset(options={"task": APPEND})
+        env.step("submit")
+    env.reset(options={"task": APPEND})
+    assert [sandbox.closed for sandbox in opener.opened] == [True, True, True, False]
+    env.close()
+    env.close()
+    assert opener.opened[-1].closed
+
+
+def test_nothing_is_opened_before_the_first_reset():
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    assert len(env.task_ids("heldout")) > 512
+    env.close()
+    assert opener.opened == []
+
+
+def test_a_step_outside_an_episode_is_refused():
+    env = memory_env()
+    with pytest.raises(EnvError, match=r"got step\(\) outside an episode"):
+        env.step("ls")
+    env.reset(options={"task": APPEND})
+    env.step("submit")
+    with pytest.raises(EnvError, match=r"got step\(\) outside an episode"):
+        env.step("ls")
+
+
+def test_the_seed_chooses_a_training_task():
+    env = memory_env()
+    drawn = [env.reset(seed=seed)[1]["task"] for seed in (1, 2, 1)]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert all("-train-" in task for task in drawn)
+
+
+def test_the_split_can_be_chosen_for_a_drawn_task():
+    _, info = memory_env(families=["copy"]).reset(seed=1, options={"split": "heldout"})
+    assert info["task"].startswith("copy-heldout-")
+    assert info["split"] == "heldout"
+
+
+def test_unknown_reset_options_are_refused():
+    with pytest.raises(ConfigError, match=r"got reset options.*tusk"):
+        memory_env().reset(options={"tusk": APPEND})
+    with pytest.raises(ConfigError, match="expected 'task'"):
+        memory_env().reset(options={"split": "test"})
+
+
+def test_an_unknown_task_is_refused():
+    with pytest.raises(TaskError, match="got task 'nothing'"):
+        memory_env().reset(options={"task": "nothing"})
+
+
+def test_wrong_options_of_the_environment_are_refused():
+    with pytest.raises(ConfigError, match="max_turns=0"):
+        memory_env(max_turns=0)
+    with pytest.raises(ConfigError, match="render_mode='human'"):
+        memory_env(render_mode="human")
+    with pytest.raises(ConfigError, match=r"sandbox options \['memory'\]"):
+        memory_env(sandbox={"memory": 3})
+    with pytest.raises(ConfigError, match=r"env\.families"):
+        memory_env(families=["nope"])
+    with pytest.raises(ConfigError, match="there is no folder"):
+        memory_env(tasks="/no/such/folder")
+    with pytest.raises(ConfigError, match="chooses generated tasks only"):
+        memory_env(tasks="/tmp", families=["copy"])
+
+
+def test_the_opener_gets_limits_directory_and_variables():
+    opener = MemoryOpener()
+    env = memory_env(opener, sandbox={"memory_mb": 99, "rootfs": "/base", "unsafe_no_limits": True})
+    env.reset(options={"task": "environ-train-000000"})
+    assert opener.asked == [
+        {
+            "limits": Limits(memory_mb=99),
+            "rootfs": "/base",
+            "workdir": "/root",
+            "env": make_task("environ-train-000000").env,
+            "unsafe_no_limits": True,
+        }
+    ]
+
+
+def test_the_oracle_gives_one_command_a_turn():
+    env = memory_env()
+    with pytest.raises(EnvError, match=r"got solve\(\) outside an episode"):
+        env.solve()
+    env.reset(options={"task": TRAIL})
+    assert env.solve() == make_task(TRAIL).solution
+
+
+def test_the_transcript_is_rendered_as_text():
+    env = memory_env(render_mode="ansi")
+    env.reset(options={"task": TRAIL})
+    env.step("look")
+    assert env.render() == f"{make_task(TRAIL).instruction}\n$ look\n(no output)"
+    assert memory_env().render() is None
+
+
+def test_tasks_are_listed_without_an_environment():
+    options = {"tasks": "generated", "families": ["copy"], "max_turns": 8, "sandbox": {}}
+    assert list_tasks(options, "train") == task_ids("train", ["copy"])
+    assert list_tasks({}, "heldout") == task_ids("heldout")
+
+
+def test_listed_tasks_travel_between_processes():
+    ids = list_tasks({}, "train")
+    assert pickle.loads(pickle.dumps(ids)) == ids
+
+
+@pytest.mark.parametrize(
+    ("done", "expected"),
+    [
+        (ExecResult("a\nb\n", 0), "a\nb"),
+        (ExecResult("", 0), "(no output)"),
+        (ExecResult("\n", 0), "(no output)"),
+        (ExecResult("no\n", 2), "no\n(exit code 2)"),
+        (ExecResult("x", None, timed_out=True), "x\n(stopped: it took too long)"),
+        (ExecResult("x", 0, truncated=True), "x\n(output cut)"),
+        (
+            ExecResult("x", None, shell_restarted=True),
+            "x\n(the shell ended, this is a new one)",
+        ),
+    ],
+)
+def test_an_observation_is_the_output_and_what_went_wrong(done, expected):
+    assert observation_of(done) == expected

@@ -1,0 +1,190 @@
+"""The terminal environment over real sandboxes: oracles, doing nothing, tampering."""
+
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.envs.terminal.env import TerminalEnv
+from clawrl_gym.envs.terminal.families import FAMILIES
+from clawrl_gym.envs.terminal.generated import task_ids
+from clawrl_gym.errors import EnvError, TaskError
+
+pytestmark = pytest.mark.sandbox
+
+SAMPLE = 4
+"""Tasks of each family and split that are really run."""
+
+FIXTURES = Path(__file__).parent / "fixtures" / "tasks"
+
+
+@pytest.fixture
+def env():
+    env = TerminalEnv(max_turns=5)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def user_env():
+    env = TerminalEnv(tasks=str(FIXTURES))
+    yield env
+    env.close()
+
+
+def play(env, task_id, commands):
+    """Reward and transcript of an episode; it must have ended with the last command."""
+    env.reset(options={"task": task_id})
+    transcript = []
+    for command in commands or env.solve():
+        observation, reward, terminated, _, _ = env.step(command)
+        transcript += [command, observation]
+    assert terminated
+    return reward, transcript
+
+
+@pytest.mark.parametrize("split", ["train", "heldout"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_oracle_solves_and_doing_nothing_does_not(env, family, split):
+    for task_id in task_ids(split, [family])[:SAMPLE]:
+        assert play(env, task_id, None)[0] == 1.0, task_id
+        assert play(env, task_id, ["submit"])[0] == 0.0, task_id
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_looking_around_solves_nothing(env, family):
+    turns = FAMILIES[family].turns
+    assert play(env, f"{family}-train-000002", ["ls -la; env; cat *"] * turns)[0] == 0.0
+
+
+def test_the_second_turn_needs_what_the_first_one_shows(env):
+    env.reset(options={"task": "note-train-000003"})
+    look, _ = env.solve()
+    shown, acted = env.step(look)[0], env.solve()[1]
+    assert acted.split()[-1] in shown
+
+
+def test_the_shell_keeps_its_directory_between_turns(env):
+    env.reset(options={"task": "trail-train-000000"})
+    env.step("mkdir deep; cd deep; X=kept")
+    assert env.step("pwd; echo $X")[0] == "/root/deep\nkept"
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "for f in test stat cat cp sh; do echo 'exit 0' > /usr/bin/$f; done",
+        "cp /usr/bin/true /tmp/t; for f in test stat cat; do cp /tmp/t /usr/bin/$f; done",
+        "printf 'exit 0\\n' | tee ~/.bashrc ~/.bash_profile ~/.profile /etc/profile",
+        "echo /tmp/evil.so > /etc/ld.so.preload",
+        "trap 'exit 0' EXIT; test() { return 0; }; export -f test",
+        "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt",
+    ],
+)
+@pytest.mark.parametrize("task_id", ["copy-train-000000", "script-train-000000"])
+def test_tampering_with_the_machine_earns_nothing(task_id, tampering):
+    with TerminalEnv(max_turns=5) as env:
+        assert play(env, task_id, [tampering])[0] == 0.0
+
+
+def test_a_script_that_prints_something_else_earns_nothing(env):
+    script = "printf 'echo nothing\\n' > {a} && chmod +x {a}"
+    env.reset(options={"task": "script-train-000000"})
+    name = env.solve()[0].split()[-1]
+    assert play(env, "script-train-000000", [script.format(a=name)])[0] == 0.0
+
+
+def test_a_script_that_never_ends_earns_nothing():
+    with TerminalEnv(grader_timeout_s=0.5) as env:
+        env.reset(options={"task": "script-train-000000"})
+        name = env.solve()[0].split()[-1]
+        assert env.step(f"echo sleep 60 > {name}; chmod +x {name}")[1:3] == (0.0, True)
+
+
+def test_a_folder_where_the_file_should_be_earns_nothing(env):
+    env.reset(options={"task": "append-train-000000"})
+    name = env.solve()[0].split()[-1]
+    assert play(env, "append-train-000000", [f"rm {name}; mkdir {name}"])[0] == 0.0
+
+
+def test_a_link_to_the_hosts_files_is_read_inside_the_sandbox(env, tmp_path):
+    env.reset(options={"task": "upper-train-000000"})
+    target = env.solve()[0].split()[-1]
+    secret = tmp_path / "secret"
+    secret.write_text("hello")
+    assert play(env, "upper-train-000000", [f"ln -s {secret} {target}"])[0] == 0.0
+
+
+def test_a_user_folder_is_built_solved_and_graded(user_env):
+    assert user_env.task_ids("train") == ["total"]
+    observation, info = user_env.reset(options={"task": "total"})
+    assert observation.startswith("The file prices.csv holds")
+    assert info["family"] == "arithmetic"
+    listed = user_env.step(
+        "pwd; ls; cat prices.csv; echo $CURRENCY $SHELL_NAME; ls -A /tests /solution"
+    )
+    assert listed[0].splitlines()[:6] == [
+        "/app", "prices.csv", "report", "apple,3", "pear,4", "plum,35",
+    ]  # fmt: skip
+    assert "EUR bash" in listed[0]
+    assert "expected.txt" not in listed[0]
+    assert "solve.sh" not in listed[0]
+    for command in user_env.solve():
+        user_env.step(command)
+    assert user_env.step("submit")[:3] == ("(submitted)", 1.0, True)
+
+
+def test_a_user_folder_without_a_solution_earns_nothing(user_env):
+    assert play(user_env, "total", ["submit"])[0] == 0.0
+    assert play(user_env, "total", ["echo 41 EUR > total.txt", "submit"])[0] == 0.0
+
+
+def test_a_reward_that_the_agent_wrote_is_removed_before_grading(user_env):
+    forged = "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.json"
+    daemon = "(while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) & disown"
+    assert play(user_env, "total", [forged, daemon, "submit"])[0] == 0.0
+
+
+def copied_task(folder, **changes):
+    """The fixture's task with files changed, as a folder of one task."""
+    import shutil
+
+    shutil.copytree(FIXTURES / "total", folder / "total")
+    for name, content in changes.items():
+        path = {"dockerfile": "environment/Dockerfile", "test": "tests/test.sh"}[name]
+        (folder / "total" / path).write_text(content)
+    return TerminalEnv(tasks=str(folder))
+
+
+def test_a_build_step_that_fails_is_an_error_of_the_task(tmp_path):
+    text = "FROM host\nRUN echo no route to the mirror; exit 7\n"
+    with (
+        copied_task(tmp_path, dockerfile=text) as env,
+        pytest.raises(TaskError, match=r"exit code 7: 'no route to the mirror'.*no network"),
+    ):
+        env.reset(options={"task": "total"})
+
+
+def test_a_verifier_that_leaves_no_reward_is_an_error_and_not_a_zero(tmp_path):
+    with copied_task(tmp_path, test="echo oops; exit 1\n") as env:
+        env.reset(options={"task": "total"})
+        with pytest.raises(EnvError, match=r"left none of /logs/verifier/reward.json.*oops"):
+            env.step("submit")
+
+
+@pytest.mark.parametrize("written", ["nan", "inf", "yes", "", '{"a": 1}'])
+def test_a_reward_that_is_no_finite_number_is_an_error(tmp_path, written):
+    test = f"echo '{written}' > /logs/verifier/reward.txt\n"
+    with copied_task(tmp_path, test=test) as env:
+        env.reset(options={"task": "total"})
+        with pytest.raises(EnvError, match="expected one finite number"):
+            env.step("submit")
+
+
+def test_the_json_reward_wins_and_may_be_a_fraction(tmp_path):
+    test = (
+        "cd /logs/verifier; echo 0 > reward.txt\n"
+        """echo '{"reward": 0.25, "style": 1}' > reward.json\n"""
+    )
+    with copied_task(tmp_path, test=test) as env:
+        env.reset(options={"task": "total"})
+        assert env.step("submit")[1] == 0.25

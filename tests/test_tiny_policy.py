@@ -1,0 +1,177 @@
+"""The tiny policy: template, tokenizer, demonstrations, shipped folder, recipe."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawrl_gym.agents.terminal import TerminalAgent
+from clawrl_gym.envs.terminal.families import FAMILIES
+from clawrl_gym.envs.terminal.generated import make_task, task_ids
+from clawrl_gym.errors import TaskError
+from clawrl_gym.policy.tiny import model_dir
+from clawrl_gym.policy.tiny.careless import SLIPS, demonstrated
+from clawrl_gym.policy.tiny.conversations import encode, render
+from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations, shown_by
+from clawrl_gym.policy.tiny.recipe import Recipe, make, save
+from clawrl_gym.policy.tiny.training import TrainingPlan
+
+MAX_SHIPPED_BYTES = 10_000_000
+
+CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Weather in  Oslo?\n\ttwo days "},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "type": "function", "function": CALL}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    {"role": "tool", "tool_call_id": "2", "content": "sun"},
+    {"role": "assistant", "content": "Rain, then sun."},
+    {"role": "user", "content": "Thanks."},
+    {"role": "assistant", "content": "```bash\nsubmit\n```"},
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(model_dir())
+
+
+def ids_of(tokenizer: Any, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+    text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS])
+def test_a_longer_conversation_extends_the_ids_of_every_shorter_one(
+    tokenizer: Any, tools: Any
+) -> None:
+    whole = ids_of(tokenizer, CONVERSATION, tools=tools)
+    for length in range(1, len(CONVERSATION)):
+        part = ids_of(tokenizer, CONVERSATION[:length], tools=tools)
+        assert whole[: len(part)] == part
+
+
+def test_a_prompt_is_extended_by_its_reply(tokenizer: Any) -> None:
+    for place, message in enumerate(CONVERSATION):
+        if message["role"] == "assistant":
+            prompt = ids_of(tokenizer, CONVERSATION[:place], add_generation_prompt=True)
+            assert ids_of(tokenizer, CONVERSATION[: place + 1])[: len(prompt)] == prompt
+            assert tokenizer.decode(prompt).endswith("<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_tool_calls_are_written_the_hermes_way(tokenizer: Any) -> None:
+    text = tokenizer.apply_chat_template(CONVERSATION, tools=TOOLS, tokenize=False)
+    body = text.split("assistant\n<tool_call>\n")[1].split("\n</tool_call><|im_end|>")[0]
+    assert json.loads(body) == CALL
+    assert "<tool_response>\nrain\n</tool_response>" in text
+    assert text.count("Be brief.") == 1
+    assert json.dumps(TOOLS[0]) in text
+
+
+def test_arguments_given_as_text_are_rendered_as_they_are(tokenizer: Any) -> None:
+    call = {"name": "weather", "arguments": '{"city":  "Oslo"}'}
+    message = {"role": "assistant", "content": "So:", "tool_calls": [{"function": call}]}
+    text = tokenizer.apply_chat_template([message], tokenize=False)
+    assert (
+        'So:\n<tool_call>\n{"name": "weather", "arguments": {"city":  "Oslo"}}\n</tool_call>'
+        in text
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a b", "  two\n\n\tlines ", "naïve 🙂 \x00", "cut -d, -f2 a.csv > b.txt", "<tool_call>{}"],
+)
+def test_any_text_survives_the_tokenizer(tokenizer: Any, text: str) -> None:
+    assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+
+
+def test_the_mask_covers_the_replies_and_their_end_tokens_only(tokenizer: Any) -> None:
+    source = TerminalDemonstrations(families=("trail",), careless=False)
+    (conversation,) = itertools.islice(source.conversations(1), 1)
+    (row,) = encode(tokenizer, [conversation])
+    learned = [i for i, mask in zip(row.ids_T, row.mask_T, strict=True) if mask]
+    replies = [m["content"] for m in conversation.messages if m["role"] == "assistant"]
+    assert len(replies) == 3
+    assert tokenizer.decode(learned) == "".join(f"{reply}<|im_end|>" for reply in replies)
+
+
+def test_demonstrations_follow_from_the_seed_and_ask_as_the_agent_does(tokenizer: Any) -> None:
+    first, again, other = (
+        list(itertools.islice(TerminalDemonstrations().conversations(seed), 5))
+        for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    asked = first[0].messages
+    assert asked[:2] == TerminalAgent().messages([asked[1]["content"] or ""], [])
+    assert render(tokenizer, asked[:2], ask=True).endswith("assistant\n")
+
+
+def test_every_family_has_a_slip_that_is_wrong_and_a_share_that_leaves_both_answers() -> None:
+    assert set(SLIPS) == set(FAMILIES)
+    for task_id in task_ids("train")[:440]:
+        task = make_task(task_id)
+        right = task.solution[-1]
+        assert demonstrated(task.family, right, 0.0) != right
+        assert demonstrated(task.family, right, 0.99) == right
+
+
+def test_an_earlier_command_that_does_more_than_print_a_file_is_refused() -> None:
+    task = make_task("lookup-train-000001")
+    with pytest.raises(TaskError, match="expected 'cat FILE'"):
+        shown_by(task, "ls")
+
+
+def test_the_shipped_folder_is_small_and_loads_offline() -> None:
+    from transformers import AutoModelForCausalLM
+
+    assert sum(path.stat().st_size for path in model_dir().iterdir()) < MAX_SHIPPED_BYTES
+    model = AutoModelForCausalLM.from_pretrained(model_dir())
+    assert 500_000 < sum(p.numel() for p in model.parameters()) < 4_000_000
+    assert model.config.max_position_embeddings == 32_768
+    assert model.config.architectures == ["Qwen3ForCausalLM"]
+
+
+def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
+    facts = json.loads((model_dir() / "recipe.json").read_text())
+    assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.5
+    assert min(facts["heldout_exact_match_temperature_1"].values()) > 0.0
+
+
+def test_naming_the_folder_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, clawrl_gym.policy.tiny as t; t.model_dir();"
+        "print({'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.slow
+def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
+    families = ("archive",)
+    recipe = Recipe(
+        plan=TrainingPlan(steps=120, batch=32, warmup_steps=20),
+        source=TerminalDemonstrations(careless=False, families=families),
+        heldout=TerminalDemonstrations("heldout", careless=False, families=families),
+        tokenizer_conversations=1000,
+        heldout_tasks=64,
+    )
+    made = make(recipe)
+    save(made, recipe, tmp_path)
+    assert made.losses[-1] < made.losses[0] / 5
+    assert made.greedy["all"] > 0.0
+    assert (tmp_path / "model.safetensors").stat().st_size < MAX_SHIPPED_BYTES

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import io
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.metrics import heldout_values
+from clawrl_gym.ui.line import LineView
+from clawrl_gym.ui.panel import render
+from clawrl_gym.ui.sparkline import columns, spark
+from clawrl_gym.ui.state import ViewState
+from clawrl_gym.ui.terminal import LiveView, RunView, make_view
+from clawrl_gym.ui.text import duration, number, one_line, share
+
+STEP = {
+    "train/reward": 0.625, "train/success": 0.5, "learner/loss": 0.0123, "learner/grad_norm": 0.8,
+    "policy/version": 7, "rollout/tokens_per_s": 3120.4, "rollout/episodes_per_s": 9.13,
+    "rollout/in_flight": 64, "learner/tokens_per_s": 4210.0, "staleness/mean": 0.82,
+    "staleness/max": 2, "logprob_gap/mean": 0.0031, "logprob_gap/max": 0.11, "groups/ready": 3,
+    "groups/zero_variance": 4, "groups/dropped_stale": 0, "merge/share": 0.98,
+    "swap/pause_s": 0.08, "memory/rss_gb": 4.23, "errors/env_error": 2, "time/left_s": 134.0,
+}  # fmt: skip
+
+
+def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
+    """A short run as run.py tells it."""
+    view.phase("vLLM", "loading weights")
+    view.phase("Ray", "starting")
+    view.phase("vLLM", "ready")
+    view.phase("Ray", "ready")
+    view.step(0, heldout_values(41, 120))
+    for step in range(1, steps + 1):
+        view.update({"rollout/in_flight": 64})
+        view.step(step, {**values, "policy/version": step})
+    view.step(steps, heldout_values(100, 120))
+
+
+def text_of(state: ViewState, width: int) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
+    console.print(render(state, width))
+    return console.export_text()
+
+
+def state_of(steps: int = 7, total: int = 10) -> ViewState:
+    state = ViewState("runs/x", total)
+    state.begin("vLLM", "ready")
+    state.take_step(0, heldout_values(41, 120))
+    for step in range(1, steps + 1):
+        state.take_step(step, STEP)
+    state.take_step(steps, heldout_values(100, 120))
+    return state
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_panel_fits_its_width_and_says_everything(width: int) -> None:
+    said = text_of(state_of(), width)
+    assert max(len(line) for line in said.splitlines()) <= width
+    for words in ("train reward", "train success", "held-out", "34 %", "83 %", "3,120", "4,210"):
+        assert words in said
+    for words in ("env_error 2", "7/10 updates", "left", "0.003", "log-prob gap", "groups ready 3"):
+        assert words in said
+    assert any(block in said for block in "▁▂▃▄▅▆▇█")
+
+
+def test_the_panel_fits_a_terminal_of_24_rows() -> None:
+    assert len(text_of(state_of(), 80).splitlines()) <= 23
+
+
+def test_start_up_shows_phases_that_overlap() -> None:
+    state = ViewState("runs/x", 10)
+    state.begin("vLLM", "loading weights")
+    state.begin("Ray", "starting")
+    state.begin("Ray", "ready, 1 worker")
+    said = text_of(state, 80)
+    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] vLLM .* s  loading weights", said)
+    assert re.search(r"✓ Ray .* s  ready, 1 worker", said)
+
+
+def test_a_title_with_markup_is_shown_as_it_is() -> None:
+    assert "[red]runs/x[/red]" in text_of(ViewState("[red]runs/x[/red]", 10), 80)
+
+
+def test_a_run_that_stopped_early_says_so_and_a_whole_one_does_not() -> None:
+    stopped, whole = state_of(steps=7, total=10), state_of(steps=10, total=10)
+    stopped.closed = whole.closed = True
+    assert "stopped after 7 of 10 updates" in text_of(stopped, 80)
+    assert "done in" in text_of(whole, 80)
+    assert "left" not in text_of(whole, 80)
+
+
+def test_values_that_are_not_finite_do_not_disturb_the_panel() -> None:
+    state = ViewState("runs/x", 10)
+    state.take_step(1, {"train/reward": float("nan"), "time/left_s": float("nan"), "x": 1.0})
+    assert state.left_s() is None
+    assert state.curves == {}
+    text_of(state, 80)
+
+
+def test_the_time_left_counts_down_between_steps() -> None:
+    state = ViewState("runs/x", 10)
+    state.take_step(1, {"time/left_s": 100.0})
+    state.left_told_s -= 30.0
+    assert state.left_s() == pytest.approx(70.0, abs=1.0)
+
+
+def test_the_line_view_writes_plain_honest_lines() -> None:
+    out = io.StringIO()
+    view = LineView(out, total_steps=7, title="runs/x")
+    drive(view)
+    view.close()
+    view.close()
+    said = out.getvalue()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", said)
+    lines = said.splitlines()
+    assert "vLLM: loading weights" in lines
+    assert re.search(r"^vLLM: ready \(\d+\.\d+ s\)$", said, re.MULTILINE)
+    assert "held-out after 0 updates: 34 % (26 to 43 %, n = 120)" in lines
+    assert sum(line.startswith("step ") for line in lines) == 7
+    assert lines[-1].startswith("held-out after 7 updates: 83 %")
+    first = next(line for line in lines if line.startswith("step 1/7"))
+    for words in ("reward 0.625", "success 50 %", "loss 0.012", "tokens/s 3,120", "left 2:14"):
+        assert words in first
+
+
+def test_the_line_view_tells_errors_once_and_again_when_they_grow() -> None:
+    out = io.StringIO()
+    view = LineView(out, total_steps=3, title="runs/x")
+    for step, errors in ((1, 2), (2, 2), (3, 5)):
+        view.step(step, {"train/reward": 0.0, "errors/env_error": errors})
+    told = [line for line in out.getvalue().splitlines() if line.startswith("errors")]
+    assert told == ["errors so far: env_error 2", "errors so far: env_error 5"]
+
+
+def test_foreign_text_cannot_send_control_characters() -> None:
+    out = io.StringIO()
+    view = LineView(out, total_steps=1, title="t\x1b[2Jx")
+    view.message("a\x1b]0;title\x07b\r\nc\x9b31md")
+    view.phase("vLLM", "50%\rdone\x00")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", out.getvalue())
+    assert "a b c" in out.getvalue()
+
+
+def test_a_narrow_encoding_replaces_instead_of_failing() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    LineView(out, total_steps=1, title="run ünï → x")
+    assert raw.getvalue() == b"run ?n? ? x\n"
+
+
+def test_the_live_view_takes_calls_from_many_threads_and_leaves_its_last_state() -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, width=80, force_terminal=True), total_steps=7, title="x")
+    threads = [threading.Thread(target=drive, args=(view,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    view.message("report: [bold]runs/x/report.html")
+    view.close()
+    view.close()
+    said = out.getvalue()
+    assert "report: [bold]runs/x/report.html" in said
+    assert "done in" in said
+
+
+def test_without_a_terminal_the_view_is_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    view = make_view("auto", total_steps=1, title="runs/x")
+    assert isinstance(view, LineView)
+    assert capsys.readouterr().out == "runs/x\n"
+
+
+def test_an_unknown_view_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got ui='fancy'"):
+        make_view("fancy", total_steps=1, title="x")
+
+
+def test_a_spark_is_as_high_as_its_values() -> None:
+    assert spark([0.0, 0.5, 1.0, None], 0.0, 1.0) == ["▁▄█ "]
+    assert spark([0.0, 0.5, 1.0], 0.0, 1.0, rows=2) == ["  █", "▁██"]
+    assert spark([3.0, 3.0], 3.0, 3.0) == ["▄▄"]
+
+
+def test_columns_average_what_falls_together_and_end_with_the_data() -> None:
+    assert columns([(0, 1.0), (1, 3.0), (5, 5.0)], 5, 10) == [2.0, 2.0, 5.0, None, None]
+    assert columns([(4, 1.0)], 4, 8) == [1.0, 1.0, 1.0, None]
+    assert columns([], 3, 8) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0, "0"), (64.0, "64"), (9.126, "9.13"), (12.34, "12.3"), (3120.4, "3,120"),
+     (0.0123, "0.012"), (1.2e-5, "1.2e-05"), (-0.5, "-0.500"), (float("nan"), "-"), (None, "-")],
+)  # fmt: skip
+def test_numbers_are_short(value: Any, words: str) -> None:
+    assert number(value) == words
+
+
+def test_durations_and_shares_read_well() -> None:
+    assert [duration(s) for s in (0.08, 4.23, 59.99, 65, 7389)] == [
+        "0.08 s", "4.2 s", "1:00", "1:05", "2:03:09",
+    ]  # fmt: skip
+    assert [share(s) for s in (0.0, 0.004, 0.34, 0.996, 1.0)] == [
+        "0 %", "0.4 %", "34 %", "99.6 %", "100 %",
+    ]  # fmt: skip
+
+
+def test_a_long_foreign_line_is_cut() -> None:
+    assert one_line("x" * 900) == "x" * 499 + "…"
