@@ -87,7 +87,7 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
     engine = SimulatedEngine(store, step_s)
     collector: Collector
 
-    async def on_group(group: Group) -> None:
+    async def on_group(group: Group, started_s: float) -> None:
         await collector.add(group)
 
     tasks = TaskSource({"train": ["t"], "heldout": []}, seed=0)

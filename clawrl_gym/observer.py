@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.metrics import Metrics, RateWindow
+from clawrl_gym.metrics import Metrics, RateWindow, Timeline
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.pool import WorkerPool
@@ -18,7 +18,7 @@ from clawrl_gym.trainers.loop import Update
 from clawrl_gym.types import Episode
 from clawrl_gym.ui.terminal import RunView
 
-_GAUGE_EVERY_S = 1.0
+_GAUGE_EVERY_S = 0.5
 
 
 class Observer:
@@ -28,6 +28,7 @@ class Observer:
         self,
         total_steps: int,
         metrics: Metrics,
+        timeline: Timeline,
         view: RunView,
         gateway: Gateway,
         pool: WorkerPool,
@@ -35,6 +36,7 @@ class Observer:
     ) -> None:
         self._total_steps = total_steps
         self._metrics = metrics
+        self._timeline = timeline
         self._view = view
         self._gateway = gateway
         self._pool = pool
@@ -84,10 +86,15 @@ class Observer:
         self._view.step(update.version, values)
 
     async def run(self) -> None:
-        """Refresh the view until cancelled."""
+        """Refresh the view and note when tokens are sampled, until cancelled."""
+        last_s, sampled = time.time(), self._gateway.stats.tokens_sampled
         while True:
-            self._view.update(self._gauges())
             await asyncio.sleep(_GAUGE_EVERY_S)
+            self._view.update(self._gauges())
+            now_s, tokens = time.time(), self._gateway.stats.tokens_sampled - sampled
+            if tokens:
+                self._timeline.add("serve", "generate", last_s, now_s, tokens=tokens)
+            last_s, sampled = now_s, sampled + tokens
 
     def _left_s(self, version: int, now_s: float) -> float:
         if self._first_step_s is None or self._steps_seen < 2:

@@ -5,6 +5,7 @@ Every start of a run adds one entry, so a resumed run shows all of its commands.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -112,6 +113,31 @@ def memory_total_gb() -> float:
 def memory_available_gb() -> float:
     """Memory that is free or can be freed, in GiB."""
     return min(_meminfo_bytes("MemAvailable") / 2**30, memory_total_gb())
+
+
+def tree_memory_gb(pid: int | None = None) -> float:
+    """Memory of a process (None: this one) and all its descendants in GiB; shared pages count once.
+
+    Where the system keeps a process's share from us, its resident size is taken.
+    """
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    todo, total = [os.getpid() if pid is None else pid], 0
+    while todo:
+        process = todo.pop()
+        todo += children.get(process, [])
+        total += _memory_bytes(process)
+    return total / 2**30
+
+
+def _memory_bytes(pid: int) -> int:
+    folder = Path("/proc") / str(pid)
+    share = _proc_field(folder / "smaps_rollup", "Pss") or _proc_field(folder / "status", "VmRSS")
+    digits = share.removesuffix("kB").strip()
+    return int(digits) * 1024 if digits.isdigit() else 0
 
 
 def gpu_names() -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -31,6 +32,7 @@ from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.types import Group
 from clawrl_gym.ui.terminal import RunView, make_view
 
 
@@ -118,12 +120,13 @@ class Run:
             config.env.max_turns,
             self._tasks,
             self._pool,
-            self._collector.add,
+            self._on_group,
             lambda episode: self._observer.episode(episode),
         )
         self._observer = Observer(
             config.trainer.steps,
             self._metrics,
+            self._timeline,
             self._view,
             self._gateway,
             self._pool,
@@ -246,6 +249,12 @@ class Run:
             await self._evaluate(config.trainer.steps, config.eval.tasks)
             for task in background:
                 task.cancel()
+
+    async def _on_group(self, group: Group, started_s: float) -> None:
+        await self._collector.add(group)
+        self._timeline.add(
+            "collect", "group", started_s, time.time(), group=group.id, version=group.version
+        )
 
     async def _publish(self, version: int) -> float:
         weights = self._folder.path / "weights"

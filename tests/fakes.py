@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,12 +18,10 @@ _PAIR_ID = _FIRST_CHAR + 0x110000
 
 
 def encode(text: str) -> list[int]:
-    """One id a character, but the pair `ab` is one id: the only way to be tokenised again."""
-    ids: list[int] = []
-    for at, part in enumerate(text.split(_PAIR)):
-        ids += [_PAIR_ID] if at else []
-        ids += [_FIRST_CHAR + ord(char) for char in part]
-    return ids
+    """One id a character, but the pair `ab` is one id, and so is a spelt-out end token `|>`."""
+    parts = re.findall(r"ab|\|>|.", text, re.DOTALL)
+    special = {_PAIR: _PAIR_ID, "|>": END}
+    return [special.get(part) or _FIRST_CHAR + ord(part) for part in parts]
 
 
 def decode(ids: list[int]) -> str:
@@ -113,7 +112,8 @@ class FakePolicy:
 
     async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
         await self._reach()
-        return {"role": "assistant", "content": decode(generation.sampled_ids_T).rstrip("|>")}
+        ids_T = [token for token in generation.sampled_ids_T if token != END]
+        return {"role": "assistant", "content": decode(ids_T)}
 
     async def metrics(self) -> dict[str, float]:
         return {"running": 0.0, "waiting": 0.0, "kv_usage": 0.0}

@@ -32,7 +32,7 @@ class Runner:
 def make(runner: Runner, config: RolloutConfig = CONFIG) -> tuple[Dispatcher, list[Group]]:
     groups: list[Group] = []
 
-    async def keep(group: Group) -> None:
+    async def keep(group: Group, started_s: float) -> None:
         groups.append(group)
 
     pool = WorkerPool([runner], slots=64)

@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.rollout.merge import Segment, merge_turns
@@ -69,6 +69,7 @@ def segments(draw: st.DrawFn) -> Segment:
     return Segment(ids, mask, logprobs, versions, list(range(turns)))
 
 
+@settings(deadline=None, derandomize=True)
 @given(segments())
 def test_merging_what_was_split_is_the_identity(segment: Segment) -> None:
     turns = split(segment)
@@ -78,6 +79,7 @@ def test_merging_what_was_split_is_the_identity(segment: Segment) -> None:
     assert not result.forks
 
 
+@settings(deadline=None, derandomize=True)
 @given(segments(), st.data())
 def test_each_drift_forks_exactly_once_and_loses_no_sampled_token(
     segment: Segment, data: st.DataObject

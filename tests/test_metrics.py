@@ -140,6 +140,7 @@ def test_a_full_disk_is_one_clear_error() -> None:
     lines = JsonLines(full)
     with pytest.raises(StoreError, match="No space left on device"):
         lines.append({"step": 1})
+    lines.close()
 
 
 def test_lines_of_many_threads_stay_whole(tmp_path: Path) -> None:

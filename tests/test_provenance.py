@@ -5,7 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clawrl_gym.provenance import describe_start, read_starts, record_start, run_quietly
+from clawrl_gym.provenance import (
+    describe_start,
+    read_starts,
+    record_start,
+    run_quietly,
+    tree_memory_gb,
+)
 
 
 def test_the_command_is_the_one_that_was_typed() -> None:
@@ -40,3 +46,19 @@ def test_a_command_that_fails_says_nothing() -> None:
     assert run_quietly(["/no/such/program"]) == ""
     assert run_quietly(["false"]) == ""
     assert run_quietly(["sleep", "5"], timeout_s=0.05) == ""
+
+
+def test_the_memory_of_a_tree_counts_its_children() -> None:
+    alone = tree_memory_gb()
+    code = "x = bytearray(200 << 20); print('made', flush=True); input()"
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    try:
+        assert 0.18 < tree_memory_gb() - alone < 0.5
+        assert 0.18 < tree_memory_gb(child.pid) < 0.5
+    finally:
+        child.communicate(b"\n", timeout=10)
+    assert tree_memory_gb(2**22 + 1) == 0.0

@@ -36,34 +36,45 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
 
 def write_checkpoint(weights: dict[str, Tensor], state: dict[str, Any], folder: Path) -> None:
     """Make `folder` hold this checkpoint and nothing else."""
-    partial = folder.with_name(f".{folder.name}.partial")
+    _finish(folder)
+    partial, old = _beside(folder)
     shutil.rmtree(partial, ignore_errors=True)
     write_weights(weights, partial, torch.float32)
     torch.save(state, partial / STATE)
     for path in (partial / WEIGHTS, partial / STATE, partial):
         _flush(path)
     if folder.exists():
-        old = folder.with_name(f".{folder.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
-        partial.rename(folder)
-        shutil.rmtree(old)
-    else:
-        partial.rename(folder)
+    partial.rename(folder)
     _flush(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and state that `write_checkpoint` wrote."""
     from safetensors.torch import load_file
 
+    _finish(folder)
     for name in (WEIGHTS, STATE):
         if not (folder / name).is_file():
             raise TrainerError(
-                f"checkpoint {str(folder)!r} has no {name}, expected a whole checkpoint"
+                f"checkpoint {str(folder)!r} has no {name}, expected one that is whole"
             )
     state: dict[str, Any] = torch.load(folder / STATE, map_location="cpu", weights_only=True)
     return load_file(folder / WEIGHTS), state
+
+
+def _beside(folder: Path) -> tuple[Path, Path]:
+    """Where the new checkpoint grows, and where the old one waits for it."""
+    return folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
+
+
+def _finish(folder: Path) -> None:
+    """Complete a replacement that a crash cut between its two renames; the new one was whole."""
+    partial, old = _beside(folder)
+    if old.exists() and not folder.exists():
+        (partial if partial.exists() else old).rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:

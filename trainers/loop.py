@@ -7,6 +7,7 @@ is recorded only after its weights serve; its samples count as trained only with
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -100,4 +101,12 @@ class TrainLoop:
                 await self._learner.save_checkpoint(checkpoint)
         update = Update(new, batch, stats, pause_s, waited_s, checkpoint)
         await asyncio.shield(self._on_update(update))
+        if checkpoint is not None:
+            await asyncio.to_thread(self._prune)
         return new
+
+    def _prune(self) -> None:
+        """Keep the newest checkpoints only; called once the newest one is recorded."""
+        kept = sorted(path for path in self._checkpoints.glob("[0-9]*") if path.is_dir())
+        for old in kept[: -self._config.keep_checkpoints]:
+            shutil.rmtree(old, ignore_errors=True)

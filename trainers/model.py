@@ -61,7 +61,9 @@ class PackedModel:
 
     def __init__(self, model_dir: str, device: str, temperature: float = 1.0) -> None:
         from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+        from transformers.utils import logging
 
+        logging.disable_progress_bar()  # the run has its own view
         AttentionInterface.register(ATTENTION, _packed_attention)
         config = AutoConfig.from_pretrained(model_dir)
         self.layout: Layout = "packed" if _has_full_attention_only(config) else "padded"

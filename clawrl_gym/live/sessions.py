@@ -128,8 +128,9 @@ def _same_reply(sent_back: Message, reply: Message) -> bool:
 class Sessions:
     """All sessions of one gateway."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, max_sessions: int = MAX_SESSIONS) -> None:
         self._store = store
+        self._max_sessions = max_sessions
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._recording: set[asyncio.Task[Any]] = set()
 
@@ -239,7 +240,7 @@ class Sessions:
         session.unanswered = ids - states.keys()
 
     def _forget_some(self) -> None:
-        while len(self._sessions) > MAX_SESSIONS:
+        while len(self._sessions) > self._max_sessions:
             session_id = next((s.id for s in self._sessions.values() if not s.inside), None)
             if session_id is None:
                 return

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.types import Message
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
@@ -289,7 +289,7 @@ def _refusal(path: str, status: int, text: str) -> PolicyError:
         said = str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
     except (ValueError, AttributeError):
         said = text.strip()
-    kind = (
-        ContextError if status == 400 and any(sign in said for sign in _TOO_LONG) else PolicyError
-    )
+    kind: type[PolicyError] = PolicyError
+    if status in (400, 422):
+        kind = ContextError if any(sign in said for sign in _TOO_LONG) else RequestError
     return kind(f"vLLM answered {path} with {status}: {said[:500]}")

@@ -9,6 +9,7 @@ turns.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from clawrl_gym.config import RolloutConfig
@@ -27,9 +28,10 @@ class Dispatcher:
         max_turns: int,
         tasks: TaskSource,
         pool: WorkerPool,
-        on_group: Callable[[Group], Awaitable[None]],
+        on_group: Callable[[Group, float], Awaitable[None]],
         on_episode: Callable[[Episode], None],
     ) -> None:
+        """`on_group` gets each whole group and the Unix time of its dispatch."""
         self._config = config
         self._max_turns = max_turns
         self._tasks = tasks
@@ -68,6 +70,7 @@ class Dispatcher:
                 running.create_task(self._one(number))
 
     async def _one(self, number: int) -> None:
+        started_s = time.time()
         group = await run_group(
             number,
             self._tasks.train(number),
@@ -77,4 +80,4 @@ class Dispatcher:
             self._pool,
             self._on_episode,
         )
-        await self._on_group(group)
+        await self._on_group(group, started_s)

@@ -1,4 +1,4 @@
-"""The timeline of the four loops as inline SVG, and how busy each was.
+"""The timeline of the four loops as inline SVG.
 
 Lanes whose spans never overlap are drawn as bars, as high as their tokens per second where they say
 `tokens`; a lane with many at once (episodes in flight) as an area whose height is their number.
@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
 
 from markupsafe import Markup, escape
 
 from clawrl_gym.metrics import LOOPS
+from clawrl_gym.ui.spans import Span
 from clawrl_gym.ui.text import duration, number
 
 Place = Callable[[float], float]
@@ -23,8 +22,8 @@ Place = Callable[[float], float]
 
 _LANE_HEIGHT = 40
 _LANE_GAP = 12
-_IDLE_NAMES = frozenset({"wait", "idle"})
-_SWAP_NAMES = frozenset({"swap", "publish", "reload"})
+_WHOLE_LANE_NAMES = frozenset({"held-out"})
+"""Spans that take a lane for themselves: drawn as a block with its name."""
 _MAX_BARS = 1500
 _CLOCK_STEPS_S = (
     0.1,
@@ -48,84 +47,6 @@ _CLOCK_STEPS_S = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """One line of timeline.jsonl; seconds since the first span of the run."""
-
-    loop: str
-    name: str
-    start_s: float
-    end_s: float
-    error: str | None = None
-    tokens: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        """Tokens per second; 0 where the span counts none."""
-        return self.tokens / max(1e-3, self.end_s - self.start_s)
-
-    @property
-    def is_idle(self) -> bool:
-        """Waiting, said by the loop itself."""
-        return self.name in _IDLE_NAMES
-
-    @property
-    def is_swap(self) -> bool:
-        """A weight swap of the engine."""
-        return self.loop == "serve" and self.name in _SWAP_NAMES
-
-
-def spans_of(rows: Sequence[dict[str, Any]]) -> list[Span]:
-    """Spans of a timeline file, times counted from the first; lines that are none are left out."""
-    spans = [span for row in rows if (span := _span_of(row)) is not None]
-    zero = min((span.start_s for span in spans), default=0.0)
-    return [
-        replace(span, start_s=span.start_s - zero, end_s=span.end_s - zero)
-        for span in sorted(spans, key=lambda span: span.start_s)
-    ]
-
-
-def _span_of(row: dict[str, Any]) -> Span | None:
-    start_s, end_s = row.get("start_s"), row.get("end_s")
-    if not isinstance(start_s, int | float) or not isinstance(end_s, int | float):
-        return None
-    if end_s < start_s:
-        return None
-    tokens = row.get("tokens", 0.0)
-    return Span(
-        str(row.get("loop")), str(row.get("name")), start_s, end_s,
-        error=str(row["error"]) if row.get("error") else None,
-        tokens=float(tokens) if isinstance(tokens, int | float) else 0.0,
-    )  # fmt: skip
-
-
-def busy_share(spans: Sequence[Span], start_s: float, end_s: float) -> float:
-    """Share of start..end in which at least one span that is not idle runs."""
-    covered, reached = 0.0, start_s
-    for span in sorted(spans, key=lambda span: span.start_s):
-        if span.is_idle:
-            continue
-        low, high = max(span.start_s, reached), min(span.end_s, end_s)
-        covered += max(0.0, high - low)
-        reached = max(reached, high)
-    return covered / (end_s - start_s) if end_s > start_s else 0.0
-
-
-def training_window(spans: Sequence[Span]) -> tuple[float, float]:
-    """From the first to the last span of the train loop; the whole when there is none."""
-    chosen = [span for span in spans if span.loop == "train"] or list(spans)
-    if not chosen:
-        return 0.0, 0.0
-    return min(span.start_s for span in chosen), max(span.end_s for span in chosen)
-
-
-def busy_of_loops(spans: Sequence[Span]) -> dict[str, float]:
-    """Busy share of each loop that has spans, over the training window."""
-    window = training_window(spans)
-    lanes = {loop: [span for span in spans if span.loop == loop] for loop in LOOPS}
-    return {loop: busy_share(lane, *window) for loop, lane in lanes.items() if lane}
-
-
 def timeline_svg(
     spans: Sequence[Span], *, start_s: float, end_s: float, width: int, label: str
 ) -> Markup:
@@ -143,13 +64,19 @@ def timeline_svg(
     for index, loop in enumerate(LOOPS):
         top = index * (_LANE_HEIGHT + _LANE_GAP) + 2
         lane = [span for span in inside if span.loop == loop and not span.is_swap]
+        blocks = [span for span in lane if span.name in _WHOLE_LANE_NAMES]
+        lane = [span for span in lane if span.name not in _WHOLE_LANE_NAMES]
         tracks.append(
             f'<text class="lane s-{loop} fill" x="0" y="{top + 24}">{loop}</text>'
             f'<rect class="track" x="{left}" y="{top}" width="{width - left - right}" '
             f'height="{_LANE_HEIGHT}" rx="3"/>'
         )
-        parts.append(_bars(lane, loop, top, place) if _is_serial(lane) else "")
-        parts.append("" if _is_serial(lane) else _area(lane, loop, top, place, (start_s, end_s)))
+        parts += [_block(span, top, place) for span in blocks]
+        serial = _is_serial(lane)
+        window = (start_s, end_s)
+        parts.append(
+            _bars(lane, loop, top, place) if serial else _area(lane, loop, top, place, window)
+        )
     for span in (span for span in inside if span.is_swap):
         x = place(span.start_s)
         wide = max(0.8, place(span.end_s) - x)
@@ -168,6 +95,17 @@ def _is_serial(lane: Sequence[Span]) -> bool:
         return False
     pairs = itertools.pairwise(lane)
     return all(after.start_s >= before.end_s - 1e-3 for before, after in pairs)
+
+
+def _block(span: Span, top: int, place: Place) -> str:
+    x = place(span.start_s)
+    wide = max(1.0, place(span.end_s) - x)
+    words = escape(span.name)
+    text = f'<text x="{x + 6}" y="{top + 24}">{words}</text>' if wide > 8 * len(span.name) else ""
+    return (
+        f'<rect class="block" x="{x}" y="{top}" width="{wide:.2f}" height="{_LANE_HEIGHT}" rx="3">'
+        f"<title>{escape(_words(span))}</title></rect>{text}"
+    )
 
 
 def _bars(lane: Sequence[Span], loop: str, top: int, place: Place) -> str:

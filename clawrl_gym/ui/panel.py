@@ -80,10 +80,14 @@ def _phases(state: ViewState) -> RenderableType:
     if not state.phases:
         return Text(f"{_spinner()} starting", style="bold")
     if state.first_step is None and not state.closed:
-        return Group(*[_phase_line(phase) for phase in state.phases[-10:]])
+        lines = [_phase_line(phase) for phase in state.phases[-10:]]
+        waiting = [] if state.open_phases else [Text(f"{_spinner()} running", style="bold")]
+        return Group(*lines, *waiting)
     if state.closed:
         return _closing_line(state)
     line = Text(overflow="ellipsis", no_wrap=True)
+    if not state.open_phases:
+        line.append(f"{_spinner()} ", style="bold").append("running  ", style="bold")
     for phase in state.open_phases:
         line.append(f"{_spinner()} ", style="bold").append(phase.name, style="bold")
         line.append(f" {duration(phase.lasted_s())}  ", style=_LABEL)

@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
-from clawrl_gym.ui import charts, lanes
+from clawrl_gym.ui import charts, lanes, spans
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.transcripts import Token, Transcript
@@ -143,7 +143,7 @@ def timelines(run: RunData) -> list[tuple[str, Markup, Markup]]:
     if not run.spans:
         return []
     end_s = max(span.end_s for span in run.spans)
-    low_s, high_s = lanes.training_window(run.spans)
+    low_s, high_s = spans.training_window(run.spans)
     windows = [("the whole run", 0.0, end_s)]
     if high_s - low_s > 2 * _CLOSE_UP_S:
         middle_s = round((low_s + high_s) / 2)
@@ -161,7 +161,7 @@ def timelines(run: RunData) -> list[tuple[str, Markup, Markup]]:
 
 def busy_words(run: RunData) -> list[tuple[str, str]]:
     """How busy each loop was between the first and the last update."""
-    return [(loop, share(value)) for loop, value in lanes.busy_of_loops(run.spans).items()]
+    return [(loop, share(value)) for loop, value in spans.busy_of_loops(run.spans).items()]
 
 
 def card_of(card: list[Transcript]) -> dict[str, Any]:

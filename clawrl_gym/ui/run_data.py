@@ -12,7 +12,7 @@ from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
 from clawrl_gym.provenance import read_starts
 from clawrl_gym.store import StoreReader
-from clawrl_gym.ui.lanes import Span, spans_of
+from clawrl_gym.ui.spans import Span, spans_of
 from clawrl_gym.ui.transcripts import (
     Transcript,
     choose,
@@ -136,4 +136,5 @@ def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
     model = str(config.get("policy", {}).get("model", "tiny"))
     shipped = Path(__file__).resolve().parents[1] / "policy" / "tiny_model"
-    return [folder / "serving", shipped if model == "tiny" else Path(model)]
+    serving = [folder / "serving" / name for name in ("current", "base", "")]
+    return [*serving, shipped if model == "tiny" else Path(model)]

@@ -31,6 +31,8 @@ _ENV = {
 }
 _START_S = 30.0
 _GREET_S = 5.0
+_GREET_TRIES = 3
+"""A shell that ends as soon as it starts will not get better."""
 _KILL_TRIES = 5
 _KILL_GRACE_S = 0.1
 """For the shell to answer after what it waited for was killed; it may have started the next."""
@@ -155,9 +157,11 @@ class BubblewrapSandbox:
     def _greet(self, capture: Capture, timeout_s: float) -> bool:
         """Learn the shell's process number; False when no shell answers."""
         deadline = time.monotonic() + timeout_s
-        self._session.ask_shell_pid()
-        while (ending := self._session.wait(capture, deadline)) is Ending.SHELL_ENDED:
+        for _ in range(_GREET_TRIES):
             self._session.ask_shell_pid()
+            ending = self._session.wait(capture, deadline)
+            if ending is not Ending.SHELL_ENDED:
+                break
         self._shell_pid = self._session.code or 0
         return ending is Ending.ANSWERED and self._shell_pid > 0
 

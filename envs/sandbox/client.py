@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -31,6 +32,7 @@ sys.modules["clawrl_gym"] = package
 from clawrl_gym.envs.sandbox.launcher import main
 main()
 """
+_log = logging.getLogger(__name__)
 _START_S = 30.0
 _END_S = 10.0
 
@@ -57,6 +59,8 @@ class Client:
             )
         self.owner_pid = os.getpid()
         self.limits_kind = self._await_ready()
+        if not self.limits_kind.startswith("cgroup"):
+            _log.warning("sandboxes have rlimits instead of cgroup limits: see the doctor's report")
 
     def _await_ready(self) -> str:
         self._control.settimeout(_START_S)

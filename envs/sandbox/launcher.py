@@ -18,45 +18,21 @@ import socket
 import sys
 import time
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
-from clawrl_gym.envs.sandbox.spawn import SLOTS, Plan, become_sandbox
+from clawrl_gym.envs.sandbox.processes import children, inner_pid, namespace_members
+from clawrl_gym.envs.sandbox.slots import Slots
+from clawrl_gym.envs.sandbox.spawn import Plan, become_sandbox
 
 _MESSAGE_BYTES = 1 << 17
 _RETRY_S = 0.002
 _KILL_ROUNDS = 50
 _KILL_PAUSE_S = 0.001
 _FIRST_FD = 16
-_STATE = Path("/run/clawrl-gym")
-
-
-class Slots:
-    """Uid ranges, one per live sandbox of this machine: byte locks on one file, freed by death."""
-
-    def __init__(self) -> None:
-        _STATE.mkdir(mode=0o700, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._fd = os.open(_STATE / "slots", flags, 0o600)
-        self._next = os.getpid() * 61 % SLOTS
-
-    def take(self) -> int:
-        for step in range(SLOTS):
-            slot = (self._next + step) % SLOTS
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
-            except OSError:
-                continue
-            self._next = slot + 1
-            return slot
-        raise OSError(
-            f"{SLOTS} sandboxes are alive on this machine, which is the most there can be"
-        )
-
-    def free(self, slot: int) -> None:
-        fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, slot)
+_NAMESPACE_COUNTS_PROCESSES = (5, 14)
+"""The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
 
 
 @dataclass(slots=True)
@@ -94,8 +70,7 @@ class Launcher:
             self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        limits = "cgroup" if self._cgroups else "rlimit"
-        self._control.send(f"ready {limits}".encode())
+        self._control.send(f"ready {self._limits_kind()}".encode())
         while True:
             timeout_ms = _RETRY_S * 1e3 if self._gone else None
             for fd, _ in self._poll.poll(timeout_ms):
@@ -108,6 +83,14 @@ class Launcher:
                     self._serve(self._live[fd])
             self._reap()
             self._clean()
+
+    def _limits_kind(self) -> str:
+        """`rlimit` needs processes counted for one sandbox: by its user, or by its namespace."""
+        if self._cgroups is not None:
+            return f"cgroup{self._cgroups.version}"
+        release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+        counted = self._slots is not None or release >= _NAMESPACE_COUNTS_PROCESSES
+        return "rlimit" if counted else "none"
 
     def _accept(self) -> bool:
         """Start one sandbox; False when the owner has hung up."""
@@ -159,6 +142,7 @@ class Launcher:
             self._answer(live, f"killed {self._kill_inmates(live, keep=int(argument))}")
         elif word == "hold":
             self._hold_mounts(live)
+            self._answer(live, "held")
         elif word == "restart":
             live.next_fds, live.renew = list(fds), argument == "renewed"
             self._kill(live)
@@ -174,14 +158,16 @@ class Launcher:
     def _hold_mounts(self, live: Live) -> None:
         """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
         if live.mounts_fd is None and live.monitor:
-            live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+            # It may have ended by itself meanwhile: its owner then finds a dead shell.
+            with contextlib.suppress(FileNotFoundError):
+                live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     def _kill(self, live: Live) -> None:
         """End all of it: the kernel empties a process namespace whose first process dies."""
         if not live.monitor:
             self._ended(live)
             return
-        for pid in (*_children(live.monitor), live.monitor):
+        for pid in (*children(live.monitor), live.monitor):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -190,11 +176,11 @@ class Launcher:
 
         Until none is left: what is forked meanwhile is found in the next round.
         """
-        spared = {live.monitor, *_children(live.monitor)}
+        spared = {live.monitor, *children(live.monitor)}
         killed = 0
         for _ in range(_KILL_ROUNDS):
             found = [pid for pid in self._processes(live) if pid not in spared]
-            spared.update(pid for pid in found if keep and _inner_pid(pid) == keep)
+            spared.update(pid for pid in found if keep and inner_pid(pid) == keep)
             doomed = [pid for pid in found if pid not in spared]
             if not doomed:
                 break
@@ -208,8 +194,8 @@ class Launcher:
     def _processes(self, live: Live) -> list[int]:
         if self._cgroups is not None:
             return self._cgroups.processes(live.plan.name)
-        first = _children(live.monitor)
-        return _namespace_members(first[0]) if first else []
+        first = children(live.monitor)
+        return namespace_members(first[0]) if first else []
 
     def _reap(self) -> None:
         while True:
@@ -283,38 +269,6 @@ def _open_cgroups() -> Cgroups | None:
         return None
     cgroups.sweep()
     return cgroups
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _namespace_members(first: int) -> list[int]:
-    """Every process of the process namespace that `first` is in."""
-    try:
-        namespace = Path(f"/proc/{first}/ns/pid").readlink()
-    except OSError:
-        return []
-    found = []
-    for name in os.listdir("/proc"):
-        with contextlib.suppress(OSError):
-            if name.isdigit() and Path(f"/proc/{name}/ns/pid").readlink() == namespace:
-                found.append(int(name))
-    return found
-
-
-def _inner_pid(pid: int) -> int:
-    """The number that a process has inside its own namespace; 0 when it is gone."""
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("NSpid:"):
-                return int(line.split()[-1])
-    except OSError:
-        pass
-    return 0
 
 
 def main() -> None:

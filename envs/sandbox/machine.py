@@ -36,6 +36,7 @@ class Machine:
         self.root_fd = fds[0]
         self.owner = int(answer) if int(answer) >= 0 else None
         self._send("hold")
+        self._receive("held")  # a shell that is ended sooner takes its files along
 
     def kill_all_but(self, inner_pid: int) -> None:
         """Kill every process but the first and the one with this number in the sandbox."""

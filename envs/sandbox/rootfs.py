@@ -1,16 +1,16 @@
 """The root file system of a sandbox, mounted in the mount namespace that it starts from.
 
-Everything that can be written lies on one tmpfs with a size and a number of files. The default root
-is a small generated tree over the host's own /usr; a folder given as `rootfs` becomes the lower
-layer instead. Where the kernel can show the lower layer's owners through the sandbox's user map,
-all of it can be written (in the upper layer); elsewhere /usr is read-only.
+All that can be written lies on one tmpfs with a size and a number of files. The default root is a
+small generated tree over the host's own /usr; a folder given as `rootfs` is the lower layer
+instead. Where the kernel can show the lower layer's owners through the sandbox's user map, all of
+it can be written (in the upper layer), and read, files for root only included; elsewhere /usr is
+read-only.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,7 +38,9 @@ _FOLDERS = (
     *("etc", "root", "home", "opt", "run", "srv", "mnt", "proc", "dev", "usr"),
     *("var", "var/log", "var/lib", "var/cache"),
 )
-_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "var/run": "../run"}
+_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib"}
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
+"""Where a root file system keeps its programs; each may be a link into /usr."""
 _LINKS_IF_PRESENT = {"lib64": "usr/lib64", "lib32": "usr/lib32"}
 
 
@@ -52,7 +54,7 @@ class Owner:
     """For id-mapped mounts; None when this process is no real root and has none to give."""
 
 
-def build(limits: Limits, rootfs: str | None, owner: Owner) -> None:
+def build(limits: Limits, rootfs: str | None, workdir: str, owner: Owner) -> None:
     """Mount the root at `ROOT`. The calling process is in its own private mount namespace."""
     # Taken first: the stage may hide the path.
     lower = rootfs or "/usr"
@@ -77,30 +79,59 @@ def build(limits: Limits, rootfs: str | None, owner: Owner) -> None:
         if fd is not None:
             os.close(fd)
     with _as_owner(owner):
-        _make_common(Path(ROOT))
+        _make_common(Path(ROOT), workdir)
 
 
 def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
     """Put the system's programs back, whatever was done to them; /usr/local stays as it was left.
 
     Graders run in such a root: a replaced shell, interpreter or loader must not answer for them,
-    and a disk that was filled must not stop them.
+    and a disk that was filled must not stop them. No process is left that could interfere, but
+    every name may be a link that leads to the host: none is followed.
     """
     _make_room(limits)
     root = Path(ROOT)
-    with _as_owner(owner):
-        for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
-            _remove(root / name)
-        if rootfs is None:
+    if rootfs is None:
+        with _as_owner(owner):
+            _renew_loader(root, Path("/etc/ld.so.cache"))
             _make_links(root)
-            _copy_loader_cache(root)
-    lower = Path(_LOWER) if rootfs is None else Path(_LOWER, "usr")
-    if not bindings(rootfs) and lower.is_dir():
-        kept = kernel.open_tree(f"{ROOT}/usr/local") if _is_plain(root, "usr/local") else None
-        _overlay(f"{ROOT}/usr", str(lower), owner)
-        if kept is not None:
-            kernel.move_mount(kept, f"{ROOT}/usr/local")
-            os.close(kept)
+        if not bindings(rootfs):
+            _renew_folder("usr", _LOWER, owner)
+        return
+    with _as_owner(owner):
+        _renew_loader(root, Path(_LOWER, "etc/ld.so.cache"))
+    for name in _SYSTEM:
+        lower = Path(_LOWER, name)
+        if lower.is_symlink():
+            with _as_owner(owner):
+                _set_aside(root / name)
+                (root / name).symlink_to(lower.readlink())
+        elif lower.is_dir():
+            _renew_folder(name, str(lower), owner)
+
+
+def _renew_folder(name: str, lower: str, owner: Owner) -> None:
+    root = Path(ROOT)
+    with _as_owner(owner):
+        if not _is_plain(root, name):
+            _set_aside(root / name)
+            (root / name).mkdir()
+    local = f"{name}/local"
+    kept = kernel.open_tree(f"{ROOT}/{local}") if _is_plain(root, local) else None
+    _overlay(f"{ROOT}/{name}", lower, owner)
+    if kept is not None:
+        if _is_plain(root, local):
+            kernel.move_mount(kept, f"{ROOT}/{local}")
+        os.close(kept)
+
+
+def _renew_loader(root: Path, cache: Path) -> None:
+    """What the dynamic loader reads before any program: nothing to preload, the old cache."""
+    if not _is_plain(root, "etc"):
+        return
+    for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
+        _set_aside(root / name)
+    _copy_loader_cache(root, cache)
 
 
 def _make_room(limits: Limits) -> None:
@@ -169,32 +200,31 @@ def _make_tree(root: Path) -> None:
         (root / "etc" / name).write_text(text)
     (root / "etc/localtime").symlink_to("/usr/share/zoneinfo/Etc/UTC")
     (root / "etc/mtab").symlink_to("/proc/self/mounts")
+    (root / "var/run").symlink_to("../run")
     _copy_alternatives(root / "etc/alternatives")
-    _copy_loader_cache(root)
+    _copy_loader_cache(root, Path("/etc/ld.so.cache"))
 
 
 def _make_links(root: Path) -> None:
     links = dict(_LINKS)
     links |= {k: v for k, v in _LINKS_IF_PRESENT.items() if Path("/", v).is_dir()}
     for name, target in links.items():
-        _remove(root / name)
+        _set_aside(root / name)
         (root / name).symlink_to(target)
 
 
-def _copy_loader_cache(root: Path) -> None:
-    cache = Path("/etc/ld.so.cache")
-    if cache.is_file() and _is_plain(root, "etc"):
+def _copy_loader_cache(root: Path, cache: Path) -> None:
+    if cache.is_file():
         (root / "etc/ld.so.cache").write_bytes(cache.read_bytes())
 
 
-def _remove(path: Path) -> None:
-    """Whatever it is, unless a folder above it is a link (then it is left alone)."""
-    if path.parent.is_symlink():
-        return
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def _set_aside(path: Path) -> None:
+    """Take away whatever has this name, links and deep trees too; the folder above is plain."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            path.rename(Path(tempfile.mkdtemp(prefix=".replaced-", dir=path.parent), path.name))
+        else:
+            path.unlink()
 
 
 def _is_plain(root: Path, path: str) -> bool:
@@ -217,11 +247,11 @@ def _copy_alternatives(folder: Path) -> None:
                 (folder / link.name).symlink_to(target)
 
 
-def _make_common(root: Path) -> None:
+def _make_common(root: Path, workdir: str) -> None:
     """What every root has, a given one included."""
     for name in ("tmp", "var/tmp"):
         folder = root / name
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o1777)
-    for name in ("root", "proc", "dev"):
-        (root / name).mkdir(exist_ok=True)
+    for name in ("root", "proc", "dev", os.path.normpath(workdir).lstrip("/")):
+        (root / name).mkdir(parents=True, exist_ok=True)

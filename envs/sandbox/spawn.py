@@ -20,12 +20,9 @@ from pathlib import Path
 from clawrl_gym.envs.sandbox import kernel, rootfs, seccomp
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups
+from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, first_uid
 
 SESSION_FD, OUTPUT_FD = 3, 4
-UIDS_PER_SLOT = 65_536
-_FIRST_UID = 0x7000_0000
-SLOTS = 4_094
-"""Above what login users, subordinate ranges and containers are given, below 2^31."""
 _MAX_OPEN_FILES = 1_024
 _OOM_SCORE = "500"
 """When the host itself runs out of memory, sandboxes go before what trains on them."""
@@ -57,10 +54,6 @@ class Plan:
     """The mount namespace of the predecessor whose root is taken over."""
     renew: bool = False
     """Put the system's own programs back over what the predecessor left."""
-
-
-def first_uid(slot: int) -> int:
-    return _FIRST_UID + slot * UIDS_PER_SLOT
 
 
 def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
@@ -98,7 +91,7 @@ def _enter(plan: Plan) -> list[str]:
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     owner = _enter_as_user(plan) if plan.slot is None else _enter_as_root(plan, plan.slot)
     if plan.mounts_fd is None:
-        rootfs.build(plan.limits, plan.rootfs, owner)
+        rootfs.build(plan.limits, plan.rootfs, plan.workdir, owner)
     elif plan.renew:
         rootfs.renew(plan.limits, plan.rootfs, owner)
     extra = rootfs.bindings(plan.rootfs)

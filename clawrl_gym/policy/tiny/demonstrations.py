@@ -18,7 +18,7 @@ from clawrl_gym.policy.tiny.conversations import Conversation
 from clawrl_gym.types import Message, Split
 
 HARD = MappingProxyType({"lookup": 2, "note": 2, "replace": 2, "trail": 2})
-"""How often a family is shown, where it takes longer to learn than the others."""
+"""How often a family is shown in training, where it takes longer to learn than others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class TerminalDemonstrations:
         chance = random.Random(seed)
         families = task_ids(self.split, self.families).families
         ids = {family: task_ids(self.split, (family,)) for family in families}
-        weights = [HARD.get(family, 1) for family in families]
+        weights = [HARD.get(family, 1) if self.split == "train" else 1 for family in families]
         while True:
             (family,) = chance.choices(families, weights)
             task = make_task(ids[family][chance.randrange(len(ids[family]))])

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import io
+import json
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clawrl_gym import checks
+from clawrl_gym.checks import Check, Status
+from clawrl_gym.doctor import is_ready, main, show
+
+GOOD = Check("Python", Status.OK, "3.11.7", "everything")
+BAD = Check(
+    "bubblewrap", Status.MISSING, "not installed", "sandboxes", "apt-get install bubblewrap"
+)
+SPARE = Check("Docker", Status.OPTIONAL, "no engine", "images", "apt-get install docker.io")
+
+
+def said(found: list[Check], width: int = 80) -> str:
+    out = io.StringIO()
+    show(found, Console(file=out, width=width, color_system=None))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_is_missing_is_shown_with_its_cure_and_the_verdict(width: int) -> None:
+    words = said([GOOD, BAD, SPARE], width)
+    assert "✗ missing" in words
+    assert "      apt-get install bubblewrap\n" in words
+    assert "      apt-get install docker.io\n" in words
+    assert "cannot run `make train` yet: bubblewrap." in words
+    assert max(len(line) for line in words.splitlines()) <= width
+
+
+def test_a_machine_that_only_lacks_optional_things_is_ready() -> None:
+    assert is_ready([GOOD, SPARE])
+    assert not is_ready([GOOD, BAD])
+    assert "This machine can run `make train`." in said([GOOD, SPARE])
+
+
+def test_a_long_cure_stays_on_one_line_to_be_copied() -> None:
+    cure = "sysctl -w " + "kernel.something=1 " * 12 + "x"
+    assert f"      {cure}\n" in said([Check("user namespaces", Status.MISSING, "no", "all", cure)])
+
+
+def test_json_says_the_same_and_the_exit_code_follows(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert code == (0 if answer["ok"] else 1)
+    assert answer["ok"] == all(check["status"] != "missing" for check in answer["checks"])
+    names = [check["name"] for check in answer["checks"]]
+    for name in ("Python", "vLLM", "memory", "disk", "/dev/shm", "bubblewrap", "GPU", "Docker"):
+        assert name in names
+    assert all(check["cure"] for check in answer["checks"] if check["status"] != "ok")
+
+
+def test_the_doctor_loads_no_heavy_package() -> None:
+    code = (
+        "import sys; from clawrl_gym.doctor import main; main(['--json']); "
+        "sys.exit(' '.join({'torch', 'ray', 'vllm', 'transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
+def test_an_old_python_is_missing() -> None:
+    assert checks.check_python((3, 10, 2)).status is Status.MISSING
+    assert checks.check_python((3, 12, 0)).status is Status.OK
+    assert checks.check_python((3, 14, 0)).status is Status.MISSING
+
+
+def test_a_processor_without_vectors_is_missing() -> None:
+    assert checks.check_cpu({"sse2"}, "x86_64").status is Status.MISSING
+    assert "avx512f" in checks.check_cpu({"avx2", "avx512f"}, "x86_64").found
+    assert checks.check_cpu(set(), "aarch64").status is Status.OK
+
+
+def test_little_memory_is_missing() -> None:
+    low = checks.check_memory(16.0, 2.0)
+    assert low.status is Status.MISSING
+    assert low.found == "2.0 GiB free of 16.0"
+    assert checks.check_memory(16.0, 12.0).status is Status.OK
+
+
+def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
+    found = checks.check_disk(tmp_path / "runs" / "later").found
+    assert found.endswith(f"at {tmp_path}")
+
+
+def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:
+    check = checks.check_shm(tmp_path / "no")
+    assert check.status is Status.OPTIONAL
+    assert "remount" in check.cure
+
+
+def test_docker_is_asked_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    path = tmp_path / "docker.sock"
+    assert checks.check_docker(path).status is Status.OPTIONAL
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+
+        def answer() -> None:
+            with server.accept()[0] as client:
+                client.recv(1024)
+                client.sendall(b"HTTP/1.0 200 OK\r\n\r\nOK")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert checks.check_docker(path).status is Status.OK
+        thread.join()
+
+
+def test_a_gpu_without_the_build_for_it_is_said() -> None:
+    check = checks.check_gpu(["NVIDIA H200, 143771 MiB"])
+    if checks._version("vllm"):
+        assert check.status is Status.OK
+    else:
+        assert "cannot use it" in check.found
+        assert check.cure == "make setup BUILD=gpu"
+    assert checks.check_gpu([]).status is Status.OPTIONAL

@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.errors import ClawError
+from clawrl_gym.report import main, write_curve_svg, write_report
+from clawrl_gym.store import SessionRow
+from clawrl_gym.types import Sample, Turn
+from clawrl_gym.ui.lanes import timeline_svg
+from clawrl_gym.ui.spans import Span, busy_share, spans_of
+from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
+from clawrl_gym.ui.transcripts import advantages_of, choose, pieces
+from tests.fake_run import make_run
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that tags nest, collects text, tags and whatever would load something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.loads += [f"{k}={v}" for k, v in attrs if k in ("src", "href", "srcset", "action")]
+        if tag not in VOID and not self.rawdata[self._at :].split(">", 1)[0].endswith("/"):
+            self.open.append(tag)
+
+    @property
+    def _at(self) -> int:
+        lines = self.rawdata.split("\n")
+        line, column = self.getpos()
+        return sum(len(text) + 1 for text in lines[: line - 1]) + column
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"</{tag}> at {self.getpos()} closes another tag"
+
+    def handle_data(self, data: str) -> None:
+        if not {"script", "style"} & set(self.open):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.text))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("runs") / "terminal-tiny")
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Page:
+    return Page(write_report(run).read_text())
+
+
+def test_the_page_says_before_and_after_with_intervals_and_numbers_of_tasks(page: Page) -> None:
+    for words in ("34 %", "95 %: 26 to 43 %, n = 120", "94 %", "after 40 updates", "+60 points"):
+        assert words in page.words
+
+
+def test_the_page_says_how_the_run_was_made(page: Page) -> None:
+    for words in ("python -m clawrl_gym.train env=terminal policy=tiny seed=7", "Test CPU", "4:46"):
+        assert words in page.words
+    assert "trainer.steps 40 60" in page.words
+
+
+def test_the_page_stands_alone(run: Path, page: Page) -> None:
+    assert page.loads == []
+    text = (run / "report.html").read_text()
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert "link" not in page.tags
+
+
+def test_the_page_draws_curves_lanes_and_families(run: Path, page: Page) -> None:
+    assert page.tags.count("svg") >= 25
+    for words in ("Log-prob gap", "Swap pause", "serve busy", "permissions", "env_error"):
+        assert words in page.words
+    text = (run / "report.html").read_text()
+    assert text.count('class="swap"') >= 40
+
+
+def test_the_page_shows_solved_and_failed_episodes_with_advantages(run: Path, page: Page) -> None:
+    text = (run / "report.html").read_text()
+    assert page.words.count("✓ solved") == 4
+    assert page.words.count("✗ failed") == 4
+    assert re.search(r'class="tok pos" style="--a:1.00" data-tip="id \d+ · log-prob -0\.050', text)
+    assert re.search(r'class="tok neg" style="--a:0.66" data-tip="[^"]*advantage -0\.600"', text)
+    assert "grep -c error app.log > count.txt" in "".join(page.text)
+
+
+def test_text_of_the_policy_cannot_become_markup(run: Path, page: Page) -> None:
+    said = "".join(page.text)
+    assert "echo '<b>&amp; ünïcode ✓ 漢字</b>'" in said
+    assert "<eror>" in said
+    assert "eror" not in page.tags
+
+
+def test_hostile_text_everywhere_stays_text(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script>"
+    folder = make_run(tmp_path / "x", steps=2, store=False)
+    rows = [{"step": 1, f"train/success/{evil}": 0.5, f"errors/{evil}": 1, "train/reward": 0.5}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    span = {"loop": "train", "name": evil, "start_s": 1.0, "end_s": 2.0, "error": evil}
+    (folder / "timeline.jsonl").write_text(json.dumps(span) + "\n")
+    (folder / "config.yaml").write_text(f"seed: '{evil}'\n")
+    (folder / "run.json").write_text(json.dumps({"starts": [{"command": evil}]}))
+    page = Page(write_report(folder).read_text())
+    assert page.tags.count("script") == 1
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=40, stop_at=12, store=False)
+    page = Page(write_report(folder).read_text())
+    assert "This run is not finished: 12 of 40 updates so far." in page.words
+    assert "No transcripts" in page.words
+
+
+def test_a_run_without_evaluations_says_so(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=3, heldout=False, store=False)
+    page = Page(write_report(folder).read_text())
+    assert "3 updates, finished. It has no held-out evaluation." in page.words
+
+
+def test_a_run_with_only_a_configuration_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    page = Page(write_report(tmp_path).read_text())
+    assert "No update and no evaluation has been logged yet." in page.words
+    assert "No timeline" in page.words
+    assert "run.json is missing" in page.words
+
+
+def test_values_that_are_missing_or_null_are_left_out(tmp_path: Path) -> None:
+    rows = [{"step": 1, "train/reward": None}, {"step": 2, "train/reward": 0.5}, {"x": 1}, [1]]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"step": 3, "train')
+    Page(write_report(tmp_path).read_text())
+
+
+def test_without_a_tokenizer_ids_are_shown(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=2)
+    (folder / "serving" / "tokenizer.json").unlink()
+    config = (folder / "config.yaml").read_text().replace("model: tiny", "model: /no/such/model")
+    (folder / "config.yaml").write_text(config)
+    page = Page(write_report(folder).read_text())
+    assert "Tokens are shown as ids" in page.words
+
+
+@pytest.mark.parametrize("name", ["nothing-here", "empty"])
+def test_a_folder_without_a_run_is_one_clear_line(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ClawError, match="expected"):
+        write_report(tmp_path / name)
+    assert main([str(tmp_path / name)]) == 1
+    assert re.fullmatch(r"error: [^\n]+\n", capsys.readouterr().err)
+
+
+def test_the_command_writes_the_page_and_says_where(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(run), "--curve", str(tmp_path / "curve.svg")]) == 0
+    assert capsys.readouterr().out == f"{run}/report.html\n{tmp_path}/curve.svg\n"
+
+
+def test_the_curve_is_a_picture_of_its_own(run: Path, tmp_path: Path) -> None:
+    path = write_curve_svg(run, tmp_path / "new" / "curve.svg")
+    root = ElementTree.fromstring(path.read_text())
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    said = "".join(root.itertext())
+    assert "Held-out success 34 % → 94 % in 40 updates" in said
+
+
+def test_ticks_are_round_and_inside() -> None:
+    assert ticks(0.0, 1.0) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert ticks(0, 60, about=6) == [0, 10, 20, 30, 40, 50, 60]
+    assert ticks(3.0, 3.0) == [3.0]
+    for low, high in ((-0.05, 0.04), (1e-9, 3e-9), (0, 12345)):
+        marks = ticks(low, high)
+        assert 2 <= len(marks) <= 8
+        assert low - 1e-12 <= marks[0] < marks[-1] <= high + 1e-12
+
+
+def test_a_range_holds_its_values_and_is_never_empty() -> None:
+    assert span_of([0.2, 0.9]) == (0.0, 1.0)
+    assert span_of([0.0, 0.0]) == (0.0, 1.0)
+    low, high = span_of([-0.03, 0.04])
+    assert low <= -0.03 < 0.04 <= high
+
+
+def test_a_chart_without_data_is_nothing() -> None:
+    assert line_chart([Series("a", "train", [])]) == ""
+
+
+def test_a_chart_of_one_point_is_a_dot() -> None:
+    assert "<circle" in line_chart([Series("a", "train", [(1.0, 0.5)])])
+
+
+def test_busy_time_counts_overlaps_once_and_waiting_never() -> None:
+    spans = [
+        Span("train", "step", 0.0, 2.0), Span("train", "step", 1.0, 3.0),
+        Span("train", "wait", 3.0, 10.0), Span("train", "step", 9.0, 20.0),
+    ]  # fmt: skip
+    assert busy_share(spans, 0.0, 10.0) == pytest.approx(0.4)
+    assert busy_share([], 0.0, 10.0) == 0.0
+    assert busy_share(spans, 5.0, 5.0) == 0.0
+
+
+def test_spans_are_counted_from_the_first_and_broken_lines_left_out() -> None:
+    rows = [
+        {"loop": "train", "name": "b", "start_s": 105.0, "end_s": 106.0},
+        {"loop": "serve", "name": "a", "start_s": 100.0, "end_s": 101.0},
+        {"loop": "serve", "name": "x", "start_s": 7.0, "end_s": 1.0},
+        {"loop": "serve", "name": "x", "start_s": "no"},
+    ]
+    assert [(s.name, s.start_s) for s in spans_of(rows)] == [("a", 0.0), ("b", 5.0)]
+
+
+def test_many_spans_make_a_small_timeline() -> None:
+    many = [Span("collect", "episode", i * 0.01, i * 0.01 + 3) for i in range(20_000)]
+    assert len(timeline_svg(many, start_s=0, end_s=200, width=1040, label="x")) < 40_000
+
+
+def session(name: str, group: int | None, reward: float | None, split: str = "train") -> SessionRow:
+    return SessionRow(name, "t", group, split, "rollout", 0.0, reward=reward)  # type: ignore[arg-type]
+
+
+def test_pairs_come_from_the_whole_run_and_held_out_last() -> None:
+    rows = [
+        session(f"{group}-{kind}", group, reward)
+        for group in range(9)
+        for kind, reward in (("solved", 1.0), ("failed", 0.0), ("infra", None))
+    ]
+    rows += [session("held", -1, 1.0, "heldout"), session("all-solved", 50, 1.0)]
+    cards = [[one.id for one in card] for card in choose(rows, 3)]
+    assert cards == [
+        ["0-solved", "0-failed"], ["4-solved", "4-failed"], ["8-solved", "8-failed"], ["held"],
+    ]  # fmt: skip
+
+
+def test_without_a_mixed_group_single_episodes_are_shown() -> None:
+    cards = choose([session("a", 0, 1.0), session("b", 1, 0.0)], 3)
+    assert [[one.id for one in card] for card in cards] == [["a"], ["b"]]
+    assert choose([], 3) == []
+
+
+def turn_of(prompt: list[int], sampled: list[int]) -> Turn:
+    return Turn(
+        "s", 0, "main", prompt, sampled, [-0.1] * len(sampled), [0] * len(sampled), "stop", [],
+        {}, 0.0,
+    )  # fmt: skip
+
+
+def test_advantages_are_those_of_the_sample_that_holds_the_turn() -> None:
+    other = Sample("s", 0, [9, 9], [False, True], [0, -1], [-1, 0], [0, 5.0], 1.0)
+    merged = Sample(
+        "s", 0, [1, 2, 3, 4, 5], [False, True, False, True, False], [0.0] * 5,
+        [-1, 0, -1, 0, -1], [0.0, 1.0, 0.0, 2.0, 0.0], 1.0,
+    )  # fmt: skip
+    assert advantages_of(turn_of([1], [2]), [other, merged]) == [1.0]
+    assert advantages_of(turn_of([1, 2, 3], [4, 5]), [other, merged]) == [2.0, None]
+    assert advantages_of(turn_of([1, 7], [4]), [other, merged]) == [None]
+
+
+def test_a_character_of_several_ids_is_shown_by_the_last() -> None:
+    class Bytes:
+        def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
+            return bytes(ids).decode(errors="replace")
+
+    assert pieces(Bytes(), list("a漢b".encode())) == ["a", "", "", "漢", "b"]
+    assert pieces(Bytes(), [0xFF, 0xFF, 0xFF, 0xFF]) == ["", "", "", "����"]

@@ -1,0 +1,94 @@
+"""The seccomp program, run by a small interpreter of classic BPF."""
+
+import errno
+import struct
+
+import pytest
+
+from clawrl_gym.envs.sandbox.seccomp import program
+from clawrl_gym.errors import SandboxError
+
+ALLOW, KILL, ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
+REFUSED, UNKNOWN = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS
+ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
+NUMBERS = {
+    "x86_64": {"read": 0, "openat": 257, "execve": 59, "clone": 56, "ioctl": 16, "mount": 165}
+    | {"unshare": 272, "bpf": 321, "keyctl": 250, "ptrace": 101, "io_uring_setup": 425}
+    | {"userfaultfd": 323, "perf_event_open": 298, "setns": 308, "clone3": 435, "futex": 202},
+    "aarch64": {"read": 63, "openat": 56, "execve": 221, "clone": 220, "ioctl": 29, "mount": 40}
+    | {"unshare": 97, "bpf": 280, "keyctl": 219, "ptrace": 117, "io_uring_setup": 425}
+    | {"userfaultfd": 282, "perf_event_open": 241, "setns": 268, "clone3": 435, "futex": 98},
+}
+
+
+def verdict(machine, call, *args, arch=None):
+    """What the program answers to one system call."""
+    number = NUMBERS[machine].get(call, call)
+    padded = [*args, 0, 0, 0, 0, 0, 0][:6]
+    data = struct.pack("=iIQ6Q", number, arch or ARCH[machine], 0, *padded)
+    code = program(machine)
+    steps = [struct.unpack_from("=HBBI", code, at) for at in range(0, len(code), 8)]
+    at, accumulator = 0, 0
+    while True:
+        kind, if_true, if_false, value = steps[at]
+        if kind == 0x20:
+            (accumulator,) = struct.unpack_from("=I", data, value)
+            at += 1
+        elif kind == 0x06:
+            return value
+        else:
+            held = {
+                0x15: accumulator == value,
+                0x35: accumulator >= value,
+                0x45: bool(accumulator & value),
+            }[kind]
+            at += 1 + (if_true if held else if_false)
+
+
+@pytest.fixture(params=sorted(ARCH))
+def machine(request):
+    return request.param
+
+
+@pytest.mark.parametrize("call", ["read", "openat", "execve", "futex"])
+def test_ordinary_calls_pass(machine, call):
+    assert verdict(machine, call) == ALLOW
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["mount", "unshare", "bpf", "keyctl", "ptrace", "io_uring_setup", "userfaultfd"]
+    + ["perf_event_open", "setns"],
+)
+def test_dangerous_calls_are_refused(machine, call):
+    assert verdict(machine, call) == REFUSED
+
+
+def test_a_plain_fork_passes_and_a_new_namespace_does_not(machine):
+    sigchld = 17
+    assert verdict(machine, "clone", sigchld) == ALLOW
+    for flag in (0x0002_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000, 0x80, 0x0200_0000):
+        assert verdict(machine, "clone", sigchld | flag) == REFUSED, hex(flag)
+
+
+def test_clone3_is_unknown_so_that_libc_falls_back(machine):
+    assert verdict(machine, "clone3") == UNKNOWN
+
+
+def test_terminal_input_cannot_be_forged(machine):
+    assert verdict(machine, "ioctl", 1, 0x5412) == REFUSED
+    assert verdict(machine, "ioctl", 1, 0x541C) == REFUSED
+    assert verdict(machine, "ioctl", 1, 0x5401) == ALLOW
+
+
+def test_a_foreign_calling_convention_is_killed(machine):
+    assert verdict(machine, "read", arch=0x4000_0003) == KILL
+
+
+def test_the_32_bit_numbers_of_x86_64_are_unknown():
+    assert verdict("x86_64", 0x4000_0000 + 165) == UNKNOWN
+
+
+def test_an_unknown_machine_is_named():
+    with pytest.raises(SandboxError, match=r"'riscv64'.*aarch64, x86_64"):
+        program("riscv64")

@@ -1,0 +1,24 @@
+"""The learning rate is a function of the update's number."""
+
+from __future__ import annotations
+
+import pytest
+
+from clawrl_gym.config import LearnerConfig
+from clawrl_gym.trainers.schedule import learning_rate
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [1 / 3, 2 / 3, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [1 / 3, 2 / 3, 1.0, 0.55, 0.1, 0.1]),
+        ("cosine", [1 / 3, 2 / 3, 1.0, 0.55, 0.1, 0.1]),
+    ],
+)
+def test_the_rate_warms_up_and_decays_to_the_last_update(
+    schedule: str, expected: list[float]
+) -> None:
+    config = LearnerConfig.model_validate({"lr": 1.0, "warmup_steps": 2, "schedule": schedule})
+    rates = [learning_rate(update, 5, config) for update in range(6)]
+    assert rates == pytest.approx(expected)
