@@ -1,7 +1,9 @@
 """Load on the gateway: many conversations at once against a policy that only sleeps.
 
 Measures what the gateway adds to a generation (HTTP, sessions, next states, SQLite on disk), with
-the clients in a process of their own. Run: python -m bench.gateway [--sessions 2000] [--turns 3]
+the clients in a process of their own.
+
+    python bench/gateway.py [--sessions 2000] [--turns 3] [--delay 1.0]
 """
 
 from __future__ import annotations
@@ -68,6 +70,9 @@ class SleepingPolicy:
     async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
         return {"role": "assistant", "content": "```bash\nls -la | wc -l\n```"}
 
+    async def metrics(self) -> dict[str, float]:
+        return {}
+
 
 async def converse(http: aiohttp.ClientSession, name: str, turns: int, out: list[float]) -> None:
     messages: list[dict[str, Any]] = [
@@ -107,7 +112,7 @@ async def measure(folder: Path, sessions: int, turns: int, delay_s: float) -> No
     policy = SleepingPolicy(delay_s)
     gateway = Gateway(GatewayConfig(), SamplingConfig(), store, policy, "tiny")
     url = await gateway.start()
-    command = [sys.executable, "-m", "bench.gateway", "--sessions", str(sessions)]
+    command = [sys.executable, __file__, "--sessions", str(sessions)]
     command += ["--turns", str(turns), "--client", url, gateway.key]
     cpu_s = time.process_time()
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)

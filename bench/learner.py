@@ -42,7 +42,7 @@ def write_model(folder: str) -> int:
         intermediate_size=384,
         num_hidden_layers=3,
         num_attention_heads=4,
-        num_key_value_heads=4,
+        num_key_value_heads=2,
         head_dim=32,
         max_position_embeddings=32_768,
         tie_word_embeddings=True,

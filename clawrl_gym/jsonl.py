@@ -27,7 +27,8 @@ class JsonLines:
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write one object. Raises StoreError, for example when the disk is full."""
-        line = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode()
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        line = text.encode(errors="backslashreplace")  # a lone surrogate: JSON's own escape
         try:
             with self._lock:
                 while line:

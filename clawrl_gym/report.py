@@ -25,7 +25,7 @@ def write_report(folder: Path) -> Path:
     path = folder / REPORT_FILE
     scratch = folder / (REPORT_FILE + ".new")
     try:
-        scratch.write_text(page, encoding="utf-8")
+        scratch.write_text(page, encoding="utf-8", errors="replace")
         scratch.replace(path)
     except OSError as error:
         raise ClawError(f"cannot write {str(path)!r}: {error}") from error

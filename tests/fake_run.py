@@ -12,7 +12,7 @@ import yaml
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.metrics import heldout_values
-from clawrl_gym.store import SessionRow, Store
+from clawrl_gym.store import SessionRow, Store, UpdateRow
 from clawrl_gym.types import Message, Sample, Turn
 
 FAMILIES = (
@@ -60,7 +60,7 @@ def _metrics(made: int, steps: int, heldout: bool) -> list[dict[str, Any]]:
         for index, family in enumerate(FAMILIES):
             ease = min(1.0, max(0.0, successes / n + 0.25 * ((index * 5) % 7 - 3) / 3))
             values[f"heldout/success/{family}"] = round(ease, 3)
-        rows.append({"step": step, "time_s": START_S + 40 + 6 * step, **values})
+        rows.append({"step": step, "time_s": START_S + 48 + 6 * step, **values})
 
     if heldout:
         evaluate(0, 41, 120)
@@ -134,15 +134,22 @@ async def _write_store(folder: Path) -> None:
     store = await asyncio.to_thread(Store.open, folder)
     try:
         for group in range(6):
+            ids: list[int] = []
             for member in range(4):
-                await _write_episode(store, folder, group, member, solved=member % 2 == group % 2)
+                solved = member % 2 == group % 2
+                ids += await _write_episode(store, folder, group, member, solved=solved)
+            update = UpdateRow(group + 1, tokens=100, duration_s=1.0)
+            await store.add_update(update, ids, checkpoint=None)
         await _write_episode(store, folder, -1, 0, solved=True)
         await _write_episode(store, folder, -1, 1, solved=False)
     finally:
         await store.close()
 
 
-async def _write_episode(store: Store, folder: Path, group: int, member: int, solved: bool) -> None:
+async def _write_episode(
+    store: Store, folder: Path, group: int, member: int, *, solved: bool
+) -> list[int]:
+    """An episode of two turns; returns the ids of its samples, none for a held-out one."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "serving" / "tokenizer.json"))
@@ -186,14 +193,11 @@ async def _write_episode(store: Store, folder: Path, group: int, member: int, so
             given = tokenizer.encode(answer["content"] or "").ids
             prompt, mask = prompt + given, mask + [False] * len(given)
     await store.end_session(session_id, reward=float(solved), stop_reason="terminated")
-    if not heldout:
-        advantage = 1.0 if solved else -0.6
-        await store.add_samples(
-            [
-                Sample(
-                    session_id, group, prompt, mask, [-0.1 if m else 0.0 for m in mask],
-                    [group if m else -1 for m in mask],
-                    [advantage if m else 0.0 for m in mask], float(solved),
-                )
-            ]
-        )  # fmt: skip
+    if heldout:
+        return []
+    advantage = 1.0 if solved else -0.6
+    sample = Sample(
+        session_id, group, prompt, mask, [-0.1 if m else 0.0 for m in mask],
+        [group if m else -1 for m in mask], [advantage if m else 0.0 for m in mask], float(solved),
+    )  # fmt: skip
+    return await store.add_samples([sample])

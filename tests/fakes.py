@@ -116,6 +116,7 @@ class FakePolicy:
         return {"role": "assistant", "content": decode(ids_T)}
 
     async def metrics(self) -> dict[str, float]:
+        await self._reach()
         return {"running": 0.0, "waiting": 0.0, "kv_usage": 0.0}
 
     async def close(self) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clawrl_gym import checks
-from clawrl_gym.checks import Check, Status
+from clawrl_gym.checks import Check, Status, host, software
+from clawrl_gym.checks.check import version
 from clawrl_gym.doctor import is_ready, main, show
 
 GOOD = Check("Python", Status.OK, "3.11.7", "everything")
@@ -70,31 +70,31 @@ def test_the_doctor_loads_no_heavy_package() -> None:
 
 
 def test_an_old_python_is_missing() -> None:
-    assert checks.check_python((3, 10, 2)).status is Status.MISSING
-    assert checks.check_python((3, 12, 0)).status is Status.OK
-    assert checks.check_python((3, 14, 0)).status is Status.MISSING
+    assert software.check_python((3, 10, 2)).status is Status.MISSING
+    assert software.check_python((3, 12, 0)).status is Status.OK
+    assert software.check_python((3, 14, 0)).status is Status.MISSING
 
 
 def test_a_processor_without_vectors_is_missing() -> None:
-    assert checks.check_cpu({"sse2"}, "x86_64").status is Status.MISSING
-    assert "avx512f" in checks.check_cpu({"avx2", "avx512f"}, "x86_64").found
-    assert checks.check_cpu(set(), "aarch64").status is Status.OK
+    assert host.check_cpu({"sse2"}, "x86_64").status is Status.MISSING
+    assert "avx512f" in host.check_cpu({"avx2", "avx512f"}, "x86_64").found
+    assert host.check_cpu(set(), "aarch64").status is Status.OK
 
 
 def test_little_memory_is_missing() -> None:
-    low = checks.check_memory(16.0, 2.0)
+    low = host.check_memory(16.0, 2.0)
     assert low.status is Status.MISSING
     assert low.found == "2.0 GiB free of 16.0"
-    assert checks.check_memory(16.0, 12.0).status is Status.OK
+    assert host.check_memory(16.0, 12.0).status is Status.OK
 
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    found = checks.check_disk(tmp_path / "runs" / "later").found
+    found = host.check_disk(tmp_path / "runs" / "later").found
     assert found.endswith(f"at {tmp_path}")
 
 
 def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:
-    check = checks.check_shm(tmp_path / "no")
+    check = host.check_shm(tmp_path / "no")
     assert check.status is Status.OPTIONAL
     assert "remount" in check.cure
 
@@ -102,7 +102,7 @@ def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:
 def test_docker_is_asked_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     path = tmp_path / "docker.sock"
-    assert checks.check_docker(path).status is Status.OPTIONAL
+    assert software.check_docker(path).status is Status.OPTIONAL
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
@@ -114,15 +114,15 @@ def test_docker_is_asked_over_its_socket(tmp_path: Path, monkeypatch: pytest.Mon
 
         thread = threading.Thread(target=answer)
         thread.start()
-        assert checks.check_docker(path).status is Status.OK
+        assert software.check_docker(path).status is Status.OK
         thread.join()
 
 
 def test_a_gpu_without_the_build_for_it_is_said() -> None:
-    check = checks.check_gpu(["NVIDIA H200, 143771 MiB"])
-    if checks._version("vllm"):
+    check = host.check_gpu(["NVIDIA H200, 143771 MiB"])
+    if version("vllm"):
         assert check.status is Status.OK
     else:
         assert "cannot use it" in check.found
         assert check.cure == "make setup BUILD=gpu"
-    assert checks.check_gpu([]).status is Status.OPTIONAL
+    assert host.check_gpu([]).status is Status.OPTIONAL

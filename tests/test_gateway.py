@@ -344,7 +344,19 @@ async def test_a_bad_body_is_told_what_was_got(
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"{", b"[1]", b'"x"', b"\xff", b"[" * 100_000, b'{"messages": "\\ud800"}']
+    "raw",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b'"x"',
+        b"\xff",
+        b"[" * 100_000,
+        b'{"messages": "\\ud800"}',
+        b'{"messages": "\xed\xa0\x80"}',
+        '{"messages": []}'.encode("utf-16"),
+        b'{"seed": NaN}',
+    ],
 )
 async def test_a_body_that_is_not_clean_json_is_refused(bench: Bench, raw: bytes) -> None:
     async with bench.http.post("/v1/chat/completions", data=raw) as answer:
@@ -364,6 +376,34 @@ async def test_a_bad_header_is_refused(bench: Bench, header: str, value: str) ->
         assert answer.status == 400
         message = (await answer.json())["error"]["message"]
     assert value in message
+
+
+async def test_headers_that_are_no_text_are_refused(bench: Bench) -> None:
+    host, port = bench.url.removeprefix("http://").split(":")
+    for name, value, status in (
+        (b"Authorization", b"Bearer \xff", b"401"),
+        (b"X-Task-Id", b"\xff", b"400"),
+        (b"X-Session-Id", b"\xff", b"400"),
+    ):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        key = (
+            b""
+            if status == b"401"
+            else b"Authorization: Bearer %b\r\n" % bench.gateway.key.encode()
+        )
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n")
+        writer.write(b'%b%b: %b\r\n\r\n{"messages": []}'[:-1] % (key, name, value))
+        assert status in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_readiness_follows_the_policy(bench: Bench) -> None:
+    async with bench.http.get("/readyz") as answer:
+        assert (answer.status, (await answer.json())["ready"]) == (200, True)
+    bench.policy.down = 1
+    async with bench.http.get("/readyz") as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (503, "not_ready")
 
 
 async def test_text_parts_and_developer_messages_are_understood(bench: Bench) -> None:

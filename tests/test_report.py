@@ -4,6 +4,7 @@ import html.parser
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,8 @@ def test_the_page_says_before_and_after_with_intervals_and_numbers_of_tasks(page
 
 
 def test_the_page_says_how_the_run_was_made(page: Page) -> None:
-    for words in ("python -m clawrl_gym.train env=terminal policy=tiny seed=7", "Test CPU", "4:46"):
+    command = "python -m clawrl_gym.train env=terminal policy=tiny seed=7"
+    for words in (command, "Test CPU", "wall time 4:48", "first to last evaluation 4:00"):
         assert words in page.words
     assert "trainer.steps 40 60" in page.words
 
@@ -121,7 +123,7 @@ def test_hostile_text_everywhere_stays_text(tmp_path: Path) -> None:
     span = {"loop": "train", "name": evil, "start_s": 1.0, "end_s": 2.0, "error": evil}
     (folder / "timeline.jsonl").write_text(json.dumps(span) + "\n")
     (folder / "config.yaml").write_text(f"seed: '{evil}'\n")
-    (folder / "run.json").write_text(json.dumps({"starts": [{"command": evil}]}))
+    (folder / "run.json").write_text(json.dumps({"starts": [{"command": evil + "\ud800"}]}))
     page = Page(write_report(folder).read_text())
     assert page.tags.count("script") == 1
 
@@ -163,6 +165,20 @@ def test_without_a_tokenizer_ids_are_shown(tmp_path: Path) -> None:
     assert "Tokens are shown as ids" in page.words
 
 
+def test_files_that_are_broken_are_said_and_the_rest_is_shown(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=2)
+    (folder / "serving" / "tokenizer.json").write_text("{")
+    page = Page(write_report(folder).read_text())
+    assert "cannot read" in page.words
+    assert "✓ solved" in page.words
+    data = bytearray((folder / "run.db").read_bytes())
+    data[4096:] = b"x" * len(data[4096:])
+    (folder / "run.db").write_bytes(data)
+    page = Page(write_report(folder).read_text())
+    assert "No transcripts: " in page.words
+    assert "34 %" in page.words
+
+
 @pytest.mark.parametrize("name", ["nothing-here", "empty"])
 def test_a_folder_without_a_run_is_one_clear_line(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
@@ -189,6 +205,15 @@ def test_the_curve_is_a_picture_of_its_own(run: Path, tmp_path: Path) -> None:
     assert "Held-out success 34 % → 94 % in 40 updates" in said
 
 
+def test_the_wall_time_of_a_resumed_run_leaves_out_the_pause(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=2, store=False)
+    rows = [{"step": 1, "time_s": 130.0}, {"step": 2, "time_s": 9050.0}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    starts = [{"command": "a", "started_s": 100.0}, {"command": "b", "started_s": 9000.0}]
+    (folder / "run.json").write_text(json.dumps({"starts": starts}))
+    assert "wall time 1:20" in Page(write_report(folder).read_text()).words
+
+
 def test_ticks_are_round_and_inside() -> None:
     assert ticks(0.0, 1.0) == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert ticks(0, 60, about=6) == [0, 10, 20, 30, 40, 50, 60]
@@ -208,6 +233,19 @@ def test_a_range_holds_its_values_and_is_never_empty() -> None:
 
 def test_a_chart_without_data_is_nothing() -> None:
     assert line_chart([Series("a", "train", [])]) == ""
+
+
+def test_a_curve_without_points_is_left_out() -> None:
+    chart = line_chart([Series("a", "train", []), Series("b", "serve", [(1.0, 2.0), (2.0, 3.0)])])
+    assert "s-train" not in chart
+    assert 'd="M"' not in chart
+
+
+def test_rewards_of_zero_and_one_make_one_curve(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=2, store=False)
+    rows = [{"step": s, "train/reward": 0.5, "train/success": 0.5} for s in (1, 2)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "training reward" not in Page(write_report(folder).read_text()).words
 
 
 def test_a_chart_of_one_point_is_a_dot() -> None:
@@ -243,23 +281,25 @@ def session(name: str, group: int | None, reward: float | None, split: str = "tr
     return SessionRow(name, "t", group, split, "rollout", 0.0, reward=reward)  # type: ignore[arg-type]
 
 
-def test_pairs_come_from_the_whole_run_and_held_out_last() -> None:
+def test_each_batch_shows_a_pair_it_learned_from_and_held_out_comes_last() -> None:
     rows = [
-        session(f"{group}-{kind}", group, reward)
+        replace(session(f"{group}-{kind}", group, reward), task_id=str(group))
         for group in range(9)
         for kind, reward in (("solved", 1.0), ("failed", 0.0), ("infra", None))
     ]
     rows += [session("held", -1, 1.0, "heldout"), session("all-solved", 50, 1.0)]
-    cards = [[one.id for one in card] for card in choose(rows, 3)]
-    assert cards == [
-        ["0-solved", "0-failed"], ["4-solved", "4-failed"], ["8-solved", "8-failed"], ["held"],
+    first = {"0-infra", "0-solved", "1-solved", "1-failed", "all-solved"}
+    last = {"1-solved", "1-failed", "8-solved", "8-failed"}
+    choices = choose(rows, [(1, first), (5, {"3-solved"}), (9, last)])
+    assert [(one.update, [row.id for row in one.sessions]) for one in choices] == [
+        (1, ["1-solved", "1-failed"]), (9, ["8-solved", "8-failed"]), (None, ["held"]),
     ]  # fmt: skip
 
 
 def test_without_a_mixed_group_single_episodes_are_shown() -> None:
-    cards = choose([session("a", 0, 1.0), session("b", 1, 0.0)], 3)
-    assert [[one.id for one in card] for card in cards] == [["a"], ["b"]]
-    assert choose([], 3) == []
+    choices = choose([session("a", 0, 1.0), session("b", 1, 0.0)], [(1, {"a", "b"})])
+    assert [[one.id for one in choice.sessions] for choice in choices] == [["a"], ["b"]]
+    assert choose([], []) == []
 
 
 def turn_of(prompt: list[int], sampled: list[int]) -> Turn:

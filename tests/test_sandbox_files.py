@@ -69,7 +69,7 @@ def test_writing_through_a_link_out_touches_nothing_outside(root_fd, root, outsi
 
 @pytest.mark.parametrize("path", ["/", "", "/a/../b", ".."])
 def test_paths_that_name_no_file_are_refused_for_writing(root_fd, path):
-    with pytest.raises(SandboxError, match="without '..'"):
+    with pytest.raises(SandboxError, match=r"without '\.\.'"):
         write_file(root_fd, path, b"", 0o644, None)
 
 
@@ -110,5 +110,5 @@ def test_strange_names_are_plain_names(root_fd):
 
 
 def test_a_nul_in_a_name_is_refused(root_fd):
-    with pytest.raises(SandboxError):
+    with pytest.raises(SandboxError, match="NUL"):
         read_file(root_fd, "/a\0b", 10)

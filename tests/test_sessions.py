@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.live.sessions import MAX_TURNS, Session, Sessions, what_follows
-from clawrl_gym.live.splice import PastTurn, extends, make_prompt, same_message
 from clawrl_gym.live.wire import Labels, Refusal
 from clawrl_gym.store import Store
 from clawrl_gym.types import Message, Turn
-from tests.fakes import END, FakePolicy, sampled
 
 LABELS = Labels()
 
@@ -39,21 +37,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     store = Store.open(tmp_path)
     yield store
     await store.close()
-
-
-def test_messages_are_the_same_but_for_fields_that_say_nothing() -> None:
-    sent_back: Any = {"role": "assistant", "content": None, "tool_calls": [], "refusal": None}
-    assert same_message(sent_back, assistant(""))
-    assert not same_message(assistant("a"), assistant("a "))
-    assert not same_message(user("a"), assistant("a"))
-
-
-def test_a_request_extends_a_turn_only_verbatim_and_with_something_more() -> None:
-    turn = make_turn([user("a")])
-    assert extends([user("a"), assistant("ok"), user("b")], turn)
-    assert not extends([user("a"), assistant("ok")], turn)
-    assert not extends([user("x"), assistant("ok"), user("b")], turn)
-    assert not extends([user("a"), assistant("OK"), user("b")], turn)
 
 
 def test_the_next_state_is_all_that_follows_the_last_equal_reply() -> None:
@@ -160,32 +143,3 @@ async def test_equal_requests_wait_for_each_other_and_others_do_not() -> None:
     own = [step for step in order if not step.startswith("x")]
     assert own == ["1 in", "1 out", "2 in", "2 out", "3 in", "3 out"]
     assert order.index("x in") < order.index("1 out")
-
-
-async def test_a_reply_that_spells_the_end_token_is_spliced_exactly() -> None:
-    """Searching the rendering for the end token would find the one inside the reply."""
-    policy = FakePolicy()
-    messages = [user("a")]
-    prompt_T = await policy.render({"messages": messages})
-    used_T = sampled("say |> cab")
-    turn = make_turn(
-        messages, "say |> cab", prompt_ids_T=prompt_T, sampled_ids_T=used_T, session_id="s"
-    )
-    body = {"messages": [*messages, turn.reply, user("b")]}
-    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
-    assert prompt.fit == "spliced"
-    assert prompt.ids_T[: len(prompt_T) + len(used_T)] == prompt_T + used_T
-    rendered_T = await policy.render(body)
-    assert rendered_T.count(END) == prompt_T.count(END) + 3
-    assert prompt.ids_T.count(END) == prompt_T.count(END) + 2
-
-
-async def test_a_reply_that_ended_on_another_token_is_not_spliced() -> None:
-    policy = FakePolicy()
-    messages = [user("a")]
-    prompt_T = await policy.render({"messages": messages})
-    turn = make_turn(messages, "cab", prompt_ids_T=prompt_T, sampled_ids_T=sampled("cab", False))
-    body = {"messages": [*messages, turn.reply, user("b")]}
-    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
-    assert prompt.fit == "retoken"
-    assert prompt.ids_T == await policy.render(body)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import IO
 
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.store import SessionRow, Store, StoreReader
@@ -14,6 +18,7 @@ from clawrl_gym.types import Message, Turn
 
 KILLS = 50
 WRITERS = 8
+END = "ended\n"
 
 
 def make_turn(session_id: str, index: int) -> Turn:
@@ -35,7 +40,7 @@ def make_turn(session_id: str, index: int) -> Turn:
 
 
 async def write_forever(folder: Path) -> None:
-    """The child: many writers, each of which prints what was acknowledged."""
+    """Many writers, each of which tells what was acknowledged to it."""
     store = Store.open(folder)
 
     async def writer(session_id: str) -> None:
@@ -43,8 +48,7 @@ async def write_forever(folder: Path) -> None:
         index = len(await store.turns_of(session_id))
         while True:
             position = await store.add_turn(make_turn(session_id, index))
-            sys.stdout.write(f"{session_id} {index} {position}\n")
-            sys.stdout.flush()
+            os.write(1, f"{session_id} {index} {position}\n".encode())
             await store.add_next_state(position, [{"role": "user", "content": "go on"}])
             index += 1
 
@@ -53,30 +57,54 @@ async def write_forever(folder: Path) -> None:
             writers.create_task(writer(f"s{number}"))
 
 
-def kill_while_writing(folder: Path, after_lines: int, pause_s: float) -> list[list[str]]:
-    """Start the child, kill it, and return what it had acknowledged."""
-    command = [sys.executable, "-m", "tests.test_store_kill", str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        lines = [child.stdout.readline() for _ in range(after_lines)]
-        try:
-            child.wait(pause_s)
-        except subprocess.TimeoutExpired:
-            child.kill()
-        lines += child.stdout.read().splitlines(keepends=True)
-    assert child.returncode == -9, "the child ended by itself"
-    return [line.split() for line in lines if line.endswith("\n")]
+def fork_writers(folder: Path) -> None:
+    """The child process: for each line that comes in, a process that writes until it is killed.
+
+    Forking a process that has everything loaded makes 50 kills a matter of seconds.
+    """
+    for _ in sys.stdin:
+        writer = os.fork()
+        if writer == 0:
+            asyncio.run(write_forever(folder))
+            os._exit(0)
+        os.write(1, f"writer {writer}\n".encode())
+        os.waitpid(writer, 0)
+        os.write(1, END.encode())
+
+
+def kill_one(orders: IO[str], told: IO[str], after_lines: int, pause_s: float) -> list[list[str]]:
+    """Let one process write, kill it, and return what it had acknowledged."""
+    orders.write("write\n")
+    orders.flush()
+    first = [told.readline().split() for _ in range(1 + after_lines)]
+    (writer,) = (int(line[1]) for line in first if line[0] == "writer")
+    time.sleep(pause_s)
+    os.kill(writer, signal.SIGKILL)
+    rest = [line.split() for line in iter(told.readline, END)]
+    return [line for line in [*first, *rest] if line[0] != "writer"]
 
 
 def test_nothing_acknowledged_is_lost_by_50_kills(tmp_path: Path) -> None:
-    random.seed(5)
+    draw = random.Random(5)
+    command = [sys.executable, "-m", "tests.test_store_kill", str(tmp_path)]
+    pipe = subprocess.PIPE
     acknowledged: list[list[str]] = []
-    for _ in range(KILLS):
-        acknowledged += kill_while_writing(tmp_path, random.randrange(3), random.uniform(0, 0.06))
-    reader = StoreReader(tmp_path)
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for _ in range(KILLS):
+            lines, pause_s = draw.choice([0, 1, 1, 5]), draw.uniform(0, 0.06)
+            acknowledged += kill_one(child.stdin, child.stdout, lines, pause_s)
+        child.stdin.close()
+    assert len(acknowledged) > 5 * KILLS
+    check_all_there(tmp_path, acknowledged)
+    check_logs(tmp_path)
+
+
+def check_all_there(folder: Path, acknowledged: list[list[str]]) -> None:
+    reader = StoreReader(folder)
     found = {turn.id: turn for row in reader.sessions() for turn in reader.turns_of(row.id)}
     reader.close()
-    assert len(acknowledged) > 10 * KILLS
     for session_id, index, position in acknowledged:
         turn = found[int(position)]
         expected = make_turn(session_id, int(index))
@@ -84,20 +112,21 @@ def test_nothing_acknowledged_is_lost_by_50_kills(tmp_path: Path) -> None:
         assert turn.prompt_ids_T == expected.prompt_ids_T
         assert turn.messages == expected.messages
         assert turn.logprobs_T == expected.logprobs_T
-    logs_hold_all(tmp_path, set(found))
 
 
-def logs_hold_all(folder: Path, turn_ids: set[int | None]) -> None:
+def check_logs(folder: Path) -> None:
     """Reopening adds what a kill kept from the log; no line is there twice."""
 
-    async def reopen() -> None:
-        await Store.open(folder).close()
+    async def reopen() -> list[int]:
+        store = Store.open(folder)
+        turns = [await store.turns_of(row.id) for row in await store.sessions()]
+        await store.close()
+        return sorted(turn.id or 0 for own in turns for turn in own)
 
-    asyncio.run(reopen())
+    stored = asyncio.run(reopen())
     lines = read_json_lines(folder / "conversations.jsonl")
-    logged = [line["id"] for line in lines if line["type"] == "turn"]
-    assert sorted(logged) == sorted(turn_ids, key=lambda turn_id: turn_id or 0)
+    assert sorted(line["id"] for line in lines if line["type"] == "turn") == stored
 
 
 if __name__ == "__main__":
-    asyncio.run(write_forever(Path(sys.argv[1])))
+    fork_writers(Path(sys.argv[1]))

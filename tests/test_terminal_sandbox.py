@@ -100,6 +100,19 @@ def test_a_script_that_never_ends_earns_nothing():
         assert env.step(f"echo sleep 60 > {name}; chmod +x {name}")[1:3] == (0.0, True)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    ["", " \n", "a\x00b", "\ud800", "'", "cat <<EOF", "exit 3", "kill -9 $$", "x" * 100_000, "日本",
+     "exec 1>&- 2>&-", "printf '\\xff\\x00\\x1b[31m'", "trap '' EXIT; set -e; false"],
+)  # fmt: skip
+def test_no_text_is_an_illegal_action(env, odd):
+    env.reset(options={"task": "trail-train-000000"})
+    observation, reward, terminated, truncated, _ = env.step(odd)
+    assert observation in env.observation_space
+    assert (reward, terminated, truncated) == (0.0, False, False)
+    assert env.step("echo still here")[0].endswith("still here")
+
+
 def test_a_folder_where_the_file_should_be_earns_nothing(env):
     env.reset(options={"task": "append-train-000000"})
     name = env.solve()[0].split()[-1]

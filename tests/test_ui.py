@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import threading
@@ -38,7 +39,7 @@ def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> 
     for step in range(1, steps + 1):
         view.update({"rollout/in_flight": 64})
         view.step(step, {**values, "policy/version": step})
-    view.step(steps, heldout_values(100, 120))
+    view.step(steps, {**heldout_values(100, 120), "policy/version": steps})
 
 
 def text_of(state: ViewState, width: int) -> str:
@@ -70,6 +71,15 @@ def test_the_panel_fits_its_width_and_says_everything(width: int) -> None:
 
 def test_the_panel_fits_a_terminal_of_24_rows() -> None:
     assert len(text_of(state_of(), 80).splitlines()) <= 23
+
+
+def test_a_tall_terminal_also_shows_the_families() -> None:
+    state = state_of()
+    state.take({"train/success/grep": 1.0, "train/success/sort": 0.0})
+    out = io.StringIO()
+    for height in (24, 40):
+        Console(width=80, file=out, color_system=None).print(render(state, 80, height))
+    assert out.getvalue().count("grep\u00a0█  sort\u00a0▁") == 1
 
 
 def test_start_up_shows_phases_that_overlap() -> None:
@@ -153,6 +163,14 @@ def test_a_narrow_encoding_replaces_instead_of_failing() -> None:
     assert raw.getvalue() == b"run ?n? ? x\n"
 
 
+def test_a_reader_that_went_away_does_not_end_the_run() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as out:  # noqa: PTH123
+        view = LineView(out, total_steps=1, title="x")
+        view.message("y" * 10_000)
+        with contextlib.suppress(OSError):
+            out.close()
+
+
 def test_the_live_view_takes_calls_from_many_threads_and_leaves_its_last_state() -> None:
     out = io.StringIO()
     view = LiveView(Console(file=out, width=80, force_terminal=True), total_steps=7, title="x")
@@ -211,4 +229,5 @@ def test_durations_and_shares_read_well() -> None:
 
 
 def test_a_long_foreign_line_is_cut() -> None:
+    assert one_line("a\ud800b") == "a?b"
     assert one_line("x" * 900) == "x" * 499 + "…"

@@ -22,6 +22,14 @@ _CORPUS = [
 ] * 4  # fmt: skip
 
 
+def write_safetensors(path: Path, size: int = 8, fill: int = 0) -> Path:
+    """A whole file with one tensor of `size` bytes, for tests that load nothing."""
+    entry = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    header = json.dumps({"__metadata__": {"format": "pt"}, "w": entry}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes([fill]) * size)
+    return path
+
+
 def make_tokenizer(folder: Path, vocab_size: int = 512) -> int:
     """Write a byte-level BPE tokenizer with a ChatML template; the number of its tokens."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -64,7 +72,19 @@ def random_weights(folder: Path, seed: int = 0) -> Path:
     return path
 
 
-def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096) -> Path:
+def logprobs_by_transformers(folder: Path, prompt: list[int], sampled: list[int]) -> list[float]:
+    """Log-probs of sampled ids under a folder's weights, computed by transformers in float32."""
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + sampled])).logits[0, len(prompt) - 1 : -1]
+    logprobs = torch.log_softmax(logits, -1)
+    return [row[token].item() for row, token in zip(logprobs, sampled, strict=True)]
+
+
+def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096, hidden: int = 64) -> Path:
     """A two-layer Qwen3 of 0.2 M random parameters with tokenizer and template; its folder."""
     from transformers import Qwen3Config
 
@@ -72,7 +92,7 @@ def make_random_model(folder: Path, seed: int = 0, max_len: int = 4096) -> Path:
     vocab_size = make_tokenizer(folder)
     config = Qwen3Config(
         vocab_size=vocab_size,
-        hidden_size=64,
+        hidden_size=hidden,
         intermediate_size=128,
         num_hidden_layers=2,
         num_attention_heads=2,

@@ -55,17 +55,18 @@ class Learner:
         )
         self.optimizer = _make_optimizer(self.model.net, learner)
         self.updates = 0
-        """Steps done so far; the schedule's clock."""
+        """Steps done so far, those before a resumption too."""
         self.skipped = 0
         """Optimizer steps left out because the gradient was not finite."""
 
     def step(self, samples: Sequence[Sample], version: int) -> StepStats:
         """Update once on the batch: weights of `version` become those of `version + 1`.
 
-        A batch without a trainable token changes nothing but the schedule's clock.
+        The version is the schedule's clock too, so batches that never came here do not delay the
+        decay. A batch without a trainable token changes no weight.
         """
         start_s = time.perf_counter()
-        rate = learning_rate(self.updates, self.trainer.steps, self.config)
+        rate = learning_rate(version, self.trainer.steps, self.config)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         batches = [

@@ -1,4 +1,4 @@
-"""The learning rate as a function of the update's number: a resumed run needs no schedule state."""
+"""The learning rate as a function of the weights' version: resuming needs no schedule state."""
 
 from __future__ import annotations
 

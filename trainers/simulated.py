@@ -33,7 +33,7 @@ class SimulatedLearner:
         """Sleep for one step and report what needs no model."""
         start_s = time.perf_counter()
         time.sleep(self.config.simulated_step_s)
-        rate = learning_rate(self.updates, self.trainer.steps, self.config)
+        rate = learning_rate(version, self.trainer.steps, self.config)
         self.updates += 1
         tokens = sum(len(sample.ids_T) for sample in samples)
         duration_s = time.perf_counter() - start_s

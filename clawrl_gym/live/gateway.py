@@ -29,6 +29,7 @@ __all__ = ["Gateway", "GatewayStats", "Policy"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BODY_TIMEOUT_S = 30.0
+_READY_TIMEOUT_S = 2.0
 _DRAIN_S = 0.5
 """How long requests under way may still finish when the gateway stops; waited for twice."""
 _RECORD_TIMEOUT_S = 2.0
@@ -56,6 +57,7 @@ class Gateway:
         self.key = config.key or secrets.token_urlsafe(32)
         self._config = config
         self._store = store
+        self._policy = policy
         self._model_name = model_name
         self._sessions = Sessions(store)
         self._turns = TurnMaker(policy, self._sessions, sampling, request_timeout_s)
@@ -89,20 +91,24 @@ class Gateway:
             app, handler_cancellation=True, access_log=None, shutdown_timeout=_DRAIN_S
         )
         await runner.setup()
+        self._runner = runner
+        await self._listen(runner)
+        host, port = runner.addresses[0][:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def _listen(self, runner: web.AppRunner) -> None:
         host, port = self._config.host, self._config.port
+        if host == "localhost":
+            host = "127.0.0.1"  # one address: with two, port 0 would be two ports
+        backlog = max(128, self._config.max_waiting)
         try:
-            await web.TCPSite(
-                runner, host, port, backlog=max(128, self._config.max_waiting)
-            ).start()
+            await web.TCPSite(runner, host, port, backlog=backlog).start()
         except OSError as error:
-            await runner.cleanup()
+            await self.stop()
             raise ConfigError(
                 f"port {port} is taken or cannot be used on {host!r} ({error.strerror}): "
                 "give another gateway.port, or 0 for a free one"
             ) from error
-        self._runner = runner
-        bound = runner.addresses[0][1]
-        return f"http://[{host}]:{bound}" if ":" in host else f"http://{host}:{bound}"
 
     async def stop(self) -> None:
         """Stop listening, end what is under way, finish what is being recorded. Idempotent."""
@@ -142,7 +148,7 @@ class Gateway:
 
     def _admit(self, request: web.Request) -> None:
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
-        matches = hmac.compare_digest(key.strip().encode(), self.key.encode())
+        matches = hmac.compare_digest(key.strip().encode(errors="replace"), self.key.encode())
         if scheme.lower() != "bearer" or not matches:
             raise wire.Refusal(
                 401, "expected 'Authorization: Bearer KEY' with the gateway's key", "invalid_key"
@@ -163,6 +169,12 @@ class Gateway:
         return web.json_response(body, status=status, headers=headers)
 
     async def _ready(self, _: web.Request) -> web.Response:
+        """200 when the policy answers; requests wait for it either way."""
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                await self._policy.metrics()
+        except (PolicyError, TimeoutError) as error:
+            raise wire.Refusal(503, f"the policy is not ready: {error}", "not_ready") from error
         return web.json_response({"ready": True, "version": self.version})
 
     async def _models(self, _: web.Request) -> web.Response:

@@ -40,6 +40,8 @@ class Policy(Protocol):
 
     async def parse(self, body: dict[str, Any], generation: Generation) -> Message: ...
 
+    async def metrics(self) -> dict[str, float]: ...
+
 
 @dataclass(slots=True)
 class GatewayStats:

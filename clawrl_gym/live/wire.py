@@ -129,6 +129,13 @@ class Labels(Wire):
     split: Split = Field("train", alias="X-Split")
     kind: TurnKind = Field("main", alias="X-Turn-Type")
 
+    @field_validator("task_id")
+    @classmethod
+    def _clean(cls, task_id: str | None) -> str | None:
+        if task_id is not None and not task_id.isprintable():
+            raise ValueError("expected printable text in UTF-8")
+        return task_id
+
 
 _NOT_OFFERED = {
     "stream": "streamed replies are not offered yet: send stream=false",
@@ -140,12 +147,17 @@ _NOT_OFFERED = {
 def parse_json(raw: bytes) -> Any:
     """The JSON of a request. Raises Refusal (400) for anything that is not clean JSON."""
     try:
-        value = json.loads(raw)
-        if b"\\ud" in raw or b"\\uD" in raw:
+        text = raw.decode()
+        value = json.loads(text, parse_constant=_no_constant)
+        if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"got a body that is not JSON ({error}), expected JSON") from None
     return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def parse_as(model: type[W], values: Any) -> W:

@@ -157,7 +157,8 @@ class PolicyClient:
 
     async def reload_weights(self, timeout_s: float) -> None:
         """Read the weights again from the folder that the server was started with."""
-        await self._request("POST", "/collective_rpc", {"method": "reload_weights"}, timeout_s)
+        body = {"method": "reload_from_disk"}
+        await self._request("POST", "/collective_rpc", body, timeout_s)
 
     async def set_version(self, version: int, timeout_s: float) -> None:
         """Stamp `version` on all tokens sampled from now on."""
@@ -289,7 +290,7 @@ def _refusal(path: str, status: int, text: str) -> PolicyError:
         said = str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
     except (ValueError, AttributeError):
         said = text.strip()
-    kind: type[PolicyError] = PolicyError
+    kind: type[PolicyError] = PolicyUnavailable if status in _UNAVAILABLE else PolicyError
     if status in (400, 422):
         kind = ContextError if any(sign in said for sign in _TOO_LONG) else RequestError
     return kind(f"vLLM answered {path} with {status}: {said[:500]}")

@@ -13,8 +13,8 @@ import shutil
 from pathlib import Path
 
 from clawrl_gym.errors import PolicyError, boundary
+from clawrl_gym.policy.weights import SUFFIXES, check_fit, weight_files
 
-_WEIGHTS = (".safetensors", ".safetensors.index.json")
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _COPY_LIMIT_BYTES = 64 * 2**20
 
@@ -42,18 +42,20 @@ class ServingFolder:
             base = self._root / "base"
             base.mkdir(parents=True)
             for source in model_dir.iterdir():
-                if source.is_file() and not source.name.endswith(_WEIGHTS + _OTHER_WEIGHTS):
+                if source.is_file() and not source.name.endswith(SUFFIXES + _OTHER_WEIGHTS):
                     _copy_or_link(source, base / source.name)
             if weights is None:
-                self._fill(version, _weight_files(model_dir), copy=False)
+                self._fill(version, weight_files(model_dir), copy=False)
             else:
-                self._fill(version, _weight_files(weights), copy=True)
+                self._fill(version, weight_files(weights), copy=True)
             self.switch(version)
 
     def stage(self, version: int, weights: Path) -> None:
         """Copy weights (a file, or a folder with shards) in as `version`, not yet current."""
-        with boundary(PolicyError, f"copying the weights of version {version} from {weights}"):
-            self._fill(version, _weight_files(weights), copy=True)
+        with boundary(PolicyError, f"taking the weights of version {version} from {weights}"):
+            files = weight_files(weights)
+            check_fit(files, weight_files(self.current))
+            self._fill(version, files, copy=True)
 
     def switch(self, version: int) -> None:
         """Make a staged version current, atomically."""
@@ -81,16 +83,6 @@ class ServingFolder:
         target = self._root / f"v{version}"
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
-
-
-def _weight_files(weights: Path) -> dict[str, Path]:
-    """The names under which vLLM shall find the weights, and where they are now."""
-    if weights.is_file():
-        return {"model.safetensors": weights}
-    files = {path.name: path for path in weights.glob("*") if path.name.endswith(_WEIGHTS)}
-    if not files:
-        raise FileNotFoundError(f"{weights} has no *.safetensors file")
-    return files
 
 
 def _copy_or_link(source: Path, target: Path) -> None:

@@ -44,6 +44,7 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     argv += ["--max-num-seqs", str(config.max_num_seqs)]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
+    argv += ["--worker-extension-cls", "clawrl_gym.policy.worker.Reload"]
     argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]

@@ -24,7 +24,7 @@ _ADVICE = (
     ("Model architectures", "this vLLM cannot serve the model: choose another policy.model"),
 )  # fmt: skip
 _PREFIX = re.compile(r"^(\(.*?pid=\d+\) )?((INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
-_ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|error:|.*: error:)")
+_ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|Value error,|error:|.*: error:)")
 _GENERIC = ("Engine core initialization failed", "EngineDeadError", "leaked", "CancelledError")
 _TAIL_BYTES = 256 * 1024
 

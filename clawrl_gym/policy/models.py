@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.errors import ConfigError
+from clawrl_gym.policy.weights import weight_files
 
 Device = Literal["cpu", "cuda"]
 
@@ -44,8 +45,10 @@ def checked(folder: Path) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"policy.model={str(folder)!r} is a file: give the folder it lies in")
     _config(folder)
-    if not any(folder.glob("*.safetensors")):
-        raise ConfigError(f"the model {folder} has no *.safetensors file: convert its weights")
+    try:
+        weight_files(folder)
+    except (FileNotFoundError, ValueError) as error:
+        raise ConfigError(f"the model cannot be loaded: {error}") from error
     if not any((folder / name).exists() for name in _TOKENIZERS):
         raise ConfigError(f"the model {folder} has no tokenizer ({', '.join(_TOKENIZERS)})")
     return folder

@@ -149,10 +149,11 @@ class PolicyServer:
             await client.close()
 
     async def _try_out(self, client: PolicyClient) -> None:
-        """Name the version and draw one token, which also warms the engine up."""
-        version = self.folder.version
-        await client.set_version(version, self._config.request_timeout_s)
-        await client.generate([0], Sampling(1.0, 1.0, 1), version=version)
+        """Name the version, reload and draw once: what is first is slow, and may fail here."""
+        version, timeout_s = self.folder.version, self._config.request_timeout_s
+        await client.set_version(version, timeout_s)
+        await client.reload_weights(timeout_s)
+        await client.generate([0], Sampling(1.0, 1.0, 2), version=version)
 
     async def _death(self) -> str:
         """Wait until the server has died or has been silent for too long; says which."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.jsonl import JsonLines, read_json_lines
+from clawrl_gym.jsonl import JsonLines
 from clawrl_gym.store.rows import unpack_ints
 
 CONVERSATIONS_FILE = "conversations.jsonl"
@@ -68,36 +69,49 @@ def verdict_line(columns: dict[str, Any]) -> Line:
     return line | {"detail": json.loads(columns["detail"]), "time_s": columns["created_s"]}
 
 
+_TURNS = ("turn", "SELECT id FROM turns ORDER BY id", "SELECT * FROM turns WHERE id=?")
+_NEXT_STATES = (
+    "next_state",
+    "SELECT turn_id FROM next_states ORDER BY turn_id",
+    "SELECT turn_id, session_id, s.messages, s.created_s FROM next_states s "
+    "JOIN turns ON turns.id = turn_id WHERE turn_id=?",
+)
+_ENDS = (
+    "session_end",
+    "SELECT id FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s",
+    "SELECT * FROM sessions WHERE id=?",
+)
+_VERDICTS = ("verdict", "SELECT id FROM verdicts ORDER BY id", "SELECT * FROM verdicts WHERE id=?")
+_TOLD = {CONVERSATIONS_FILE: (_TURNS, _NEXT_STATES), EVALUATIONS_FILE: (_ENDS, _VERDICTS)}
+_LINE_OF: dict[str, Callable[[Line], Line]] = {
+    "turn": lambda row: turn_line(row["id"], row),
+    "next_state": lambda row: next_state_line(**row),
+    "session_end": end_line,
+    "verdict": verdict_line,
+}
+
+
 def add_missing(db: sqlite3.Connection, folder: Path, file: str, log: JsonLines) -> int:
     """Append what is in the database and not in the log; returns how many lines."""
-    lines = _conversation_lines(db) if file == CONVERSATIONS_FILE else _evaluation_lines(db)
-    there = {(row.get("type"), row.get("id")) for row in read_json_lines(folder / file)}
-    missing = [line for line in lines if (line["type"], line["id"]) not in there]
-    for line in missing:
-        log.append(line)
-    return len(missing)
+    there = _keys_in(folder / file)
+    added = 0
+    for kind, all_ids, one_row in _TOLD[file]:
+        for (row_id,) in db.execute(all_ids).fetchall():
+            if (kind, row_id) not in there:
+                cursor = db.execute(one_row, (row_id,))
+                names = [column[0] for column in cursor.description]
+                row = dict(zip(names, cursor.fetchone(), strict=True))
+                log.append(_LINE_OF[kind](row))
+                added += 1
+    return added
 
 
-def _conversation_lines(db: sqlite3.Connection) -> Iterator[Line]:
-    for row in _rows(db, "SELECT * FROM turns ORDER BY id"):
-        yield turn_line(row["id"], row)
-    states = (
-        "SELECT turn_id, session_id, s.messages, s.created_s FROM next_states s "
-        "JOIN turns ON turns.id = turn_id ORDER BY turn_id"
-    )
-    for row in _rows(db, states):
-        yield next_state_line(**row)
-
-
-def _evaluation_lines(db: sqlite3.Connection) -> Iterator[Line]:
-    for row in _rows(db, "SELECT * FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s"):
-        yield end_line(row)
-    for row in _rows(db, "SELECT * FROM verdicts ORDER BY id"):
-        yield verdict_line(row)
-
-
-def _rows(db: sqlite3.Connection, query: str) -> Iterator[dict[str, Any]]:
-    cursor = db.execute(query)
-    names = [column[0] for column in cursor.description]
-    for values in cursor:
-        yield dict(zip(names, values, strict=True))
+def _keys_in(path: Path) -> set[tuple[str, int | str]]:
+    """Type and id of each whole line; a log can be long, so one line at a time."""
+    keys = set()
+    with path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                keys.add((row["type"], row["id"]))
+    return keys

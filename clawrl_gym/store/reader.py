@@ -31,8 +31,8 @@ class StoreReader:
         return [session_of(row) for row in rows]
 
     def session(self, session_id: str) -> SessionRow | None:
-        rows = self._db.execute("SELECT * FROM sessions WHERE id=?", (session_id,))
-        return next((session_of(row) for row in rows), None)
+        row = self._db.execute("SELECT * FROM sessions WHERE id=?", (session_id,)).fetchone()
+        return None if row is None else session_of(row)
 
     def turns_of(self, session_id: str) -> list[Turn]:
         """The session's turns in order."""

@@ -111,8 +111,10 @@ def connect_writer(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
             _check_format(db, path)
-            for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-                db.execute(f"PRAGMA {pragma}")
+            if db.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
+                raise sqlite3.OperationalError("its disk cannot hold a write-ahead log")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA foreign_keys=ON")
             _create(db)
         except BaseException:
             db.close()

@@ -15,11 +15,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.errors import StoreError, boundary
 from clawrl_gym.jsonl import JsonLines
 from clawrl_gym.store import journal, schema, training
 from clawrl_gym.store.reader import StoreReader
@@ -206,14 +207,14 @@ class Store:
         if self._lock is None:
             return
         lock, self._lock = self._lock, None
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, lock)
+            for log in (self._conversations, self._evaluations):
+                stack.callback(_close_log, log)
+            self._writer.end()
+            await asyncio.to_thread(self._writer.close)
             await self._read(StoreReader.close)
             self._read_thread.shutdown(wait=False)
-            await asyncio.to_thread(self._writer.close)
-        finally:
-            self._conversations.close()
-            self._evaluations.close()
-            os.close(lock)
 
     def _add_turn(self, tx: Transaction, turn: Turn) -> int:
         key = (turn.session_id, turn.kind)
@@ -231,4 +232,13 @@ class Store:
 
     async def _read(self, read: Callable[[StoreReader], T]) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._read_thread, lambda: read(self._reader.result()))
+        with boundary(StoreError, "cannot read the run's database"):
+            return await loop.run_in_executor(
+                self._read_thread, lambda: read(self._reader.result())
+            )
+
+
+def _close_log(log: JsonLines) -> None:
+    """A full disk must not keep the folder locked; reopening the run adds what was not written."""
+    with suppress(OSError):
+        log.close()

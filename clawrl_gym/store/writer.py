@@ -74,14 +74,19 @@ class Writer:
         self._asked.put((job, future))
         return future
 
+    def end(self) -> None:
+        """Take no more jobs. On the thread that submits, so that none slips in behind the end."""
+        if not self._closed:
+            self._closed = True
+            self._asked.put(None)
+
     def close(self) -> None:
-        """Write what is waiting, then close the database. Blocks; idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._asked.put(None)
+        """Write what is waiting, then close the database. Blocks; after `end`."""
         self._thread.join()
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            _log.warning("the write-ahead log stays beside run.db, which is complete: %s", error)
         self._db.close()
 
     def _run(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TextIO
 
@@ -31,8 +32,9 @@ class LineView:
 
     def _write(self, text: str) -> None:
         encoding = self._out.encoding or "utf-8"
-        self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-        self._out.flush()
+        with contextlib.suppress(OSError):  # a reader that went away (`| head`) must not end a run
+            self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+            self._out.flush()
 
     def phase(self, name: str, detail: str = "") -> None:
         """Say that a phase begins, what it is at, and how long it took."""
@@ -50,7 +52,7 @@ class LineView:
         before = self._state.errors()
         self._state.take_step(step, values)
         gauges = {**self._state.gauges, LEFT_S: self._state.left_s()}
-        if any(not name.startswith("heldout/") for name in values):
+        if any(not name.startswith(("heldout/", "policy/")) for name in values):
             fields = [
                 f"{label} {form(value)}"
                 for name, label, form in _STEP_FIELDS

@@ -15,8 +15,10 @@ from rich.text import Text
 
 from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import Phase, ViewState
-from clawrl_gym.ui.text import duration, interval, number, share
+from clawrl_gym.ui.text import duration, family_of, interval, number, share
 
+_TALL = 32
+"""Rows from which there is room for more than the necessary."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LABEL = "grey62"
 _COLOURS = {
@@ -56,17 +58,19 @@ _LOOP_ROWS: dict[str, list[tuple[str, str, Form]]] = {
 }
 
 
-def render(state: ViewState, width: int) -> RenderableType:
-    """The whole view."""
+def render(state: ViewState, width: int, height: int = 24) -> RenderableType:
+    """The whole view; a tall terminal also shows success by family."""
     inner = max(40, width - 4)
     parts: list[RenderableType] = [_phases(state)]
     if state.curves:
         parts += [Text(), _curves(state, inner)]
+    if height >= _TALL and any(family_of(name) for name in state.gauges):
+        parts += [Text(), _families(state)]
     if state.gauges and (state.curves or state.first_step):
         parts += [Text(), _loops(state), Text(), _health(state)]
     parts += [Text(), _progress(state, inner)]
     return Panel(
-        Group(*parts), title=f"[bold default] {escape(state.title)} [/]", title_align="left",
+        Group(*parts), title=f"[bold default]{escape(state.title)}[/]", title_align="left",
         border_style="grey42", box=box.ROUNDED, padding=(0, 1), width=width,
     )  # fmt: skip
 
@@ -146,10 +150,26 @@ def _heldout(state: ViewState, width: int) -> tuple[Text, Text]:
     value = Text(share(last["heldout/success"]), style="bold green3")
     words = Text(no_wrap=True, overflow="ellipsis")
     if len(state.heldout) == 1:
-        return value, words.append(f"before training: {interval(first)}", style=_LABEL)
+        return value, words.append(f"before training{_spread(first)}", style=_LABEL)
     words.append(f"{share(first['heldout/success'])} before ", style=_LABEL).append("→ ")
     words.append(interval(last), style="green3")
     return value, words.append(f" at update {number(last['step'])}", style=_LABEL)
+
+
+def _spread(result: dict[str, float]) -> str:
+    return interval(result).removeprefix(share(result["heldout/success"]))
+
+
+def _families(state: ViewState) -> RenderableType:
+    """Success by task family at its last update, as one block each."""
+    line = Text("families      ", style=_LABEL)
+    for name, value in sorted(state.gauges.items()):
+        family = family_of(name)
+        if family is not None:
+            block = spark([value], 0.0, 1.0)[0]
+            line.append(f"{family}\u00a0", style="default").append(block, style="dark_cyan")
+            line.append("  ")
+    return line
 
 
 def _loops(state: ViewState) -> RenderableType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from markupsafe import Markup
 
 from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
 from clawrl_gym.ui import charts, lanes, spans
-from clawrl_gym.ui.run_data import RunData
+from clawrl_gym.ui.run_data import Card, RunData
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.transcripts import Token, Transcript
 
@@ -47,20 +48,23 @@ def render_page(run: RunData) -> str:
         loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    strongest = max((abs(a) for c in run.cards for t in c for a in t.advantages), default=0.0)
+    strongest = max(
+        (abs(a) for c in run.cards for t in c.transcripts for a in t.advantages), default=0.0
+    )
     return pages.get_template("report.html.j2").render(
         run=run,
         title=run.folder.resolve().name,
         head=headline(run),
         facts=facts(run),
         commands=[str(start.get("command", "")) for start in run.starts],
+        reward_is_success=charts.reward_is_success(run),
         main_wide=charts.main_chart(run, 1040, 330),
         main_narrow=charts.main_chart(run, 400, 260),
         families=charts.family_charts(run),
         details=charts.detail_charts(run),
         timelines=timelines(run),
         busy=busy_words(run),
-        cards=[card_of(card) for card in run.cards],
+        card_title=card_title,
         errors=charts.error_counts(run),
         merges=charts.merge_facts(run),
         changed=changed_settings(run.config),
@@ -105,12 +109,11 @@ def facts(run: RunData) -> list[tuple[str, str]]:
     """The small print under the headline."""
     config, start = run.config, (run.starts[-1] if run.starts else {})
     machine, versions = start.get("machine", {}), start.get("versions", {})
-    elapsed = run.points("time/elapsed_s")
     times = [row["time_s"] for row in run.heldout if isinstance(row.get("time_s"), int | float)]
     training = times[-1] - times[0] if len(times) > 1 else None
     memory = [value for _, value in run.points("memory/rss_gb")]
     rows = [
-        ("wall time", duration(elapsed[-1][1]) if elapsed else None),
+        ("wall time", wall_time(run)),
         ("first to last evaluation", duration(training) if training is not None else None),
         ("episodes", number(run.episodes) if run.episodes else None),
         ("seed", config.get("seed")),
@@ -130,6 +133,19 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("started", _date(start.get("started_s"))),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def wall_time(run: RunData) -> str | None:
+    """From the command to the last measurement, start-up included; of a resumed run all parts."""
+    logged = [row["time_s"] for row in run.rows if isinstance(row.get("time_s"), int | float)]
+    begun = [s["started_s"] for s in run.starts if isinstance(s.get("started_s"), int | float)]
+    total_s = 0.0
+    for start_s, next_s in zip(begun, [*begun, math.inf][1:], strict=True):
+        total_s += max([0.0, *(end_s - start_s for end_s in logged if start_s < end_s < next_s)])
+    if total_s > 0:
+        return duration(total_s)
+    elapsed = run.points("time/elapsed_s")
+    return duration(elapsed[-1][1]) if elapsed else None
 
 
 def _date(seconds: Any) -> str | None:
@@ -164,15 +180,14 @@ def busy_words(run: RunData) -> list[tuple[str, str]]:
     return [(loop, share(value)) for loop, value in spans.busy_of_loops(run.spans).items()]
 
 
-def card_of(card: list[Transcript]) -> dict[str, Any]:
-    """A card of transcripts with its title."""
-    first = card[0].session
-    kind = "held-out task" if first.split == "heldout" else "training task"
-    same = len({transcript.session.task_id for transcript in card}) == 1
-    name = (first.task_id or "") if same else ""
-    title = f"{kind} {name}" if same else f"{kind}s, greedy" if kind.startswith("held") else kind
-    said = "the same task, two attempts" if same and len(card) > 1 else ""
-    return {"title": title.strip(), "says": said, "transcripts": card}
+def card_title(card: Card) -> tuple[str, str]:
+    """What a card shows, and why it is shown."""
+    first, update = card.choice.sessions[0], card.choice.update
+    if update is not None:
+        return f"Training task {first.task_id}", f"update {update} learned from their difference"
+    if first.split == "heldout":
+        return "Held-out tasks", "the newest episodes, greedy"
+    return "Training task", "an episode"
 
 
 def spoken(transcript: Transcript) -> str:

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.errors import ClawError, StoreError
+from clawrl_gym.errors import ClawError, StoreError, boundary
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
 from clawrl_gym.provenance import read_starts
 from clawrl_gym.store import StoreReader
 from clawrl_gym.ui.spans import Span, spans_of
 from clawrl_gym.ui.transcripts import (
+    Choice,
+    Decoder,
     Transcript,
+    batches_to_show,
     choose,
     find_tokenizer,
     read_transcript,
@@ -22,6 +25,14 @@ from clawrl_gym.ui.transcripts import (
 
 CONFIG_FILE = "config.yaml"
 _PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Episodes that are shown beside each other, and why."""
+
+    choice: Choice
+    transcripts: list[Transcript]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +47,7 @@ class RunData:
     spans: list[Span]
     starts: list[dict[str, Any]]
     """Commands and machines, oldest first."""
-    cards: list[list[Transcript]] = field(default_factory=list)
+    cards: list[Card] = field(default_factory=list)
     episodes: int = 0
     notes: list[str] = field(default_factory=list)
     """What is not shown, and why."""
@@ -109,27 +120,38 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     return (content, text) if isinstance(content, dict) else ({}, text)
 
 
-def _read_cards(
-    folder: Path, config: dict[str, Any]
-) -> tuple[list[list[Transcript]], int, list[str]]:
+def _read_cards(folder: Path, config: dict[str, Any]) -> tuple[list[Card], int, list[str]]:
     """Transcripts, the number of episodes they were chosen from, and notes."""
+    notes: list[str] = []
+    decoder: Decoder | None = None
     try:
-        reader = StoreReader(folder)
+        decoder = find_tokenizer(model_folders(folder, config))
+    except ClawError as error:
+        notes.append(f"{error}.")
+    try:
+        with boundary(StoreError, "run.db cannot be read"):
+            cards, episodes = _read_store(folder, decoder)
     except StoreError as error:
         return [], 0, [f"No transcripts: {error}."]
+    if decoder is None:
+        notes.append("Tokens are shown as ids: no tokenizer.json of the model is here.")
+    if not cards:
+        notes.append("No transcripts: no episode of this run ended with a reward.")
+    return cards, episodes, notes
+
+
+def _read_store(folder: Path, decoder: Decoder | None) -> tuple[list[Card], int]:
+    reader = StoreReader(folder)
     try:
         sessions = reader.sessions()
-        decoder = find_tokenizer(model_folders(folder, config))
+        choices = choose(sessions, batches_to_show(reader, _PAIRS))
         cards = [
-            [read_transcript(reader, session, decoder) for session in card]
-            for card in choose(sessions, _PAIRS)
+            Card(choice, [read_transcript(reader, s, decoder) for s in choice.sessions])
+            for choice in choices
         ]
     finally:
         reader.close()
-    notes = [] if decoder else ["Tokens are shown as ids: no tokenizer.json of the model is here."]
-    if not cards:
-        notes.append("No transcripts: no episode of this run ended with a reward.")
-    return cards, len(sessions), notes
+    return cards, len(sessions)
 
 
 def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:

@@ -103,6 +103,7 @@ def line_chart(
     label: str = "",
 ) -> Markup:
     """Curves over updates; empty markup when there is nothing to draw."""
+    series = [one for one in series if one.points]
     points = [point for one in series for point in one.points]
     if not points:
         return Markup("")

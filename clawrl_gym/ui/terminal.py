@@ -63,7 +63,7 @@ class LiveView:
 
     def _draw(self) -> RenderableType:
         with self._lock:
-            return render(self._state, self._console.width)
+            return render(self._state, self._console.width, self._console.height)
 
     def phase(self, name: str, detail: str = "") -> None:
         """Enter a phase or change its detail."""

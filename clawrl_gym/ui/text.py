@@ -76,7 +76,7 @@ def interval(values: dict[str, float]) -> str:
 
 def one_line(text: str, limit: int = 500) -> str:
     """Foreign text as one line without control characters or escape sequences."""
-    flat = _CONTROL.sub(" ", text).strip()
+    flat = _CONTROL.sub(" ", text).strip().encode(errors="replace").decode()
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

@@ -1,7 +1,7 @@
 """Episodes as they are shown: what the policy was told, and each token it said with its advantage.
 
-Pairs are preferred: one solved and one failed attempt at the same task, because their difference
-is what the update learned from. Ids are shown as text by the model's tokenizer.json alone.
+Pairs are preferred: one solved and one failed attempt at the same task, because their difference is
+what an update learned from. Ids are shown as text by the model's tokenizer.json alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from clawrl_gym.errors import ClawError, boundary
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.types import Message, Sample, Turn
 
@@ -88,13 +89,14 @@ class Decoder(Protocol):
 
 
 def find_tokenizer(folders: Sequence[Path]) -> Decoder | None:
-    """The tokenizer of the first folder that has a readable tokenizer.json."""
+    """The tokenizer of the first folder that has one. Raises ClawError when it cannot be read."""
     from tokenizers import Tokenizer
 
     for folder in folders:
         path = folder / "tokenizer.json"
         if path.is_file():
-            decoder: Decoder = Tokenizer.from_file(str(path))
+            with boundary(ClawError, f"cannot read {path}"):
+                decoder: Decoder = Tokenizer.from_file(str(path))
             return decoder
     return None
 
@@ -116,31 +118,43 @@ def pieces(decoder: Decoder | None, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-def choose(sessions: Sequence[SessionRow], pairs: int) -> list[list[SessionRow]]:
-    """Cards to show: pairs of the same group from the whole run, then held-out episodes.
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Episodes that are shown beside each other."""
 
-    Without any group that has both a solved and a failed episode: single episodes.
+    sessions: list[SessionRow]
+    update: int | None = None
+    """The update that learned from them."""
+
+
+def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]]]) -> list[Choice]:
+    """A pair from each batch (update, ids of its sessions), then held-out episodes.
+
+    Where no batch has a group with both a solved and a failed episode: single training episodes.
     """
     rewarded = [session for session in sessions if session.reward is not None]
-    groups: dict[int, list[SessionRow]] = defaultdict(list)
-    for session in rewarded:
-        if session.split == "train" and session.group_id is not None and session.group_id >= 0:
-            groups[session.group_id].append(session)
-    found = [pair for group in groups.values() if (pair := _pair(group))]
-    cards = _spread(found, pairs)
-    if not cards:
+    choices: list[Choice] = []
+    shown: set[str | None] = set()
+    for update, ids in batches:
+        pair = _pair([s for s in rewarded if s.id in ids and s.task_id not in shown])
+        if pair:
+            choices.append(Choice(pair, update))
+            shown.add(pair[0].task_id)
+    if not choices:
         train = [session for session in rewarded if session.split == "train"]
-        cards = [[session] for session in _some_of_both(train)]
+        choices = [Choice([session]) for session in _some_of_both(train)]
     heldout = [session for session in rewarded if session.split == "heldout"]
-    newest_first = sorted(heldout, key=lambda session: -session.created_s)
-    held = _some_of_both(newest_first)
-    return [*cards, held] if held else cards
+    newest = _some_of_both(sorted(heldout, key=lambda session: -session.created_s))
+    return [*choices, Choice(newest)] if newest else choices
 
 
-def _pair(group: list[SessionRow]) -> list[SessionRow]:
-    solved = [session for session in group if (session.reward or 0.0) >= 1.0]
-    failed = [session for session in group if (session.reward or 0.0) < 1.0]
-    return [solved[0], failed[0]] if solved and failed else []
+def _pair(sessions: Sequence[SessionRow]) -> list[SessionRow]:
+    """A solved and a failed episode of the first group that has both."""
+    groups: dict[int | None, list[SessionRow]] = defaultdict(list)
+    for session in sessions:
+        groups[session.group_id].append(session)
+    pairs = (_some_of_both(group) for group in groups.values())
+    return next((pair for pair in pairs if len(pair) == 2), [])
 
 
 def _some_of_both(sessions: Sequence[SessionRow]) -> list[SessionRow]:
@@ -149,11 +163,17 @@ def _some_of_both(sessions: Sequence[SessionRow]) -> list[SessionRow]:
     return [*solved[:1], *failed[:1]]
 
 
-def _spread(found: list[list[SessionRow]], count: int) -> list[list[SessionRow]]:
-    """From the beginning, the middle and the end, in order."""
-    if len(found) <= count:
-        return found
-    return [found[round(i * (len(found) - 1) / max(1, count - 1))] for i in range(count)]
+def batches_to_show(reader: StoreReader, count: int) -> list[tuple[int, set[str]]]:
+    """Updates from the beginning, the middle and the end, with the sessions they learned from."""
+    versions = [update.version for update in reader.updates()]
+    last = len(versions) - 1
+    picked = (
+        {versions[round(i * last / max(1, count - 1))] for i in range(count)} if versions else ()
+    )
+    return [
+        (version, {sample.session_id for sample in reader.samples_of_update(version)})
+        for version in sorted(picked)
+    ]
 
 
 def read_transcript(

@@ -8,6 +8,7 @@ is no virtual machine.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -65,7 +66,8 @@ def open_sandbox(
     try:
         with theirs:
             fds = (theirs.fileno(), *session.remote)
-            launcher.request(limits, rootfs, workdir, _ENV | dict(env or {}), fds)
+            where = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
+            launcher.request(limits, where, workdir, _ENV | dict(env or {}), fds)
         return BubblewrapSandbox(limits, machine, session)
     except BaseException:
         session.close()

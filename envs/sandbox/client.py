@@ -80,6 +80,10 @@ class Client:
     def alive(self) -> bool:
         return self.owner_pid == os.getpid() and self._process.poll() is None
 
+    @property
+    def launcher_pid(self) -> int:
+        return self._process.pid
+
     def request(
         self,
         limits: Limits,

@@ -105,6 +105,8 @@ def move_mount(tree_fd: int, target: str) -> None:
 
 
 def openat2(directory_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:
+    if "\0" in path:
+        raise ValueError(f"open {path!r}: a path cannot hold a NUL character")
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode, resolve)
     buffer = ctypes.create_string_buffer(how, len(how))
     name = os.fsencode(path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import json
 import os
 import select
@@ -19,7 +20,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 
-from clawrl_gym.envs.sandbox import kernel
+from clawrl_gym.envs.sandbox import kernel, rootfs
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
 from clawrl_gym.envs.sandbox.processes import children, inner_pid, namespace_members
@@ -100,7 +101,7 @@ class Launcher:
         channel = socket.socket(fileno=fds[0])
         try:
             request = json.loads(data)
-            slot = self._slots.take() if self._slots else None
+            slot, users_fd = self._slots.take() if self._slots else (None, None)
             self._count += 1
             plan = Plan(
                 name=str(self._count),
@@ -112,6 +113,7 @@ class Launcher:
                 channel=channel,
                 session_fd=fds[1],
                 output_fd=fds[2],
+                users_fd=users_fd,
             )
             live = self._start(Live(plan, 0))
             self._live[channel.fileno()] = live
@@ -142,12 +144,13 @@ class Launcher:
             self._answer(live, f"killed {self._kill_inmates(live, keep=int(argument))}")
         elif word == "hold":
             self._hold_mounts(live)
-            self._answer(live, "held")
+            self._answer(live, "gone" if live.mounts_fd is None else "held")
         elif word == "restart":
             live.next_fds, live.renew = list(fds), argument == "renewed"
             self._kill(live)
         else:
             live.closing = True
+            self._keep_users(live)
             self._poll.unregister(live.plan.channel.fileno())
             self._kill(live)
 
@@ -158,9 +161,19 @@ class Launcher:
     def _hold_mounts(self, live: Live) -> None:
         """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
         if live.mounts_fd is None and live.monitor:
-            # It may have ended by itself meanwhile: its owner then finds a dead shell.
+            # It may have ended by itself meanwhile, and its files with it: "gone".
             with contextlib.suppress(FileNotFoundError):
                 live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _keep_users(self, live: Live) -> None:
+        """Keep the user namespace for the slot's next sandbox."""
+        if live.plan.slot is None or live.plan.users_fd is not None or not live.monitor:
+            return
+        for first in children(live.monitor):
+            with contextlib.suppress(OSError):
+                fd = os.open(f"/proc/{first}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+                live.plan = replace(live.plan, users_fd=fd)
+                return
 
     def _kill(self, live: Live) -> None:
         """End all of it: the kernel empties a process namespace whose first process dies."""
@@ -235,7 +248,7 @@ class Launcher:
                 still.append(live)
                 continue
             if self._slots is not None and live.plan.slot is not None:
-                self._slots.free(live.plan.slot)
+                self._slots.give_back(live.plan.slot, live.plan.users_fd)
             for fd in (live.mounts_fd, *live.next_fds):
                 if fd is not None:
                     os.close(fd)
@@ -274,6 +287,8 @@ def _open_cgroups() -> Cgroups | None:
 def main() -> None:
     """`launcher.py CONTROL_FD OWNER_PID`"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
+    gc.disable()  # a collection in a forked child would copy every page
+    rootfs.prepare()
     while os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) < _FIRST_FD:
         pass  # the low numbers belong to the sandboxes
     control = fcntl.fcntl(int(sys.argv[1]), fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)

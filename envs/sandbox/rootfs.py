@@ -10,6 +10,7 @@ read-only.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -93,13 +94,14 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
     root = Path(ROOT)
     if rootfs is None:
         with _as_owner(owner):
-            _renew_loader(root, Path("/etc/ld.so.cache"))
+            _renew_loader(root, _host_loader_cache())
             _make_links(root)
         if not bindings(rootfs):
             _renew_folder("usr", _LOWER, owner)
         return
+    cache = Path(_LOWER, "etc/ld.so.cache")
     with _as_owner(owner):
-        _renew_loader(root, Path(_LOWER, "etc/ld.so.cache"))
+        _renew_loader(root, cache.read_bytes() if cache.is_file() else b"")
     for name in _SYSTEM:
         lower = Path(_LOWER, name)
         if lower.is_symlink():
@@ -125,13 +127,14 @@ def _renew_folder(name: str, lower: str, owner: Owner) -> None:
         os.close(kept)
 
 
-def _renew_loader(root: Path, cache: Path) -> None:
+def _renew_loader(root: Path, cache: bytes) -> None:
     """What the dynamic loader reads before any program: nothing to preload, the old cache."""
     if not _is_plain(root, "etc"):
         return
     for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
         _set_aside(root / name)
-    _copy_loader_cache(root, cache)
+    if cache:
+        (root / "etc/ld.so.cache").write_bytes(cache)
 
 
 def _make_room(limits: Limits) -> None:
@@ -183,6 +186,9 @@ def _overlay(target: str, lower: str, owner: Owner) -> None:
 @contextlib.contextmanager
 def _as_owner(owner: Owner) -> Iterator[None]:
     """Make files that belong to the sandbox's user."""
+    if owner.namespace_fd is None:  # which this process is already
+        yield
+        return
     kernel.set_fs_ids(owner.uid, owner.gid)
     try:
         yield
@@ -201,8 +207,10 @@ def _make_tree(root: Path) -> None:
     (root / "etc/localtime").symlink_to("/usr/share/zoneinfo/Etc/UTC")
     (root / "etc/mtab").symlink_to("/proc/self/mounts")
     (root / "var/run").symlink_to("../run")
-    _copy_alternatives(root / "etc/alternatives")
-    _copy_loader_cache(root, Path("/etc/ld.so.cache"))
+    (root / "etc/alternatives").mkdir()
+    for name, target in _alternatives():
+        os.symlink(target, f"{root}/etc/alternatives/{name}")  # noqa: PTH211 (hundreds of them)
+    (root / "etc/ld.so.cache").write_bytes(_host_loader_cache())
 
 
 def _make_links(root: Path) -> None:
@@ -211,11 +219,6 @@ def _make_links(root: Path) -> None:
     for name, target in links.items():
         _set_aside(root / name)
         (root / name).symlink_to(target)
-
-
-def _copy_loader_cache(root: Path, cache: Path) -> None:
-    if cache.is_file():
-        (root / "etc/ld.so.cache").write_bytes(cache.read_bytes())
 
 
 def _set_aside(path: Path) -> None:
@@ -234,17 +237,26 @@ def _is_plain(root: Path, path: str) -> bool:
     return all(step.is_dir() and not step.is_symlink() for step in steps)
 
 
-def _copy_alternatives(folder: Path) -> None:
+@functools.cache
+def _alternatives() -> list[tuple[str, str]]:
     """awk, vi and others are links through /etc/alternatives on Debian and its children."""
-    folder.mkdir()
     source = Path("/etc/alternatives")
     if not source.is_dir():
-        return
-    for link in source.iterdir():
-        if link.is_symlink():
-            target = str(link.readlink())
-            if target.startswith("/usr/") and "/man/" not in target:
-                (folder / link.name).symlink_to(target)
+        return []
+    links = [(link.name, str(link.readlink())) for link in source.iterdir() if link.is_symlink()]
+    return [(n, to) for n, to in links if to.startswith("/usr/") and "/man/" not in to]
+
+
+@functools.cache
+def _host_loader_cache() -> bytes:
+    cache = Path("/etc/ld.so.cache")
+    return cache.read_bytes() if cache.is_file() else b""
+
+
+def prepare() -> None:
+    """Read once what every default root needs, before the first start."""
+    _alternatives()
+    _host_loader_cache()
 
 
 def _make_common(root: Path, workdir: str) -> None:

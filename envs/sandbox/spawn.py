@@ -50,6 +50,8 @@ class Plan:
     channel: socket.socket
     session_fd: int
     output_fd: int
+    users_fd: int | None = None
+    """The slot's user namespace, when an earlier sandbox made it."""
     mounts_fd: int | None = None
     """The mount namespace of the predecessor whose root is taken over."""
     renew: bool = False
@@ -106,7 +108,7 @@ def _enter(plan: Plan) -> list[str]:
 
 def _enter_as_root(plan: Plan, slot: int) -> rootfs.Owner:
     uid = first_uid(slot)
-    namespace = _user_namespace(uid)
+    namespace = _user_namespace(uid) if plan.users_fd is None else plan.users_fd
     if plan.mounts_fd is None:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.make_mounts_private()
@@ -116,17 +118,21 @@ def _enter_as_root(plan: Plan, slot: int) -> rootfs.Owner:
 
 
 def _enter_as_user(plan: Plan) -> rootfs.Owner:
+    """A user namespace in which mounts may be made; bubblewrap makes another below it.
+
+    The user keeps its number here, so that executing bubblewrap drops every capability.
+    """
     uid, gid = os.getuid(), os.getgid()
     if plan.mounts_fd is not None:
         kernel.setns(kernel.owning_user_namespace(plan.mounts_fd), kernel.CLONE_NEWUSER)
         kernel.setns(plan.mounts_fd, kernel.CLONE_NEWNS)
-        return rootfs.Owner(0, 0, None)
+        return rootfs.Owner(uid, gid, None)
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
-    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     kernel.make_mounts_private()
-    return rootfs.Owner(0, 0, None)
+    return rootfs.Owner(uid, gid, None)
 
 
 def _user_namespace(uid: int) -> int:
@@ -173,6 +179,8 @@ def _bwrap_command(bwrap: str, plan: Plan, owner: rootfs.Owner, extra: list[str]
         close = f"{owner.namespace_fd}>&-"  # bubblewrap hands it on
         os.set_inheritable(owner.namespace_fd, True)
         argv += ["--userns", str(owner.namespace_fd)]
+    else:
+        argv += ["--unshare-user", "--uid", "0", "--gid", "0"]
     for kind in ("pid", "net", "ipc", "uts", "cgroup"):
         argv.append(f"--unshare-{kind}")
     argv += ["--die-with-parent", "--new-session", "--as-pid-1", "--cap-drop", "ALL"]

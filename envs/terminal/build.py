@@ -23,6 +23,7 @@ def build_steps(image: Dockerfile, context: Context, timeout_s: float) -> list[B
     for step in image.steps:
         if isinstance(step, Run):
             steps.append(BuildStep(command=step.command, timeout_s=timeout_s))
+            folders |= {step.makes} if step.makes else set()
             continue
         files = _copied(step, inside, folders)
         folders |= {posixpath.dirname(path) for path in files}

@@ -32,10 +32,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """RUN, as a bash command that sets its own directory and variables."""
+    """RUN or WORKDIR, as a bash command that sets its own directory and variables."""
 
     line: int
     command: str
+    makes: str | None = None
+    """WORKDIR: the folder that exists afterwards."""
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> N
     if keyword == "WORKDIR":
         result.workdir = _absolute(result.workdir, _expand(_single(rest, at), result.env))
         command = f"mkdir -p {shlex.quote(result.workdir)}"
-        result.steps.append(Run(line, command))
+        result.steps.append(Run(line, command, makes=result.workdir))
     elif keyword == "ENV":
         result.env |= _variables(rest, result.env, at)
     elif keyword == "COPY":

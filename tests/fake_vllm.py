@@ -1,0 +1,102 @@
+"""A small hand-written server that answers like vLLM, for tests of the client and of the swap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from clawrl_gym.policy.client import PolicyClient
+
+KEY = "the key"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class FakeVllm:
+    """Records what it is asked; `answers` replaces the answer to a path."""
+
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    answers: dict[str, Handler] = field(default_factory=dict)
+    paused: bool = False
+    version: str = "default"
+    base_url: str = ""
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.calls]
+
+    def client(self, timeout_s: float = 5.0) -> PolicyClient:
+        return PolicyClient(self.base_url, KEY, "policy", timeout_s, 8)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") != f"Bearer {KEY}":
+            return web.Response(status=401)
+        body = await request.json() if request.can_read_body else dict(request.query)
+        self.calls.append((request.path, body))
+        if request.path in self.answers:
+            return await self.answers[request.path](request)
+        return self.answer(request.path, body)
+
+    def answer(self, path: str, body: Any) -> web.StreamResponse:
+        if path == "/pause":
+            self.paused = True
+        elif path == "/resume":
+            self.paused = False
+        elif path == "/update_weight_version":
+            self.version = body["new_version"]
+        elif path == "/v1/chat/completions/render":
+            return web.json_response({"token_ids": [1, 2, 3]})
+        elif path == "/inference/v1/generate":
+            return web.json_response({"choices": [choice(version=self.version)]})
+        return web.json_response({})
+
+
+def choice(version: str = "4", **changes: Any) -> dict[str, Any]:
+    """What vLLM answers for a reply of three tokens."""
+    return {
+        "finish_reason": "stop",
+        "stop_reason": None,
+        "text": "hi",
+        "token_ids": [10, 11, 2],
+        "logprobs": {"content": [{"logprob": x} for x in (-0.5, -9999.0, -0.25)]},
+        "weight_versions": [{"version": version, "start": 0, "end": 3}],
+        **changes,
+    }
+
+
+def says(answer: Any, status: int = 200) -> Handler:
+    """A handler that always answers this."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response(answer, status=status)
+
+    return handler
+
+
+def sleeps(seconds: float) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return web.json_response({})
+
+    return handler
+
+
+@asynccontextmanager
+async def running(port: int = 0) -> AsyncIterator[FakeVllm]:
+    """The fake on a port of loopback."""
+    fake = FakeVllm()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", port)
+    await site.start()
+    fake.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield fake
+    finally:
+        await runner.cleanup()

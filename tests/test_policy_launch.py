@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.policy import launch
+
+
+def value(argv: list[str], flag: str) -> str:
+    return argv[argv.index(flag) + 1]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps({"dtype": "float32"}))
+    return tmp_path
+
+
+def test_the_server_listens_on_loopback_and_asks_for_the_key_on_every_route(model: Path) -> None:
+    argv = launch.command(PolicyConfig(), model, 1234, "cpu")
+    assert value(argv, "--host") == "127.0.0.1"
+    assert value(argv, "--port") == "1234"
+    assert value(argv, "--middleware") == "clawrl_gym.policy.guard.RequireKey"
+
+
+def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:
+    argv = launch.command(PolicyConfig(), model, 1, "cpu")
+    assert value(argv, "--logprobs-mode") == "processed_logprobs"
+    assert "--enable-scale-out" in argv
+
+
+def test_auto_dtype_is_the_checkpoints_own(model: Path) -> None:
+    assert value(launch.command(PolicyConfig(), model, 1, "cpu"), "--dtype") == "float32"
+    config = PolicyConfig(dtype="bfloat16")
+    assert value(launch.command(config, model, 1, "cpu"), "--dtype") == "bfloat16"
+
+
+def test_each_device_gets_its_own_memory_flag(model: Path) -> None:
+    config = PolicyConfig(kv_cache_gb=0.5, gpu_memory_utilization=0.3)
+    cpu, cuda = (launch.command(config, model, 1, device) for device in ("cpu", "cuda"))
+    assert value(cpu, "--kv-cache-memory-bytes") == str(2**29)
+    assert "--gpu-memory-utilization" not in cpu
+    assert value(cuda, "--gpu-memory-utilization") == "0.3"
+    assert "--kv-cache-memory-bytes" not in cuda
+
+
+def test_no_tool_parser_switches_tool_calls_off(model: Path) -> None:
+    assert "--tool-call-parser" in launch.command(PolicyConfig(), model, 1, "cpu")
+    argv = launch.command(PolicyConfig(tool_parser=None, enforce_eager=False), model, 1, "cpu")
+    assert "--tool-call-parser" not in argv
+    assert "--enable-auto-tool-choice" not in argv
+    assert "--enforce-eager" not in argv
+
+
+def test_the_key_is_in_the_environment_and_not_in_the_command(model: Path) -> None:
+    environment = launch.environment(PolicyConfig(), "secret", "cpu", {})
+    assert environment["VLLM_API_KEY"] == "secret"
+    assert "secret" not in " ".join(launch.command(PolicyConfig(), model, 1, "cpu"))
+
+
+def test_telemetry_and_the_network_are_off() -> None:
+    base = {"HTTPS_PROXY": "http://proxy", "https_proxy": "http://proxy", "HOME": "/home/me"}
+    environment = launch.environment(PolicyConfig(), "k", "cpu", base)
+    assert environment["VLLM_NO_USAGE_STATS"] == environment["DO_NOT_TRACK"] == "1"
+    assert environment["HF_HUB_OFFLINE"] == "1"
+    assert not {"HTTPS_PROXY", "https_proxy"} & set(environment)
+    assert environment["HOME"] == "/home/me"
+
+
+def test_the_engine_gets_the_configured_threads_on_a_cpu_only() -> None:
+    config = PolicyConfig(threads=3)
+    assert launch.environment(config, "k", "cpu", {})["OMP_NUM_THREADS"] == "3"
+    assert "OMP_NUM_THREADS" not in launch.environment(config, "k", "cuda", {})
+
+
+def test_port_zero_takes_a_free_one() -> None:
+    assert 1024 <= launch.take_port(0) <= 65535
+
+
+def test_a_port_that_is_taken_is_a_configuration_error() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"policy\.port={port} .*another program"):
+            launch.take_port(port)

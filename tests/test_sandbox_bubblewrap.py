@@ -1,0 +1,104 @@
+"""The sandbox as environments use it: commands, files, deadlines, the end."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from clawrl_gym.envs.sandbox.base import ExecResult, Limits, Sandbox
+from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.errors import SandboxError
+
+pytestmark = pytest.mark.sandbox
+
+
+@pytest.fixture
+def sandbox():
+    with open_sandbox(Limits(output_bytes=1000)) as sandbox:
+        yield sandbox
+
+
+def test_it_is_a_sandbox(sandbox):
+    fits: Sandbox = sandbox
+    assert fits.exec("echo hi", 5) == ExecResult("hi\n", 0)
+
+
+def test_errors_and_exit_codes_are_results(sandbox):
+    result = sandbox.exec("echo out; nosuchcommand; exit_code_is() { return 42; }; exit_code_is", 5)
+    assert result.exit_code == 42
+    assert "out\n" in result.output
+    assert "nosuchcommand: command not found" in result.output
+
+
+def test_directory_variables_and_functions_stay(sandbox):
+    sandbox.exec("mkdir -p /w/x; cd /w/x; A=1; export B=2; f() { echo f$1; }; umask 077", 5)
+    assert sandbox.exec("pwd; echo $A$B; f 3; umask", 5).output == "/w/x\n12\nf3\n0077\n"
+
+
+def test_background_work_goes_on_between_commands(sandbox):
+    sandbox.exec("(sleep 0.2; echo done > /tmp/done) &", 5)
+    time.sleep(0.6)
+    assert sandbox.exec("cat /tmp/done", 5).output == "done\n"
+
+
+def test_a_shell_that_ends_is_replaced_and_that_is_said(sandbox):
+    sandbox.exec("cd /tmp; X=1; (setsid sleep 300 &)", 5)
+    result = sandbox.exec("echo last; exit 3", 5)
+    assert (result.output, result.exit_code, result.shell_restarted) == ("last\n", None, True)
+    after = sandbox.exec("pwd; echo $X; cat /proc/[0-9]*/comm | grep -c sleep", 5)
+    assert after == ExecResult("/root\n\n1\n", 0)
+
+
+def test_output_is_cut_at_the_limit(sandbox):
+    result = sandbox.exec("head -c 5000 /dev/zero | tr '\\0' x", 5)
+    assert (result.output, result.truncated, result.exit_code) == ("x" * 1000, True, 0)
+
+
+def test_files_go_in_and_come_out(sandbox):
+    sandbox.write("/srv/data/in.bin", bytes(range(256)), 0o600)
+    assert sandbox.exec("cp /srv/data/in.bin /out.bin; chmod 640 /out.bin", 5).exit_code == 0
+    assert sandbox.read("/out.bin", 256) == bytes(range(256))
+    assert (sandbox.mode("/srv/data/in.bin"), sandbox.mode("/out.bin")) == (0o600, 0o640)
+
+
+def test_a_file_that_is_not_there_is_not_found(sandbox):
+    with pytest.raises(FileNotFoundError):
+        sandbox.read("/none", 10)
+    with pytest.raises(FileNotFoundError):
+        sandbox.mode("/none")
+
+
+def test_the_end_is_the_end_however_often(sandbox):
+    sandbox.close()
+    sandbox.close()
+    for use in (
+        lambda: sandbox.exec("true", 1),
+        lambda: sandbox.write("/x", b""),
+        lambda: sandbox.read("/x", 1),
+        sandbox.successor,
+    ):
+        with pytest.raises(SandboxError, match="closed"):
+            use()
+
+
+def test_a_start_that_fails_says_why():
+    with pytest.raises(SandboxError, match=r"could not start a sandbox: .*embedded null byte"):
+        open_sandbox(Limits(), env={"A": "x\0y"})
+
+
+def test_many_threads_open_use_and_close_at_a_time():
+    def one(number):
+        with open_sandbox(Limits()) as sandbox:
+            first = sandbox.exec(f"X={number}; echo $X", 20).output
+            with sandbox.successor() as fresh:
+                return first, fresh.exec("echo $X", 20).output
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(one, range(24)))
+    assert results == [(f"{number}\n", "\n") for number in range(24)]
+
+
+def test_two_sandboxes_share_nothing(sandbox):
+    with open_sandbox(Limits()) as other:
+        sandbox.exec("echo mine > /tmp/f; echo mine > /dev/shm/f", 5)
+        assert other.exec("cat /tmp/f /dev/shm/f", 5).exit_code == 1

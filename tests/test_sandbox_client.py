@@ -1,0 +1,154 @@
+"""The launcher process as its owner sees it."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.errors import SandboxError
+
+pytestmark = pytest.mark.sandbox
+
+
+def run_owner(code, **options):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def gone(pid, timeout_s=5.0):
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_one_launcher_serves_a_process():
+    assert client() is client()
+    with open_sandbox(Limits()), open_sandbox(Limits()):
+        assert client().alive
+
+
+def test_the_launcher_is_small_and_knows_nothing_of_its_owner():
+    pid = client().launcher_pid
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert "Threads:\t1\n" in status
+    assert Path(f"/proc/{pid}/environ").read_bytes() == b""
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    assert "numpy" not in maps
+    assert "site-packages" not in maps
+
+
+def test_a_launcher_that_was_killed_is_an_error_and_then_replaced():
+    code = """
+        import os, signal
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.client import client
+        from clawrl_gym.errors import SandboxError
+        sandbox = open_sandbox(Limits())
+        os.kill(client().launcher_pid, signal.SIGKILL)
+        try:
+            for _ in range(100):
+                sandbox.exec("sleep 0.05", 5)
+        except SandboxError as error:
+            print(error)
+        sandbox.close()
+        with open_sandbox(Limits()) as second:
+            print(second.exec("echo second", 5).output)
+    """
+    done = run_owner(code)
+    assert "launcher" in done.stdout, done.stderr
+    assert "second" in done.stdout, done.stderr
+
+
+def test_the_launcher_ends_with_its_owner():
+    code = """
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.client import client
+        kept = open_sandbox(Limits())
+        print(client().launcher_pid)
+    """
+    done = run_owner(code)
+    assert gone(int(done.stdout)), done.stderr
+    assert done.returncode == 0
+
+
+def test_the_launcher_ends_with_an_owner_that_was_killed():
+    code = """
+        import os, signal
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.client import client
+        kept = open_sandbox(Limits())
+        print(client().launcher_pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = run_owner(code)
+    assert done.returncode == -signal.SIGKILL
+    assert gone(int(done.stdout))
+
+
+def test_a_forked_child_gets_a_launcher_of_its_own():
+    code = """
+        import os, sys
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.client import client
+        parents = open_sandbox(Limits())
+        child = os.fork()
+        if child == 0:
+            with open_sandbox(Limits()) as own:
+                print(own.exec("echo child", 5).output, client().owner_pid == os.getpid())
+            sys.stdout.flush()
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(parents.exec("echo parent", 5).output)
+        parents.close()
+    """
+    done = run_owner(code)
+    assert done.stdout.split() == ["child", "True", "parent"], done.stderr
+
+
+def test_an_interrupt_at_the_keyboard_does_not_reach_the_launcher():
+    pid = client().launcher_pid
+    assert os.getsid(pid) != os.getsid(0)
+    with open_sandbox(Limits()) as sandbox:
+        os.kill(pid, signal.SIGINT)
+        assert sandbox.exec("echo alive", 5).output == "alive\n"
+
+
+def test_a_launcher_that_cannot_start_says_why(tmp_path):
+    code = """
+        import sys
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        sys.executable = "/bin/false"
+        open_sandbox(Limits())
+    """
+    done = run_owner(code)
+    assert "SandboxError: the sandbox launcher did not start" in done.stderr
+
+
+def test_without_bubblewrap_the_cure_is_named(tmp_path):
+    from clawrl_gym.envs.sandbox.isolation import cure_for
+
+    assert cure_for("FileNotFoundError: bwrap not found") == "apt-get install bubblewrap"
+    with pytest.raises(SandboxError, match="doctor"):
+        open_sandbox(Limits(), rootfs=str(tmp_path / "none"))

@@ -1,0 +1,40 @@
+"""What the doctor is told about this host."""
+
+import pytest
+
+from clawrl_gym.envs.sandbox.isolation import cure_for, isolation_report, prove_isolation
+
+
+def test_each_finding_is_made_once_and_a_bad_one_has_a_cure():
+    findings = isolation_report()
+    names = [finding.name for finding in findings]
+    assert names == [
+        "bubblewrap",
+        "user namespaces",
+        "seccomp",
+        "cgroup limits",
+        "overlay file system",
+    ]
+    assert all(finding.ok or finding.cure for finding in findings)
+    assert all(finding.detail for finding in findings)
+
+
+@pytest.mark.sandbox
+def test_where_sandboxes_run_everything_required_is_found():
+    assert all(finding.ok for finding in isolation_report() if finding.required)
+    proof = prove_isolation()
+    assert proof.ok, proof
+    assert "ended in" in proof.detail
+
+
+@pytest.mark.parametrize(
+    ("said", "cure"),
+    [
+        ("FileNotFoundError: bwrap not found", "apt-get install bubblewrap"),
+        ("PermissionError: [Errno 1] unshare(0x10020000)", "sysctl"),
+        ("bwrap: setting up uid map: Permission denied", "sysctl"),
+        ("something else", "doctor"),
+    ],
+)
+def test_what_a_start_complains_about_has_a_cure(said, cure):
+    assert cure in cure_for(said)

@@ -1,0 +1,159 @@
+"""Sandboxes of an ordinary user: no real root, no cgroups, no uid range."""
+
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import clawrl_gym
+from tests.sandbox_roots import make_root
+
+pytestmark = [pytest.mark.sandbox, pytest.mark.root]
+
+USER = 12_345
+
+
+def python_of_everybody():
+    """A Python that another user may run; the tests' own may lie in a private folder."""
+    for name in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        resolved = Path(name).resolve()
+        readable = all(folder.stat().st_mode & 0o005 for folder in resolved.parents)
+        if readable and Path(name).exists():
+            return name
+    pytest.fail("no Python that an ordinary user may run")
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    """A folder with the package that an ordinary user may read."""
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="clawrl-user-"))
+    package = folder / "clawrl_gym"
+    source = Path(clawrl_gym.__file__).parent
+    (package / "envs").mkdir(parents=True)
+    shutil.copytree(source / "envs/sandbox", package / "envs/sandbox")
+    shutil.copy(source / "errors.py", package)
+    (package / "__init__.py").touch()
+    (package / "envs/__init__.py").touch()
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def run_as_user(folder, code):
+    prelude = """
+        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        def say(sandbox, command, timeout_s=10):
+            print(sandbox.exec(command, timeout_s).output, end="")
+    """
+    return subprocess.run(
+        [
+            *("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"),
+            *(python_of_everybody(), "-c", textwrap.dedent(prelude) + textwrap.dedent(code)),
+        ],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_everything_works_without_real_root(folder):
+    code = """
+        with open_sandbox(Limits()) as sandbox:
+            say(sandbox, "id -u; cat /proc/self/uid_map")
+            say(sandbox, "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp:)' /proc/self/status")
+            sandbox.write("/tmp/new/f", b"written")
+            say(sandbox, "cat /tmp/new/f; stat -c ' %u' /tmp/new; echo x > /etc/new; cat /etc/new")
+            print(sandbox.read("/etc/new", 10))
+            say(sandbox, "touch /usr/new")
+            with sandbox.successor() as fresh:
+                say(fresh, "cat /etc/new")
+    """
+    done = run_as_user(folder, code)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines == [
+        ["0"],
+        ["0", str(USER), "1"],
+        ["CapEff:", "0" * 16],
+        ["CapBnd:", "0" * 16],
+        ["NoNewPrivs:", "1"],
+        ["Seccomp:", "2"],
+        ["written", "0"],
+        ["x"],
+        ["b'x\\n'"],
+        ["touch:", "cannot", "touch", "'/usr/new':", "Read-only", "file", "system"],
+        ["x"],
+    ], done.stderr
+    assert "rlimits instead of cgroup limits" in done.stderr
+
+
+def test_rlimits_hold_where_cgroups_cannot(folder):
+    code = """
+        with open_sandbox(Limits(memory_mb=256, disk_mb=16, pids=20)) as sandbox:
+            say(sandbox, "python3 -c 'bytearray(400 << 20)' 2>&1 | tail -1")
+            say(sandbox, "dd if=/dev/zero of=/tmp/f bs=1M count=64 2>&1 | head -1")
+            say(sandbox, "rm /tmp/f; for i in $(seq 40); do sleep 3 & done 2>&1 | head -1", 3)
+            sandbox.exec("sleep 9", 0.5)
+            say(sandbox, "echo alive; ls -d /proc/[0-9]* | wc -l")
+    """
+    done = run_as_user(folder, code)
+    assert "MemoryError" in done.stdout, done.stderr
+    assert "File too large" in done.stdout or "No space left" in done.stdout
+    assert "Resource temporarily unavailable" in done.stdout
+    assert done.stdout.split("alive\n")[1].strip().isdigit()
+
+
+def test_a_fork_bomb_of_an_ordinary_user_ends_with_its_deadline(folder):
+    code = """
+        import time
+        with open_sandbox(Limits(pids=30)) as sandbox:
+            sandbox.exec(":(){ :|:& };:", 1)
+            sandbox.exec("sleep 5", 1)
+            say(sandbox, "echo alive; ls -d /proc/[0-9]* | wc -l")
+            sandbox.exec(":(){ :|:& };:", 1)
+            started = time.monotonic()
+        print(time.monotonic() - started < 1.5)
+    """
+    done = run_as_user(folder, code)
+    assert done.stdout.splitlines()[0] == "alive", done.stdout + done.stderr
+    assert int(done.stdout.splitlines()[1]) < 10
+    assert done.stdout.splitlines()[2] == "True"
+
+
+def test_a_folder_of_the_user_serves_as_root(folder):
+    make_root(folder / "root")
+    for path in (folder / "root", *(folder / "root").rglob("*")):
+        shutil.chown(path, USER, USER) if not path.is_symlink() else None
+    code = """
+        with open_sandbox(Limits(), rootfs="root") as sandbox:
+            say(sandbox, "cat /etc/motd; echo changed > /etc/motd; cat /etc/motd")
+            sandbox.exec("touch /usr/bin/mark", 5)
+            with sandbox.successor() as fresh:
+                say(fresh, "cat /etc/motd; ls /usr/bin/mark 2>&1")
+    """
+    done = run_as_user(folder, code)
+    assert done.stdout.splitlines()[:3] == ["a root of our own", "changed", "changed"], done.stderr
+    assert "cannot access" in done.stdout
+    assert (folder / "root/etc/motd").read_text() == "a root of our own\n"
+
+
+def test_the_report_says_what_is_lost(folder):
+    code = """
+        from clawrl_gym.envs.sandbox.isolation import isolation_report
+        for finding in isolation_report():
+            print(finding.name, finding.ok, finding.cure, sep="|")
+    """
+    done = run_as_user(folder, code)
+    found = dict(line.split("|")[0:2] for line in done.stdout.splitlines())
+    assert found["bubblewrap"] == found["user namespaces"] == found["seccomp"] == "True"
+    assert found["cgroup limits"] == "False"
+    assert "Delegate=yes" in done.stdout

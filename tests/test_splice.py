@@ -1,0 +1,159 @@
+"""Prompts that extend the turn before: with the fake's template and with the shipped one."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from tokenizers import Tokenizer
+
+import clawrl_gym.policy
+from clawrl_gym.live.splice import PastTurn, extends, make_prompt, same_message
+from clawrl_gym.types import Message
+from tests.fakes import END, FakePolicy, sampled
+from tests.test_sessions import assistant, make_turn, user
+
+MODEL = Path(clawrl_gym.policy.__file__).parent / "tiny_model"
+PIECES = [
+    "ls",
+    " -la",
+    "```bash\n",
+    "\n```",
+    " ",
+    "é",
+    "\U0001f600",
+    "0123",
+    "<|im_",
+    "end|>",
+    "s | t",
+]
+
+
+class RealTemplate:
+    """The shipped model's own tokenizer and chat template, without a model."""
+
+    def __init__(self) -> None:
+        self.tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+        environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+        environment.filters["tojson"] = json.dumps
+        self._template = environment.from_string((MODEL / "chat_template.jinja").read_text())
+        self.end = self.tokenizer.token_to_id("<|im_end|>")
+
+    async def render(self, body: dict[str, Any]) -> list[int]:
+        text = self._template.render(**{"tools": None} | body, add_generation_prompt=True)
+        return self.tokens(text)
+
+    def tokens(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def text(self, ids_T: list[int]) -> str:
+        text: str = self.tokenizer.decode(ids_T, skip_special_tokens=False)
+        return text
+
+    def odd_tokens(self, pieces: list[str]) -> list[int]:
+        """A spelling that the tokenizer itself would often not choose."""
+        return [token for piece in pieces for token in self.tokens(piece)]
+
+
+@pytest.fixture(scope="module")
+def real() -> RealTemplate:
+    return RealTemplate()
+
+
+def test_messages_are_the_same_but_for_fields_that_say_nothing() -> None:
+    sent_back: Any = {"role": "assistant", "content": None, "tool_calls": [], "refusal": None}
+    assert same_message(sent_back, assistant(""))
+    assert not same_message(assistant("a"), assistant("a "))
+    assert not same_message(user("a"), assistant("a"))
+
+
+def test_a_request_extends_a_turn_only_verbatim_and_with_something_more() -> None:
+    turn = make_turn([user("a")])
+    assert extends([user("a"), assistant("ok"), user("b")], turn)
+    assert not extends([user("a"), assistant("ok")], turn)
+    assert not extends([user("x"), assistant("ok"), user("b")], turn)
+    assert not extends([user("a"), assistant("OK"), user("b")], turn)
+
+
+async def test_a_reply_that_spells_the_end_token_is_spliced_exactly() -> None:
+    """Searching the rendering for the end token would find the one inside the reply."""
+    policy = FakePolicy()
+    messages = [user("a")]
+    prompt_T = await policy.render({"messages": messages})
+    used_T = sampled("say |> cab")
+    turn = make_turn(
+        messages, "say |> cab", prompt_ids_T=prompt_T, sampled_ids_T=used_T, session_id="s"
+    )
+    body = {"messages": [*messages, turn.reply, user("b")]}
+    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
+    assert prompt.fit == "spliced"
+    assert prompt.ids_T[: len(prompt_T) + len(used_T)] == prompt_T + used_T
+    rendered_T = await policy.render(body)
+    assert rendered_T.count(END) == prompt_T.count(END) + 3
+    assert prompt.ids_T.count(END) == prompt_T.count(END) + 2
+
+
+async def test_a_reply_that_ended_on_another_token_is_not_spliced() -> None:
+    policy = FakePolicy()
+    messages = [user("a")]
+    prompt_T = await policy.render({"messages": messages})
+    turn = make_turn(messages, "cab", prompt_ids_T=prompt_T, sampled_ids_T=sampled("cab", False))
+    body = {"messages": [*messages, turn.reply, user("b")]}
+    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
+    assert prompt.fit == "retoken"
+    assert prompt.ids_T == await policy.render(body)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_with_the_real_template_every_prompt_extends_and_reads_the_same(
+    real: RealTemplate, seed: int
+) -> None:
+    """Four turns with replies in odd spellings, some cut off: ids extend, the text is the same."""
+    draw = random.Random(seed)
+    messages: list[Message] = [{"role": "system", "content": "Work."}, user("start")]
+    past: PastTurn | None = None
+    for _ in range(4):
+        prompt = await make_prompt(real.render, {"messages": messages}, past)
+        assert real.text(prompt.ids_T) == real.text(prompt.rendered_ids_T)
+        if past is not None:
+            used_T = past.turn.prompt_ids_T + past.turn.sampled_ids_T
+            assert prompt.fit in ("exact", "spliced")
+            assert prompt.ids_T[: len(used_T)] == used_T
+        pieces = draw.choices(PIECES, k=draw.randrange(1, 8))
+        cut = draw.random() < 0.3
+        ids_T = real.odd_tokens(pieces) + ([] if cut else [real.end])
+        turn = make_turn(
+            list(messages),
+            "".join(pieces),
+            prompt_ids_T=prompt.ids_T,
+            sampled_ids_T=ids_T,
+            finish_reason="length" if cut else "stop",
+        )
+        past = PastTurn(turn, prompt.rendered_ids_T)
+        messages = [*messages, turn.reply, user("".join(draw.choices(PIECES, k=3)))]
+
+
+async def test_with_the_real_template_a_tool_call_keeps_its_sampled_ids(real: RealTemplate) -> None:
+    """The template writes the call again in its own way; what was sampled stays."""
+    said = '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>'
+    function = {"name": "f", "arguments": '{"a":1}'}
+    calls = [{"id": "c1", "type": "function", "function": function}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    messages = [user("call f")]
+    prompt_T = await real.render({"messages": messages, "tools": tools})
+    used_T = [*real.tokens(said), real.end]
+    turn = make_turn(messages, prompt_ids_T=prompt_T, sampled_ids_T=used_T)
+    turn = replace(turn, reply=assistant("", tool_calls=calls))
+    result: Message = {"role": "tool", "tool_call_id": "c1", "content": "2"}
+    body = {"messages": [*messages, turn.reply, result], "tools": tools}
+    prompt = await make_prompt(real.render, body, PastTurn(turn, prompt_T))
+    assert prompt.fit == "spliced"
+    tail = "\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
+    tail += "<|im_start|>assistant\n"
+    assert real.text(prompt.ids_T) == real.text(prompt_T) + said + "<|im_end|>" + tail

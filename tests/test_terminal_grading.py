@@ -1,0 +1,158 @@
+import pytest
+
+from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.tasks import FileData, Task
+from clawrl_gym.envs.terminal.checks import FileIs
+from clawrl_gym.envs.terminal.grading import SandboxLeftovers, grade, parse_reward
+from clawrl_gym.errors import EnvError, SandboxError
+from tests.terminal_fakes import MemorySandbox
+
+REWARDS = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
+
+
+def a_task(**changes):
+    return Task(id="t", family="f", split="train", instruction="do", **changes)
+
+
+def graded(task, sandbox):
+    reward, still_open = grade(task, sandbox, 5.0)
+    return reward, still_open
+
+
+def grader_that(does, **files):
+    """A sandbox whose grader does something."""
+    command = "cd /root 2> /dev/null || cd /\nbash /tests/test.sh"
+    return MemorySandbox(dict(files), script={command: does})
+
+
+def leaving(path, data):
+    def run(sandbox):
+        sandbox.files[path] = data
+        return ExecResult("", 1)
+
+    return run
+
+
+def test_checks_alone_decide_without_a_fresh_sandbox():
+    task = a_task(checks=(FileIs("a", b"x"), FileIs("b", b"y")))
+    sandbox = MemorySandbox({"/root/a": b"x", "/root/b": b"y"})
+    assert graded(task, sandbox) == (1.0, sandbox)
+    del sandbox.files["/root/b"]
+    assert graded(task, sandbox) == (0.0, sandbox)
+    assert sandbox.heirs == sandbox.ran == []
+
+
+def test_a_task_without_checks_and_grader_earns_nothing():
+    assert graded(a_task(), MemorySandbox())[0] == 0.0
+
+
+def test_a_grader_runs_in_a_fresh_sandbox_with_its_own_files():
+    sandbox = grader_that(lambda _: ExecResult("", 0))
+    files = {"/tests/test.sh": FileData(b"exit 0", 0o755)}
+    reward, fresh = graded(a_task(grader="bash /tests/test.sh", grader_files=files), sandbox)
+    assert reward == 1.0
+    assert fresh.generation == 1
+    assert sandbox.closed
+    assert fresh.modes["/tests/test.sh"] == 0o755
+    assert "/tests/test.sh" not in sandbox.files
+
+
+@pytest.mark.parametrize("code", [1, 127, None])
+def test_a_grader_that_does_not_end_well_earns_nothing(code):
+    sandbox = grader_that(lambda _: ExecResult("", code, timed_out=code is None))
+    assert graded(a_task(grader="bash /tests/test.sh"), sandbox)[0] == 0.0
+
+
+def test_no_grader_runs_when_a_check_has_failed():
+    sandbox = grader_that(lambda _: ExecResult("", 0))
+    task = a_task(grader="bash /tests/test.sh", checks=(FileIs("a", b"x"),))
+    assert graded(task, sandbox) == (0.0, sandbox)
+    assert sandbox.heirs == []
+
+
+def test_a_reward_file_counts_and_the_exit_code_does_not():
+    sandbox = grader_that(leaving(REWARDS[1], b"0.5\n"))
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    assert graded(task, sandbox)[0] == 0.5
+
+
+def test_the_first_reward_file_wins():
+    def both(sandbox):
+        sandbox.files |= {REWARDS[0]: b'{"reward": 1}', REWARDS[1]: b"0"}
+        return ExecResult("", 0)
+
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    assert graded(task, grader_that(both))[0] == 1.0
+
+
+def test_rewards_of_the_agent_are_gone_before_the_grader_runs():
+    sandbox = grader_that(lambda _: ExecResult("nothing", 0), **{REWARDS[0]: b"1"})
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    with pytest.raises(EnvError, match=r"ended with 0 and left none of .*'nothing'"):
+        graded(task, sandbox)
+    assert sandbox.heirs[0].closed
+
+
+def test_a_reward_that_cannot_be_removed_is_an_error():
+    clearing = "rm -rf /logs/verifier; mkdir -p /logs/verifier"
+    sandbox = MemorySandbox({REWARDS[1]: b"1"}, script={clearing: lambda _: ExecResult("", 1)})
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    with pytest.raises(EnvError, match="cannot remove the agent's own"):
+        graded(task, sandbox)
+
+
+def test_a_grader_that_ran_too_long_is_named_as_such():
+    sandbox = grader_that(lambda _: ExecResult("", None, timed_out=True))
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS, grader_timeout_s=2.0)
+    with pytest.raises(EnvError, match="ran past 2 s"):
+        graded(task, sandbox)
+
+
+def test_what_is_no_file_is_none_but_a_dead_sandbox_is_an_error():
+    sandbox = MemorySandbox(folders={"/root/a"})
+    left = SandboxLeftovers(sandbox, "/root")
+    assert left.read("a") is None
+    assert left.read("b") is None
+    assert left.mode("b") is None
+    sandbox.dead = True
+    with pytest.raises(SandboxError):
+        left.read("a")
+    with pytest.raises(SandboxError):
+        left.mode("a")
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "reward"),
+    [
+        ("r.txt", b"1", 1.0),
+        ("r.txt", b" 0.25\n", 0.25),
+        ("r.txt", b"-1e-3", -0.001),
+        ("r.json", b"true", 1.0),
+        ("r.json", b"2", 2.0),
+        ("r.json", b'{"score": 0.5}', 0.5),
+        ("r.json", b'{"style": 0, "reward": 1}', 1.0),
+    ],
+)
+def test_a_reward_is_one_number(path, data, reward):
+    assert parse_reward(data, path) == reward
+
+
+@pytest.mark.parametrize(
+    ("path", "data"),
+    [
+        ("r.txt", b""),
+        ("r.txt", b"nan"),
+        ("r.txt", b"1 2"),
+        ("r.txt", b"\xff"),
+        ("r.json", b"NaN"),
+        ("r.json", b"[1]"),
+        ("r.json", b'"1"'),
+        ("r.json", b"{}"),
+        ("r.json", b'{"a": 1, "b": 2}'),
+        ("r.json", b"1" + b"0" * 400),
+        ("r.json", b"[" * 100_000),
+    ],
+)
+def test_anything_else_is_an_error(path, data):
+    with pytest.raises(EnvError, match="expected one finite number"):
+        parse_reward(data, path)

@@ -1,0 +1,267 @@
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.envs.terminal import context
+from clawrl_gym.envs.terminal.build import build_steps
+from clawrl_gym.envs.terminal.context import Context
+from clawrl_gym.envs.terminal.dockerfile import parse
+from clawrl_gym.envs.terminal.env import list_tasks
+from clawrl_gym.envs.terminal.harbor import HarborTasks, strip_canary
+from clawrl_gym.errors import ConfigError, TaskError
+
+TOTAL = Path(__file__).parent / "fixtures" / "tasks" / "total"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one task, to be spoilt."""
+    shutil.copytree(TOTAL, tmp_path / "tasks" / "total")
+    return tmp_path / "tasks"
+
+
+def many(root, names):
+    for name in names:
+        shutil.copytree(TOTAL, root / name)
+    return HarborTasks.open(root, has_rootfs=False)
+
+
+def load(folder, **files):
+    """The task after some of its files were replaced; None removes one."""
+    for name, content in files.items():
+        path = folder / "total" / NAMES[name]
+        path.unlink() if content is None else path.write_text(content)
+    return HarborTasks.open(folder, has_rootfs=False).load("total")
+
+
+NAMES = {
+    "toml": "task.toml",
+    "instruction": "instruction.md",
+    "dockerfile": "environment/Dockerfile",
+    "test": "tests/test.sh",
+    "solution": "solution/solve.sh",
+}
+
+
+def test_a_folder_becomes_a_task(folder):
+    task = load(folder)
+    assert (task.id, task.family, task.split) == ("total", "arithmetic", "train")
+    assert task.instruction.startswith("The file prices.csv holds")
+    assert task.workdir == "/app"
+    assert task.env == {"REPORT": "/app/report", "SHELL_NAME": "bash", "CURRENCY": "EUR"}
+    assert task.grader_timeout_s == 20
+    assert set(task.grader_files) == {"/tests/test.sh", "/tests/expected.txt"}
+    assert set(task.solution_files) == {"/solution/solve.sh"}
+    assert task.solution == ("bash /solution/solve.sh",)
+    copied = [path for step in task.build for path in step.files]
+    assert copied == ["/app/prices.csv", "/app/extra/more.csv"]
+
+
+def test_what_the_agent_must_not_see_is_no_part_of_the_machine(folder):
+    task = load(folder)
+    seen = [path for step in task.build for path in step.files] + list(task.files)
+    assert not [path for path in seen if path.startswith(("/tests", "/solution"))]
+
+
+def test_one_task_folder_alone_is_enough():
+    source = HarborTasks.open(TOTAL, has_rootfs=False)
+    assert source.ids("train") == ["total"]
+    assert source.ids("heldout") == []
+
+
+@pytest.mark.parametrize("name", ["toml", "instruction", "test"])
+def test_a_missing_file_is_named_with_its_folder(folder, name):
+    with pytest.raises(TaskError, match=rf"{folder / 'total'}.* has no '{NAMES[name]}'"):
+        load(folder, **{name: None})
+
+
+def test_a_missing_file_is_found_before_a_run_starts(folder):
+    (folder / "total" / "tests" / "test.sh").unlink()
+    with pytest.raises(TaskError, match=r"has no 'tests/test\.sh'"):
+        list_tasks({"tasks": str(folder)}, "train")
+
+
+def test_a_solution_is_optional(folder):
+    task = load(folder, solution=None)
+    assert task.solution == ()
+    assert task.solution_files == {}
+
+
+def test_an_empty_folder_and_no_folder_are_told_apart(tmp_path):
+    with pytest.raises(TaskError, match="without tasks"):
+        list_tasks({"tasks": str(tmp_path)}, "train")
+    with pytest.raises(ConfigError, match="there is no folder"):
+        list_tasks({"tasks": str(tmp_path / "no")}, "train")
+
+
+def test_canary_lines_are_taken_off_the_instruction():
+    text = "<!-- x CANARY y -->\n# terminal-bench-canary GUID 1\n\nDo it.\n# canary stays\n"
+    assert strip_canary(text) == "Do it.\n# canary stays"
+
+
+def test_named_folders_are_the_splits(tmp_path):
+    for split, name in (("train", "a"), ("train", "b"), ("heldout", "a")):
+        shutil.copytree(TOTAL, tmp_path / split / name)
+    source = HarborTasks.open(tmp_path, has_rootfs=False)
+    assert source.ids("train") == ["train/a", "train/b"]
+    assert source.ids("heldout") == ["heldout/a"]
+    assert source.load("heldout/a").split == "heldout"
+
+
+def test_without_names_about_a_fifth_is_held_out_by_name_alone(tmp_path):
+    source = many(tmp_path, [f"task{n:02}" for n in range(40)])
+    heldout = source.ids("heldout")
+    assert 2 <= len(heldout) <= 16
+    assert sorted(heldout + source.ids("train")) == sorted(source.folders)
+    shutil.rmtree(tmp_path / source.ids("train")[0])
+    assert HarborTasks.open(tmp_path, has_rootfs=False).ids("heldout") == heldout
+
+
+@pytest.mark.parametrize("names", ["ab", "cd", "xy", "gh", "pq"])
+def test_two_tasks_are_one_of_each_split(tmp_path, names):
+    source = many(tmp_path, names)
+    assert len(source.ids("train")) == len(source.ids("heldout")) == 1
+
+
+def test_hidden_folders_are_no_tasks(folder):
+    (folder / ".git").mkdir()
+    (folder / "__pycache__").mkdir()
+    assert HarborTasks.open(folder, has_rootfs=False).ids("train") == ["total"]
+
+
+def test_an_unknown_id_is_refused_and_leads_nowhere(folder):
+    source = HarborTasks.open(folder, has_rootfs=False)
+    with pytest.raises(TaskError, match="expected one of"):
+        source.load("../tasks/total")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = ", "'task.toml'"),
+        ("environment = 3", r"expected a table \[environment\]"),
+        ("[[steps]]\nname = '../x'", "several steps"),
+        ("[environment]\nos = 'windows'", "environment.os='windows'"),
+        ("[environment]\ngpus = 1", "gpus"),
+        ("[environment]\nallowed_hosts = ['x.org']", "an allow-list of hosts"),
+        ("[[environment.mcp_servers]]\nname = 'x'", "mcp_servers"),
+        ("[verifier]\nenvironment_mode = 'separate'", "its own environment"),
+        ("[verifier]\nuser = 'me'", r"a user of its own \['me'\]"),
+        ("[verifier]\ntimeout_sec = 0", "timeout_sec = 0"),
+        ("[verifier]\ntimeout_sec = true", "timeout_sec = True"),
+        ("[environment]\nbuild_timeout_sec = 1e300", "expected seconds"),
+        ("[environment]\nenv = { KEY = '${HOME}' }", "variables of this machine"),
+        ("[environment]\nenv = 3", "environment.env = 3"),
+        ("[environment]\ndocker_image = 'ubuntu:24.04'", "built on ubuntu:24.04.*Docker sandbox"),
+    ],
+)
+def test_what_a_sandbox_cannot_give_is_refused_by_name(folder, text, message):
+    with pytest.raises(TaskError, match=message):
+        load(folder, toml=text)
+
+
+def test_a_base_that_is_not_at_hand_says_what_to_do(folder):
+    with pytest.raises(TaskError, match=r"built on debian:12.*set env.sandbox.rootfs"):
+        load(folder, dockerfile="FROM debian:12\n")
+    source = HarborTasks.open(folder, has_rootfs=True)
+    assert source.load("total").workdir == "/"
+
+
+def test_a_compose_file_is_refused(folder):
+    (folder / "total/environment/docker-compose.yaml").write_text("services: {}")
+    with pytest.raises(TaskError, match="docker-compose"):
+        load(folder)
+
+
+def test_files_for_an_environment_without_a_dockerfile_are_not_lost_silently(folder):
+    with pytest.raises(TaskError, match="'environment' but no"):
+        load(folder, dockerfile=None)
+    shutil.rmtree(folder / "total" / "environment")
+    task = load(folder)
+    assert task.workdir == "/root"
+    assert [step.files for step in task.build] == [{}]
+
+
+def test_a_link_out_of_the_task_is_refused(folder):
+    link = folder / "total" / "tests" / "expected.txt"
+    link.unlink()
+    link.symlink_to("/etc/passwd")
+    with pytest.raises(TaskError, match="leads outside, to '/etc/passwd'"):
+        load(folder)
+
+
+def test_a_copy_cannot_reach_out_of_the_environment(folder):
+    for source in ("../tests/test.sh", "/../instruction.md"):
+        with pytest.raises(TaskError, match="leads outside"):
+            load(folder, dockerfile=f"FROM host\nCOPY {source} /app/\n")
+
+
+def test_a_copy_of_nothing_is_refused(folder):
+    with pytest.raises(TaskError, match="no usable 'absent'"):
+        load(folder, dockerfile="FROM host\nCOPY absent /app/\n")
+    with pytest.raises(TaskError, match=r"nothing matches '\*\.zip'"):
+        load(folder, dockerfile="FROM host\nCOPY *.zip /app/\n")
+
+
+def test_a_link_that_goes_in_circles_ends(folder):
+    (folder / "total" / "tests" / "loop").symlink_to(".")
+    with pytest.raises(TaskError, match=r"deep|no usable"):
+        load(folder)
+
+
+def test_a_fifo_is_refused_without_waiting(folder):
+    os.mkfifo(folder / "total" / "tests" / "pipe")
+    with pytest.raises(TaskError, match="no regular file"):
+        load(folder)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(folder):
+    with (folder / "total" / "tests" / "huge").open("wb") as huge:
+        huge.truncate(context.MAX_TOTAL_BYTES + 1)
+    with pytest.raises(TaskError, match="holds too much at 'tests/huge'"):
+        load(folder)
+
+
+def test_an_instruction_that_is_no_text_is_refused(folder):
+    (folder / "total" / "instruction.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(TaskError, match=r"'instruction\.md' is not UTF-8"):
+        load(folder)
+
+
+def copied(root, copy):
+    """Where a COPY puts the files of `root/environment`."""
+    image = parse(f"FROM host\nWORKDIR /app\n{copy}", "D")
+    steps = build_steps(image, Context(root), 1.0)
+    return sorted(path for step in steps for path in step.files)
+
+
+@pytest.mark.parametrize(
+    ("copy", "expected"),
+    [
+        ("COPY a.txt b.txt", ["/app/b.txt"]),
+        ("COPY a.txt /tmp", ["/tmp/a.txt"]),
+        ("COPY a.txt /app", ["/app/a.txt"]),
+        ("COPY a.txt /new", ["/new"]),
+        ("COPY a.txt /new/", ["/new/a.txt"]),
+        ("COPY *.txt data/", ["/app/data/a.txt", "/app/data/c.txt"]),
+        ("COPY deep /d", ["/d/in/x.sh"]),
+        ("COPY deep/ .", ["/app/in/x.sh"]),
+        ("COPY . /all", ["/all/a.txt", "/all/c.txt", "/all/deep/in/x.sh"]),
+        ("COPY a.txt /k/\nCOPY c.txt /k", ["/k/a.txt", "/k/c.txt"]),
+    ],
+)
+def test_copy_puts_files_where_docker_would(tmp_path, copy, expected):
+    (tmp_path / "environment/deep/in").mkdir(parents=True)
+    for name in ("a.txt", "c.txt", "deep/in/x.sh"):
+        (tmp_path / "environment" / name).write_text(name)
+    assert copied(tmp_path, copy) == expected
+
+
+def test_executable_files_stay_executable(tmp_path):
+    script = tmp_path / "x.sh"
+    script.write_text("exit 0")
+    assert Context(tmp_path).file("x.sh").mode == 0o644
+    script.chmod(0o711)
+    assert Context(tmp_path).file("x.sh").mode == 0o755
