@@ -86,6 +86,19 @@ def test_a_start_that_fails_says_why():
         open_sandbox(Limits(), env={"A": "x\0y"})
 
 
+@pytest.mark.parametrize("limits", [Limits(disk_mb=0), Limits(pids=-1), Limits(cpus=0.0)])
+def test_limits_that_limit_nothing_are_refused(limits):
+    with pytest.raises(SandboxError, match="expected each above 0"):
+        open_sandbox(limits)
+
+
+def test_an_environment_too_large_is_an_error_and_harms_no_other(sandbox):
+    for size in (150_000, 400_000):
+        with pytest.raises(SandboxError):
+            open_sandbox(Limits(), env={"A": "x" * size})
+    assert sandbox.exec("echo alive", 5).output == "alive\n"
+
+
 def test_many_threads_open_use_and_close_at_a_time():
     def one(number):
         with open_sandbox(Limits()) as sandbox:

@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Self
 
 from clawrl_gym.envs.sandbox.base import ExecResult, Limits
@@ -54,6 +55,9 @@ def open_sandbox(
     where not even those can be counted for one sandbox, only `unsafe_no_limits` starts one. Raises
     SandboxError, saying the cure, where the host cannot isolate.
     """
+    wrong = {name: value for name, value in asdict(limits).items() if value <= 0}
+    if wrong:
+        raise SandboxError(f"got sandbox limits {wrong}, expected each above 0")
     launcher = client()
     if launcher.limits_kind == "none" and not unsafe_no_limits:
         raise SandboxError(

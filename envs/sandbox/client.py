@@ -98,7 +98,7 @@ class Client:
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(fds))
         except OSError as error:
-            raise SandboxError(f"the sandbox launcher is gone: {error}") from error
+            raise SandboxError(f"the sandbox launcher takes no request: {error}") from error
 
     def close(self) -> None:
         """End the launcher and every sandbox of it."""

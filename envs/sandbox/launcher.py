@@ -23,14 +23,13 @@ from dataclasses import dataclass, field, replace
 from clawrl_gym.envs.sandbox import kernel, rootfs
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
-from clawrl_gym.envs.sandbox.processes import children, inner_pid, namespace_members
+from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.slots import Slots
 from clawrl_gym.envs.sandbox.spawn import Plan, become_sandbox
 
-_MESSAGE_BYTES = 1 << 17
+_MESSAGE_BYTES = 1 << 18
+"""More than a socket takes in one message."""
 _RETRY_S = 0.002
-_KILL_ROUNDS = 50
-_KILL_PAUSE_S = 0.001
 _FIRST_FD = 16
 _NAMESPACE_COUNTS_PROCESSES = (5, 14)
 """The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
@@ -141,7 +140,9 @@ class Launcher:
             data, fds = b"", []
         word, _, argument = data.decode().partition(" ")
         if word == "kill":
-            self._answer(live, f"killed {self._kill_inmates(live, keep=int(argument))}")
+            spared = {live.monitor, *children(live.monitor)}
+            killed = kill_all(lambda: self._processes(live), spared, keep=int(argument))
+            self._answer(live, f"killed {killed}")
         elif word == "hold":
             self._hold_mounts(live)
             self._answer(live, "gone" if live.mounts_fd is None else "held")
@@ -183,26 +184,6 @@ class Launcher:
         for pid in (*children(live.monitor), live.monitor):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-
-    def _kill_inmates(self, live: Live, keep: int) -> int:
-        """Kill all but process 1 and the shell, whose number inside is `keep`.
-
-        Until none is left: what is forked meanwhile is found in the next round.
-        """
-        spared = {live.monitor, *children(live.monitor)}
-        killed = 0
-        for _ in range(_KILL_ROUNDS):
-            found = [pid for pid in self._processes(live) if pid not in spared]
-            spared.update(pid for pid in found if keep and inner_pid(pid) == keep)
-            doomed = [pid for pid in found if pid not in spared]
-            if not doomed:
-                break
-            for pid in doomed:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            killed += len(doomed)
-            time.sleep(_KILL_PAUSE_S)
-        return killed
 
     def _processes(self, live: Live) -> list[int]:
         if self._cgroups is not None:

@@ -1,9 +1,37 @@
-"""Looking at processes through /proc, from outside a sandbox."""
+"""Finding and killing a sandbox's processes from outside, through /proc."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+_ROUNDS = 50
+_PAUSE_S = 0.001
+
+
+def kill_all(listed: Callable[[], list[int]], spared: set[int], keep: int) -> int:
+    """Kill what `listed` finds but `spared` and the process whose number inside is `keep`.
+
+    Until none is left: what is forked meanwhile is found in the next round.
+    """
+    killed = 0
+    spared = set(spared)
+    for _ in range(_ROUNDS):
+        found = [pid for pid in listed() if pid not in spared]
+        spared.update(pid for pid in found if keep and inner_pid(pid) == keep)
+        doomed = [pid for pid in found if pid not in spared]
+        if not doomed:
+            break
+        for pid in doomed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        killed += len(doomed)
+        time.sleep(_PAUSE_S)
+    return killed
 
 
 def children(pid: int) -> list[int]:

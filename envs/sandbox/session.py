@@ -8,6 +8,7 @@ ended, and an answer without it is ignored: nothing printed can shift or forge a
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import select
 import socket
@@ -15,6 +16,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
+_NUMBER = re.compile("[0-9]{1,9}")
 _READ_BYTES = 1 << 16
 _DRAIN_READS = 32
 """Bound on reading what a command left in the pipe: a background process may never stop."""
@@ -152,7 +154,7 @@ class Session:
                 self._unsent = b""
                 return Ending.SHELL_ENDED
             if kind == "E" and len(words) == 2 and words[0] == self._token:
-                self.code = int(words[1]) if words[1].isdigit() else None
+                self.code = int(words[1]) if _NUMBER.fullmatch(words[1]) else None
                 return Ending.ANSWERED
         self._received = self._received[-4096:]
         return None

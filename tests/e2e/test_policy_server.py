@@ -425,7 +425,7 @@ def test_a_model_that_does_not_load_is_one_clear_line(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "model_type": "unheard_of"}))
     server = PolicyServer(CONFIG, model, tmp_path / "s", tmp_path / "log", lambda _: None)
-    with pytest.raises(PolicyError, match="exit code 1: .*unheard_of") as caught:
+    with pytest.raises(PolicyError, match=r"exit code 1: .*unheard_of") as caught:
         loop.run_until_complete(server.start())
     assert "\n" not in str(caught.value)
     assert server.pid is None

@@ -14,9 +14,9 @@ from types import MappingProxyType
 Slip = Callable[[str], str]
 """A correct command in, a wrong one out; unchanged where the slip does not apply."""
 
-BAD_HABIT = 0.66
+BAD_HABIT = 0.62
 """Share of slips in a family whose slip is the habit: the most likely answer is wrong."""
-LAPSE = 0.3
+LAPSE = 0.25
 """Share of slips elsewhere: the most likely answer is right."""
 
 
@@ -35,10 +35,9 @@ def first_of(*slips: Slip) -> Slip:
     return slip
 
 
-_TWO = r"(\S+) (\S+)$"
 _OVERWRITES = sub(r" >> ", " > ")
 _OTHER_UNIT = first_of(sub(r"^wc -l", "wc -w"), sub(r"^wc -w", "wc -l"))
-_SWAPPED = sub(rf"^(cp|chmod) {_TWO}", r"\1 \3 \2")
+_LOSES = sub(r"^cp ", "mv ")
 _KEEPS = sub(r"^mv ", "cp ")
 _LOWERS = sub(r"a-z A-Z", "A-Z a-z")
 
@@ -49,7 +48,7 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
             first_of(sub(r"^tar xf", "tar tf"), sub(r"^(tar cf \S+ \S+) .*", r"\1")),
             LAPSE,
         ),
-        "copy": (_SWAPPED, BAD_HABIT),
+        "copy": (_LOSES, BAD_HABIT),
         "count": (_OTHER_UNIT, BAD_HABIT),
         "csv": (sub(r" -d,", ""), LAPSE),
         "environ": (sub(r"\$", ""), BAD_HABIT),
@@ -63,15 +62,15 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         ),
         "grep": (sub(r"^grep ", "grep -v "), BAD_HABIT),
         "json": (sub(r" \| cut .* >", " >"), BAD_HABIT),
-        "lines": (first_of(sub(r"^head", "tail"), sub(r"^tail", "head")), BAD_HABIT),
+        "lines": (sub(r" -n \d+", ""), BAD_HABIT),
         "logs": (sub(r" -c", ""), LAPSE),
-        "lookup": (_SWAPPED, LAPSE),
+        "lookup": (sub(r"^cp (\S+) .*", r"cat \1"), LAPSE),
         "move": (_KEEPS, BAD_HABIT),
-        "note": (first_of(_OVERWRITES, _OTHER_UNIT, _SWAPPED, _KEEPS, _LOWERS), LAPSE),
-        "permissions": (_SWAPPED, BAD_HABIT),
+        "note": (first_of(_OVERWRITES, _OTHER_UNIT, _LOSES, _KEEPS, _LOWERS), LAPSE),
+        "permissions": (sub(r"^chmod", "chown"), BAD_HABIT),
         "replace": (sub(r" -i", ""), BAD_HABIT),
         "script": (sub(r" && chmod .*", ""), BAD_HABIT),
-        "sort": (first_of(sub(r" -r", ""), sub(r"^sort ", "sort -r ")), BAD_HABIT),
+        "sort": (sub(r" > \S+$", ""), BAD_HABIT),
         "trail": (sub(r"(\S+) > (\S+)$", r"\2 > \1"), LAPSE),
         "upper": (_LOWERS, BAD_HABIT),
     }

@@ -21,8 +21,20 @@ MARKERS = (
 )  # fmt: skip
 """Single tokens that decoding keeps: tool parsers look for them in the text."""
 
+_COMMON = (
+    "a|add|all|an|and|any|archive|are|as|ask|at|back|bash|be|below|block|branch|by|call|called|"
+    "can|capitals|case|change|column|comes|command|commit|copy|count|do|done|each|end|every|"
+    "executable|file|files|find|first|folder|follow|for|from|git|go|has|have|how|in|into|is|it|"
+    "Its|its|last|line|lines|Linux|list|make|many|message|mode|name|names|new|no|not|number|of|"
+    "on|one|or|order|out|output|path|permissions|prints|put|read|Reply|reply|reverse|run|says|"
+    "script|set|shell|so|sorted|starts|submit|tag|task|than|that|The|the|them|then|this|to|trail|"
+    "turn|upper|use|value|variable|was|what|When|when|which|will|with|word|words|work|write|You|"
+    "you|your"
+)
+"""Words of plain English that take the space before them along: shorter prompts."""
+
 _PIECES = (
-    r" ?[A-Za-z]+(?=\s|[,:;?!](?:\s|$)|\.(?:\s|$)|$)"  # a plain word takes its space along
+    rf" (?:{_COMMON})(?![A-Za-z])"
     r"|\.[A-Za-z]+"  # a file's suffix
     r"|[A-Za-z]+"
     r"|[0-9]"

@@ -1,0 +1,140 @@
+"""The main job with a small budget: real vLLM, real sandboxes, real gradients, real swaps."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.store import StoreReader
+from tests.e2e import runs
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.sandbox,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+]
+
+QUICK = ("rollout.groups=4", "rollout.group_size=4", "eval.tasks=8", "rollout.envs_per_worker=16")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run that is long enough to learn something."""
+    folder = tmp_path_factory.mktemp("main") / "run"
+    runs.train(folder, "trainer.steps=14", "eval.tasks=88", "seed=1")
+    return folder
+
+
+def test_held_out_success_rises(trained: Path) -> None:
+    held_out = [row for row in runs.metrics(trained) if "heldout/success" in row]
+    assert [row["step"] for row in held_out][0] == 0
+    assert held_out[-1]["step"] == 14
+    assert held_out[0]["heldout/n"] == held_out[-1]["heldout/n"] == 88
+    assert held_out[-1]["heldout/success"] >= held_out[0]["heldout/success"] + 0.05
+
+
+def test_every_update_reports_what_people_look_at(trained: Path) -> None:
+    updates = [row for row in runs.metrics(trained) if "swap/pause_s" in row]
+    assert [row["policy/version"] for row in updates] == list(range(1, 15))
+    for name in ("train/reward", "rollout/tokens_per_s"):
+        assert any(name in row for row in updates)
+    for name in ("learner/tokens_per_s", "staleness/mean"):
+        assert all(name in row for row in updates)
+    gaps = [row["logprob_gap/mean"] for row in updates if "logprob_gap/mean" in row]
+    assert gaps
+    assert max(gaps) < 0.1
+
+
+def test_every_sampled_token_knows_its_version_and_turns_merge(trained: Path) -> None:
+    store = StoreReader(trained)
+    try:
+        sessions = store.sessions()
+        turns = [turn for row in sessions[:200] for turn in store.turns_of(row.id)]
+        batch = store.samples_of_update(3)
+    finally:
+        store.close()
+    assert all(len(t.versions_T) == len(t.sampled_ids_T) == len(t.logprobs_T) for t in turns)
+    assert all(version >= 0 for turn in turns for version in turn.versions_T)
+    assert all(0 <= sample.oldest_version <= 2 for sample in batch)
+
+
+def test_every_episode_has_an_outcome_and_none_failed(trained: Path) -> None:
+    outcomes = read_json_lines(trained / "evaluations.jsonl")
+    ended = [row for row in outcomes if row["type"] == "end"]
+    assert len(ended) > 14 * 16
+    assert all(row["reward"] is not None for row in ended if row["stop_reason"] == "terminated")
+
+
+def test_the_report_is_written(trained: Path) -> None:
+    page = (trained / "report.html").read_text()
+    assert "held-out" in page
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://127.0.0.1", "")
+
+
+def test_nothing_is_left_after_a_run(trained: Path) -> None:
+    assert runs.left_behind(trained) == []
+
+
+def test_a_second_run_on_the_same_folder_is_refused(trained: Path) -> None:
+    done = runs.start(trained)
+    output, _ = done.communicate(timeout=120)
+    assert done.returncode == 2
+    assert "holds a run already" in output
+    assert len(runs.metrics(trained)) > 14
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = runs.start(folder, *QUICK, "trainer.steps=6")
+    runs.wait_for_line(first, "step 2/6")
+    below = runs.descendants(first.pid)
+    first.kill()
+    first.communicate(timeout=60)
+    assert runs.still_alive(below, within_s=10) == set()
+    store = StoreReader(folder)
+    before = store.updates()[-1].version
+    store.close()
+
+    from clawrl_gym.train import main
+
+    assert main([f"resume={folder}", "dry_run=true"]) == 0
+    done = runs.subprocess.run(
+        [runs.sys.executable, "-m", "clawrl_gym.train", f"resume={folder}", "ui=line"],
+        cwd=runs.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"resumed at version {before}" in done.stdout
+    store = StoreReader(folder)
+    versions = [update.version for update in store.updates()]
+    store.close()
+    assert versions == list(range(1, 7))
+
+
+@pytest.mark.parametrize("until", ["vLLM: starting", "workers: ready", "step 1/"])
+def test_ctrl_c_ends_everything_in_five_seconds(until: str, tmp_path: Path) -> None:
+    run = runs.start(tmp_path / "run", *QUICK, "trainer.steps=50")
+    runs.wait_for_line(run, until)
+    below = runs.descendants(run.pid)
+    seconds = runs.interrupt(run, signal.SIGINT)
+    assert runs.still_alive(below, within_s=max(0.0, 5.0 - seconds)) == set()
+    assert run.returncode == 130
+
+
+def test_an_environment_of_ones_own_trains_unchanged(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.train(
+        folder,
+        *QUICK,
+        "env.target=tests.e2e.guess_env:SayEnv",
+        "trainer.steps=2",
+        "env.max_turns=1",
+    )
+    rows = runs.metrics(folder)
+    assert [row["step"] for row in rows if "swap/pause_s" in row] == [1, 2]
+    assert sum(1 for row in rows if "heldout/success" in row) == 2

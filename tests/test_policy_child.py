@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from clawrl_gym.policy.child import PARENT_VARIABLE
+
+PARENT = """
+import subprocess, sys, time
+code = "from clawrl_gym.policy.child import die_with_parent; die_with_parent();" \
+    "print('ready', flush=True); import time; time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_it_dies_with_a_parent_that_was_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    assert alive(child)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive(child)
+
+
+def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "clawrl_gym.policy.child"],
+        env={**os.environ, PARENT_VARIABLE: "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "is gone" in done.stderr
+
+
+def test_importing_it_loads_no_vllm() -> None:
+    code = "import sys, clawrl_gym.policy.child; sys.exit('vllm' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.policy.log import ServerLog, advice
+
+ENGINE = "(EngineCore pid=7) ERROR 11-21 05:25:11 [core.py:906] "
+SERVER = "(APIServer pid=5) INFO 11-21 05:25:05 [model.py:733] "
+
+
+def write(path: Path, *lines: str) -> None:
+    with path.open("a") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def test_phases_are_told_once_and_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write(path, SERVER + "Resolved architecture: Qwen3ForCausalLM")
+    log = ServerLog(path)
+    assert log.new_phases() == []
+    write(path, SERVER + "Resolved architecture: X", SERVER + "Starting to load model /m...")
+    assert log.new_phases() == ["reading the model", "loading weights"]
+    assert log.new_phases() == []
+
+
+def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    with path.open("a") as file:
+        file.write(SERVER + "Starting vLLM ser")
+    assert log.new_phases() == []
+    write(path, "ver on http://127.0.0.1:1")
+    assert log.new_phases() == ["opening the port"]
+
+
+def test_the_last_words_are_the_cause_and_not_what_follows_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    write(
+        path,
+        ENGINE + "Traceback (most recent call last):",
+        ENGINE + '  File "core.py", line 1, in run',
+        ENGINE + "ValueError: the cause",
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+        "nanobind: leaked 4 instances!",
+    )
+    assert log.last_words() == "ValueError: the cause"
+
+
+def test_a_validation_errors_reason_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    write(
+        path,
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, the reason [type=value_error]",
+    )
+    assert log.last_words().startswith("Value error, the reason")
+
+
+def test_without_an_error_the_last_lines_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    assert log.last_words() == "it said nothing"
+    write(path, SERVER + "one", "two", "", "three", "four")
+    assert log.last_words() == "two | three | four"
+
+
+def test_an_earlier_launch_has_no_say(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    write(path, "ValueError: of yesterday")
+    log = ServerLog(path)
+    write(path, "all is well")
+    assert log.last_words() == "all is well"
+
+
+@pytest.mark.parametrize(
+    ("words", "cure"),
+    [
+        ("ValueError: To serve at least one request with ... KV cache memory", "max_model_len"),
+        ("ValueError: Free memory on device cuda:0 (1/80 GiB) is less", "gpu_memory_utilization"),
+        ("OSError: [Errno 98] Address already in use", "policy.port"),
+    ],
+)
+def test_failures_that_configuration_causes_come_with_their_cure(words: str, cure: str) -> None:
+    assert cure in (advice(words) or "")
+
+
+def test_other_failures_get_no_made_up_advice() -> None:
+    assert advice("TypeError: unexpected argument") is None
