@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from clawrl_gym.errors import ConfigError
 
@@ -241,6 +241,17 @@ class RunConfig(Part):
     learner: LearnerConfig = LearnerConfig()
     eval: EvalConfig = EvalConfig()
 
+    @model_validator(mode="after")
+    def _trainable_sampling(self) -> Self:
+        sampling = self.policy.sampling
+        if sampling.top_p < 1 or sampling.temperature == 0:
+            raise ValueError(
+                f"got policy.sampling with temperature {sampling.temperature:g} and top_p "
+                f"{sampling.top_p:g}, expected a temperature above 0 and top_p 1: log-probs of "
+                "cut distributions cannot be compared with the learner's"
+            )
+        return self
+
 
 def conf_dir() -> Path:
     """The folder of the Hydra groups."""
@@ -336,7 +347,9 @@ def _pydantic_message(error: ValidationError) -> str:
     for item in error.errors():
         location = [str(part) for part in item["loc"] if part not in ("terminal", "gym")]
         key = ".".join(location)
-        if item["type"] == "extra_forbidden":
+        if item["type"] == "value_error" and not location:
+            problems.append(item["msg"].removeprefix("Value error, "))
+        elif item["type"] == "extra_forbidden":
             problems.append(f"unknown configuration key {key!r}{_suggestion(key)}")
         else:
             problems.append(f"{key}: got {item['input']!r}: {item['msg']}")

@@ -11,6 +11,7 @@ from collections import Counter
 
 from clawrl_gym.live.gateway import Gateway
 from clawrl_gym.metrics import Metrics, RateWindow, Timeline
+from clawrl_gym.provenance import tree_memory_gb
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.pool import WorkerPool
@@ -19,6 +20,8 @@ from clawrl_gym.types import Episode
 from clawrl_gym.ui.terminal import RunView
 
 _GAUGE_EVERY_S = 0.5
+_MEMORY_EVERY = 10
+"""Updates between two measurements of memory: the kernel takes its time to add it up."""
 
 
 class Observer:
@@ -66,7 +69,7 @@ class Observer:
         self._metrics.log(step, values)
         self._view.step(step, values)
 
-    def update(self, update: Update) -> None:
+    async def update(self, update: Update) -> None:
         """An update serves: everything about it, and what was collected since the last."""
         now_s = time.monotonic()
         self._first_step_s = self._first_step_s or now_s
@@ -82,6 +85,8 @@ class Observer:
         values |= update.stats.metrics if update.stats else {}
         values |= self._collected() | self._since_last_update() | self._gauges()
         values |= {name: float(count) for name, count in self._errors.items()}
+        if update.version % _MEMORY_EVERY == 1:
+            values["memory/rss_gb"] = await asyncio.to_thread(tree_memory_gb)
         self._metrics.log(update.version, values)
         self._view.step(update.version, values)
 

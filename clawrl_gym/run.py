@@ -226,8 +226,6 @@ class Run:
     async def learn(self) -> None:
         """The run itself: measure, collect and train at once, measure again."""
         config = self._config
-        if self._version == 0:
-            await self._evaluate(0, config.eval.tasks)
         loop = TrainLoop(
             config.learner,
             self._learner,
@@ -238,16 +236,18 @@ class Run:
             self._timeline,
         )
         async with asyncio.TaskGroup() as running:
-            background = [
-                running.create_task(self._dispatcher.run(self._new_groups)),
+            watching = [
                 running.create_task(self._server.watch()),
                 running.create_task(self._observer.run()),
             ]
+            if self._version == 0:
+                await self._evaluate(0, config.eval.tasks)
+            self._view.phase("training", f"{config.trainer.steps} updates")
+            collecting = running.create_task(self._dispatcher.run(self._new_groups))
             await loop.run(self._version, config.trainer.steps)
-            for task in background[:1]:
-                task.cancel()
+            collecting.cancel()
             await self._evaluate(config.trainer.steps, config.eval.tasks)
-            for task in background:
+            for task in watching:
                 task.cancel()
 
     async def _on_group(self, group: Group, started_s: float) -> None:
@@ -275,7 +275,7 @@ class Run:
         await self._store.add_update(row, samples, update.checkpoint)
         self._version = update.version
         self._dispatcher.release(update.batch.groups)
-        self._observer.update(update)
+        await self._observer.update(update)
         every = self._config.eval.every
         if every and update.version % every == 0 and update.version < self._config.trainer.steps:
             await self._evaluate(update.version, self._config.eval.between_tasks)
@@ -285,6 +285,7 @@ class Run:
         if not tasks:
             return
         rollout = self._config.rollout
+        self._view.phase("held-out", f"{len(tasks)} tasks, after {step} updates")
         with self._timeline.span("collect", "held-out", step=step):
             result = await evaluate(
                 tasks,
@@ -293,4 +294,5 @@ class Run:
                 rollout.episode_timeout_s,
                 rollout.max_retries,
             )
+        self._view.phase("held-out", "ready")
         self._observer.evaluation(step, result)

@@ -44,6 +44,7 @@ def test_an_environment_of_ones_own_needs_no_group(override: str) -> None:
         (["policy=tinny"], r"Could not find 'policy/tinny'.*tiny"),
         (["trainer.steps=abc"], r"trainer.steps: got 'abc'.*integer"),
         (["trainer.steps=0"], r"trainer.steps: got 0.*greater than or equal to 1"),
+        (["policy.sampling.top_p=0.9"], r"got policy.sampling.*top_p 0.9, expected.*top_p 1"),
         (["foo"], r"got 'foo', expected KEY=VALUE"),
         (["env.max_turns=[1"], r"max_turns"),
     ],

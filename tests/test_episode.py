@@ -34,6 +34,9 @@ class Countdown:
         over = len(self.actions) >= self.length
         return f"saw {action}", 0.5, over and not self.truncate, over and self.truncate, {}
 
+    def finish(self) -> float:
+        return 0.25
+
 
 class ScriptedChat:
     """Answers with the given replies; an exception among them is raised."""
@@ -87,14 +90,14 @@ async def test_truncation_by_the_environment_keeps_the_reward() -> None:
     assert (episode.stop_reason, episode.reward) == (StopReason.TRUNCATED, 0.5)
 
 
-async def test_the_turn_budget_truncates() -> None:
+async def test_the_turn_budget_truncates_and_what_is_there_is_graded() -> None:
     episode = await play(Countdown(99), ScriptedChat("a", "b", "c"))
-    assert (episode.stop_reason, episode.turns, episode.reward) == (StopReason.TRUNCATED, 3, 1.5)
+    assert (episode.stop_reason, episode.turns, episode.reward) == (StopReason.TRUNCATED, 3, 1.75)
 
 
-async def test_a_full_context_ends_the_episode_with_what_it_has() -> None:
+async def test_a_full_context_ends_the_episode_and_what_is_there_is_graded() -> None:
     episode = await play(Countdown(9), ScriptedChat("a", ContextError("too long")))
-    assert (episode.stop_reason, episode.reward) == (StopReason.CONTEXT, 0.5)
+    assert (episode.stop_reason, episode.reward) == (StopReason.CONTEXT, 0.75)
 
 
 async def test_a_failing_environment_is_never_a_reward() -> None:

@@ -83,6 +83,7 @@ class TrainLoop:
             waited_from_s = time.time()
             batch = await self._next_batch(version, version)
             waited_s = time.time() - waited_from_s
+            self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
             version = await self._update(batch, version, waited_s, last=version + 1 == steps)
 
     async def _update(self, batch: BatchLike, version: int, waited_s: float, last: bool) -> int:

@@ -42,6 +42,10 @@ class TextEnv(Protocol):
 
     def step(self, action: Any) -> Any: ...
 
+    def finish(self) -> float:
+        """Reward for what is there, when the episode ends outside of the environment."""
+        ...
+
 
 class Chat(Protocol):
     """The gateway, seen from an episode."""
@@ -129,6 +133,7 @@ async def _play(
         try:
             reply = await chat.reply(spec, messages)
         except ContextError:
+            progress.reward += await _finish(env, in_thread)
             return StopReason.CONTEXT
         progress.replies.append(reply)
         action = agent.action(reply)
@@ -143,7 +148,13 @@ async def _play(
             return StopReason.TERMINATED
         if truncated:
             return StopReason.TRUNCATED
+    progress.reward += await _finish(env, in_thread)
     return StopReason.TRUNCATED
+
+
+async def _finish(env: TextEnv, in_thread: InThread) -> float:
+    with boundary(EnvError, "finish"):
+        return float(await in_thread(env.finish))
 
 
 def _text(observation: Any) -> str:

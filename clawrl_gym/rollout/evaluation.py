@@ -12,6 +12,7 @@ from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.types import Episode, TaskRef
 
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """Success on held-out tasks."""

@@ -63,6 +63,11 @@ class _Slot:
     def step(self, action: str) -> Any:
         return self._env.step(action)
 
+    def finish(self) -> float:
+        """The environment's own `finish()`, if it has one: most reward every step by itself."""
+        finish = getattr(self._env.unwrapped, "finish", None)
+        return 0.0 if finish is None else float(finish())
+
     def discard(self) -> None:
         """Drop the environment after a failure; its thread may still be inside a blocking call."""
         env, self._env = self._env, None

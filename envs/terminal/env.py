@@ -120,6 +120,13 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         self._transcript += [f"$ {action}", observation]
         return observation, reward, terminated, truncated, self._info(task)
 
+    def finish(self) -> float:
+        """Grade what is there now: the episode was ended from outside, say by a full context."""
+        if self._task is None or self._sandbox is None:
+            return 0.0
+        with boundary(EnvError, f"task {self._task.id!r}"):
+            return self._grade(self._task)
+
     def render(self) -> str | None:
         """The transcript of the current episode, in render mode "ansi"."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None

@@ -30,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_held_out_success_rises(trained: Path) -> None:
     held_out = [row for row in runs.metrics(trained) if "heldout/success" in row]
-    assert [row["step"] for row in held_out][0] == 0
+    assert held_out[0]["step"] == 0
     assert held_out[-1]["step"] == 14
     assert held_out[0]["heldout/n"] == held_out[-1]["heldout/n"] == 88
     assert held_out[-1]["heldout/success"] >= held_out[0]["heldout/success"] + 0.05
