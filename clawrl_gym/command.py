@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from clawrl_gym.config import RunConfig, groups
+from clawrl_gym.compose import groups
+from clawrl_gym.config import RunConfig
 from clawrl_gym.errors import ClawError, ConfigError
 
 INTERRUPTED = 130

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from clawrl_gym.config import RunConfig, parse
+from clawrl_gym.compose import parse
+from clawrl_gym.config import RunConfig
 from clawrl_gym.errors import ConfigError
 
 _MIN_FREE_BYTES = 500 << 20

@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 
 from clawrl_gym.command import print_help, run_command
-from clawrl_gym.config import RunConfig, compose
+from clawrl_gym.compose import compose
+from clawrl_gym.config import RunConfig
 from clawrl_gym.errors import ConfigError
 
 

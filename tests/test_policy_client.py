@@ -92,9 +92,9 @@ async def test_log_probs_of_another_length_than_the_ids_are_an_error(
         await client.generate([1], GREEDY, version=4)
 
 
-async def test_an_aborted_request_can_be_tried_again(vllm: FakeVllm, client: PolicyClient) -> None:
+async def test_an_aborted_request_is_no_reply(vllm: FakeVllm, client: PolicyClient) -> None:
     vllm.answers[GENERATE] = says({"choices": [choice(finish_reason="abort")]})
-    with pytest.raises(PolicyUnavailable, match="'abort'"):
+    with pytest.raises(PolicyError, match="'abort'"):
         await client.generate([1], GREEDY, version=4)
 
 

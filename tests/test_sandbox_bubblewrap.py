@@ -43,9 +43,10 @@ def test_background_work_goes_on_between_commands(sandbox):
 
 def test_a_shell_that_ends_is_replaced_and_that_is_said(sandbox):
     sandbox.exec("cd /tmp; X=1; (setsid sleep 300 &)", 5)
+    sandbox.exec("until grep -q sleep /proc/[0-9]*/comm; do :; done", 20)
     result = sandbox.exec("echo last; exit 3", 5)
     assert (result.output, result.exit_code, result.shell_restarted) == ("last\n", None, True)
-    after = sandbox.exec("pwd; echo $X; cat /proc/[0-9]*/comm | grep -c sleep", 5)
+    after = sandbox.exec("pwd; echo $X; cat /proc/[0-9]*/comm | grep -c sleep", 20)
     assert after == ExecResult("/root\n\n1\n", 0)
 
 

@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
     shutil.rmtree(folder)
 
 
-def run_as_user(folder, code):
+def run_as_user(folder, code, secret=""):
     prelude = """
         from clawrl_gym.envs.sandbox.base import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
@@ -57,7 +57,8 @@ def run_as_user(folder, code):
             *("setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"),
             *(python_of_everybody(), "-c", textwrap.dedent(prelude) + textwrap.dedent(code)),
         ],
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        | {"SECRET": secret},
         cwd=folder,
         capture_output=True,
         text=True,
@@ -144,6 +145,31 @@ def test_a_folder_of_the_user_serves_as_root(folder):
     assert done.stdout.splitlines()[:3] == ["a root of our own", "changed", "changed"], done.stderr
     assert "cannot access" in done.stdout
     assert (folder / "root/etc/motd").read_text() == "a root of our own\n"
+
+
+def test_attacks_fail_without_real_root_too(folder):
+    (folder / "secret").write_text("planted")
+    code = """
+        import socket
+        server = socket.create_server(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        attacks = [
+            'v=$(cat /proc/sys/kernel/core_pattern) && echo "$v" > /proc/sys/kernel/core_pattern',
+            "mknod /tmp/b b 254 0", "unshare -U true", "unshare -m true", "dmesg",
+            "mount -t tmpfs none /mnt", "umount /proc", "head -c1 /proc/kcore", "chown 1 /tmp",
+            "ls -A /home /opt | grep -v : | grep .", "cat FOLDER/secret", "echo > /dev/new",
+            "ls /sys/fs/cgroup", f"exec 9<>/dev/tcp/127.0.0.1/{port}",
+            "grep -l SECRETVALUE /proc/*/environ", "setpriv --reuid 1 true",
+        ]
+        with open_sandbox(Limits()) as sandbox:
+            for attack in attacks:
+                result = sandbox.exec("(" + attack + ")", 10)
+                if result.exit_code == 0:
+                    print("succeeded:", attack, result.output)
+            say(sandbox, "echo done")
+    """
+    done = run_as_user(folder, code.replace("FOLDER", str(folder)), secret="SECRET" + "VALUE")
+    assert done.stdout == "done\n", done.stderr
 
 
 def test_the_report_says_what_is_lost(folder):

@@ -14,15 +14,22 @@ _PHASES = (
     ("KV cache size:", "warming up"),
     ("Starting vLLM server", "opening the port"),
 )
+_LESS_MEMORY = (
+    "free memory, or lower policy.kv_cache_gb (CPU) or policy.gpu_memory_utilization (GPU)"
+)
 _ADVICE = (
-    ("To serve at least one request", "lower policy.max_model_len, or give the cache more memory: "
-     "policy.kv_cache_gb on a CPU, policy.gpu_memory_utilization on a GPU"),
+    (
+        "To serve at least one request",
+        "lower policy.max_model_len, or give the cache more memory: "
+        "policy.kv_cache_gb on a CPU, policy.gpu_memory_utilization on a GPU",
+    ),
     ("greater than the derived max_model_len", "lower policy.max_model_len"),
-    ("memory", "free memory, or lower policy.kv_cache_gb (CPU) or "
-     "policy.gpu_memory_utilization (GPU)"),
+    ("Available memory on node", _LESS_MEMORY),
+    ("Free memory on device", _LESS_MEMORY),
+    ("out of memory", _LESS_MEMORY),
     ("Address already in use", "choose another policy.port, or 0 for a free one"),
     ("Model architectures", "this vLLM cannot serve the model: choose another policy.model"),
-)  # fmt: skip
+)
 _PREFIX = re.compile(r"^(\(.*?pid=\d+\) )?((INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
 _ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|Value error,|error:|.*: error:)")
 _GENERIC = ("Engine core initialization failed", "EngineDeadError", "leaked", "CancelledError")

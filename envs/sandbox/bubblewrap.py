@@ -32,12 +32,13 @@ _ENV = {
     "TERM": "dumb",
 }
 _START_S = 30.0
-_GREET_S = 5.0
+_GREET_S = 15.0
 _GREET_TRIES = 3
 """A shell that ends as soon as it starts will not get better."""
-_KILL_TRIES = 5
-_KILL_GRACE_S = 0.1
+_KILL_GRACES_S = (0.1, 0.1, 0.2, 0.3, 0.5)
 """For the shell to answer after what it waited for was killed; it may have started the next."""
+_SHELL_GRACE_S = 1.0
+"""For a new shell to be announced after the old one was killed."""
 
 
 def open_sandbox(
@@ -64,8 +65,11 @@ def open_sandbox(
             "neither cgroups nor rlimits can limit a sandbox here (kernel older than 5.14, not"
             " root); run as root, or accept that with unsafe_no_limits=True"
         )
-    session = Session()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        session = Session()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError as error:  # four descriptors for each sandbox
+        raise SandboxError(f"no descriptors for a sandbox: {error}; raise `ulimit -n`") from error
     machine = Machine(ours)
     try:
         with theirs:
@@ -173,12 +177,13 @@ class BubblewrapSandbox:
 
     def _interrupt(self, capture: Capture) -> Ending:
         """Kill what the command left running; the shell itself only if it still does not answer."""
-        for keep in (*[self._shell_pid] * _KILL_TRIES, 0):
-            self._machine.kill_all_but(keep)
-            ending = self._session.wait(capture, time.monotonic() + _KILL_GRACE_S)
+        for grace_s in _KILL_GRACES_S:
+            self._machine.kill_all_but(self._shell_pid)
+            ending = self._session.wait(capture, time.monotonic() + grace_s)
             if ending is not Ending.DEADLINE:
-                break
-        return ending
+                return ending
+        self._machine.kill_all_but(0)
+        return self._session.wait(capture, time.monotonic() + _SHELL_GRACE_S)
 
     def _recover(self, ending: Ending) -> None:
         """Have a shell again: the holder's new one, or new processes over the same files.

@@ -146,6 +146,7 @@ def cure_for(said: str) -> str:
     """The command that mends what a failed start complained about."""
     if "bwrap not found" in said:
         return _CURE_BUBBLEWRAP
-    if any(word in said for word in ("unshare", "user namespace", "uid_map", "uid map")):
+    signs = ("unshare", "user namespace", "uid_map", "uid map", "mount flags on /")
+    if any(sign in said for sign in signs):
         return _CURE_USER_NAMESPACES
     return "`python -m clawrl_gym.doctor` says what this machine lacks"

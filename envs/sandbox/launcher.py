@@ -13,6 +13,7 @@ import fcntl
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -114,9 +115,10 @@ class Launcher:
                 output_fd=fds[2],
                 users_fd=users_fd,
             )
-            live = self._start(Live(plan, 0))
+            live = Live(plan, 0)
             self._live[channel.fileno()] = live
             self._poll.register(channel.fileno(), select.POLLIN)
+            self._start(live)
         except OSError as error:
             os.write(fds[2], f"{error}\n".encode())
             channel.close()
@@ -125,13 +127,16 @@ class Launcher:
             os.close(fds[2])
         return True
 
-    def _start(self, live: Live) -> Live:
-        pid = os.fork()
+    def _start(self, live: Live) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:  # the owner reads it where bubblewrap would have complained
+            os.write(live.plan.output_fd, f"fork: {error}\n".encode())
+            return
         if pid == 0:
             become_sandbox(live.plan, self._cgroups)
         live.monitor = pid
         self._by_monitor[pid] = live
-        return live
 
     def _serve(self, live: Live) -> None:
         try:
@@ -163,7 +168,7 @@ class Launcher:
         """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
         if live.mounts_fd is None and live.monitor:
             # It may have ended by itself meanwhile, and its files with it: "gone".
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     def _keep_users(self, live: Live) -> None:
@@ -268,6 +273,8 @@ def _open_cgroups() -> Cgroups | None:
 def main() -> None:
     """`launcher.py CONTROL_FD OWNER_PID`"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
+    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     gc.disable()  # a collection in a forked child would copy every page
     rootfs.prepare()
     while os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) < _FIRST_FD:

@@ -45,6 +45,7 @@ class Machine:
 
     def restart(self, fds: tuple[int, int], *, renew: bool) -> None:
         """End all processes; start anew with this session and output over the same files."""
+        self._forget_answers()
         self._send("restart renewed" if renew else "restart", fds)
 
     def close(self) -> None:
@@ -53,6 +54,17 @@ class Machine:
         with contextlib.suppress(SandboxError), self._channel:
             self._send("close")
             self._receive("closed")
+
+    def _forget_answers(self) -> None:
+        """Drop what nobody waited for: a start that failed may have handed its root over."""
+        self._channel.settimeout(0)
+        with contextlib.suppress(OSError):
+            while received := kernel.receive(self._channel, _MESSAGE_BYTES, 1):
+                for fd in received[1]:
+                    os.close(fd)
+                if not received[0]:
+                    break
+        self._channel.settimeout(_ANSWER_S)
 
     def _drop_root(self) -> None:
         if self.root_fd >= 0:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from clawrl_gym.config import GymEnvConfig, TerminalEnvConfig, compose, groups, known_keys
+from clawrl_gym.compose import compose, groups, known_keys
+from clawrl_gym.config import GymEnvConfig, TerminalEnvConfig
 from clawrl_gym.errors import ConfigError
 
 
