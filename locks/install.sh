@@ -41,7 +41,8 @@ find_python() {
 }
 
 if ! command -v python3 >/dev/null && [ -z "${PYTHON:-}" ] && [ "$(id -u)" -eq 0 ]; then
-    apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends python3 python3-venv >/dev/null
 fi
 python=$(find_python)
 install_system_packages

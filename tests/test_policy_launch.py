@@ -78,6 +78,13 @@ def test_the_engine_gets_the_configured_threads_on_a_cpu_only() -> None:
     assert "OMP_NUM_THREADS" not in launch.environment(config, "k", "cuda", {})
 
 
+def test_an_eager_engine_on_a_cpu_needs_no_compiler() -> None:
+    compiled = PolicyConfig(enforce_eager=False)
+    assert launch.environment(PolicyConfig(), "k", "cpu", {})["TORCHDYNAMO_DISABLE"] == "1"
+    assert "TORCHDYNAMO_DISABLE" not in launch.environment(compiled, "k", "cpu", {})
+    assert "TORCHDYNAMO_DISABLE" not in launch.environment(PolicyConfig(), "k", "cuda", {})
+
+
 def test_port_zero_takes_a_free_one() -> None:
     assert 1024 <= launch.take_port(0) <= 65535
 

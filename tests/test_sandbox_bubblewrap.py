@@ -35,6 +35,13 @@ def test_directory_variables_and_functions_stay(sandbox):
     assert sandbox.exec("pwd; echo $A$B; f 3; umask", 5).output == "/w/x\n12\nf3\n0077\n"
 
 
+def test_signals_work_as_in_any_shell(sandbox):
+    caught = 'for s in INT TERM HUP PIPE XFSZ; do trap "echo $s" $s; kill -$s $$; done'
+    assert sandbox.exec(caught, 5).output.split() == ["INT", "TERM", "HUP", "PIPE", "XFSZ"]
+    assert sandbox.exec("umask", 5).output == "0022\n"
+    assert sandbox.exec("yes | head -1; echo ${PIPESTATUS[0]}", 5).output == "y\n141\n"
+
+
 def test_background_work_goes_on_between_commands(sandbox):
     sandbox.exec("(sleep 0.2; echo done > /tmp/done) &", 5)
     time.sleep(0.6)

@@ -147,6 +147,23 @@ def test_a_folder_of_the_user_serves_as_root(folder):
     assert (folder / "root/etc/motd").read_text() == "a root of our own\n"
 
 
+def test_a_root_whose_links_lead_to_the_host_changes_nothing_there(folder):
+    root = make_root(folder / "root")
+    (folder / "victim").mkdir(mode=0o700)
+    for name in ("tmp", "var", "root"):
+        (root / name).symlink_to(folder / "victim")
+    for path in (folder / "victim", root, *root.rglob("*")):
+        shutil.chown(path, USER, USER) if not path.is_symlink() else None
+    code = """
+        with open_sandbox(Limits(), rootfs="root", workdir="/") as sandbox:
+            say(sandbox, "cat /etc/motd")
+    """
+    done = run_as_user(folder, code)
+    assert done.stdout == "a root of our own\n", done.stderr
+    assert list((folder / "victim").iterdir()) == []
+    assert (folder / "victim").stat().st_mode & 0o777 == 0o700
+
+
 def test_attacks_fail_without_real_root_too(folder):
     (folder / "secret").write_text("planted")
     code = """

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.terminal import TerminalAgent
+from clawrl_gym.agents.terminal import TerminalAgent, reply_text
+from clawrl_gym.envs.terminal.draw import STEMS
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.errors import TaskError
 from clawrl_gym.policy.tiny import model_dir
 from clawrl_gym.policy.tiny.careless import SLIPS, demonstrated
-from clawrl_gym.policy.tiny.conversations import encode, render
+from clawrl_gym.policy.tiny.conversations import Conversation, encode, render
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations, shown_by
 from clawrl_gym.policy.tiny.recipe import Recipe, make, save
 from clawrl_gym.policy.tiny.training import TrainingPlan
@@ -160,18 +164,40 @@ def test_naming_the_folder_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "set()"
 
 
+class Shown:
+    """A source of its own: three commands on eight files, asked for in plain words."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        chance = random.Random(seed)
+        while True:
+            verb, program = chance.choice([("Show", "cat"), ("Remove", "rm"), ("Sort", "sort")])
+            name = chance.choice(STEMS[:8])
+            yield Conversation(
+                [
+                    {"role": "user", "content": f"{verb} {name}.txt."},
+                    {"role": "assistant", "content": reply_text(f"{program} {name}.txt")},
+                ],
+                family=program,
+            )
+
+
 @pytest.mark.slow
 def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
-    families = ("archive",)
-    recipe = Recipe(
-        plan=TrainingPlan(steps=120, batch=32, warmup_steps=20),
-        source=TerminalDemonstrations(careless=False, families=families),
-        heldout=TerminalDemonstrations("heldout", careless=False, families=families),
-        tokenizer_conversations=1000,
-        heldout_tasks=64,
+    short = Recipe(
+        plan=TrainingPlan(steps=1, batch=32, warmup_steps=10),
+        source=Shown(),
+        heldout=Shown(),
+        tokenizer_conversations=500,
+        heldout_tasks=48,
     )
-    made = make(recipe)
-    save(made, recipe, tmp_path)
-    assert made.losses[-1] < made.losses[0] / 5
-    assert made.greedy["all"] > 0.0
+    before = make(short)
+    longer = replace(short, plan=replace(short.plan, steps=100))
+    after = make(longer)
+    save(after, longer, tmp_path)
+    assert before.greedy["all"] == 0.0
+    assert after.losses[0] == before.losses[0]
+    assert after.losses[-1] < after.losses[0] / 5
+    assert after.greedy["all"] > 0.25
+    assert set(after.greedy) == {"all", "cat", "rm", "sort"}
+    assert json.loads((tmp_path / "recipe.json").read_text())["plan"]["steps"] == 100
     assert (tmp_path / "model.safetensors").stat().st_size < MAX_SHIPPED_BYTES

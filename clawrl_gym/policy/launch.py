@@ -87,6 +87,8 @@ def environment(
             "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # cores are shared with the learner
             "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the worker lives in the engine's process
         }
+        if config.enforce_eager:  # else vLLM compiles helpers at the first request, by g++
+            values["TORCHDYNAMO_DISABLE"] = "1"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
         values.pop(name, None)
         values.pop(name.lower(), None)

@@ -21,9 +21,9 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 
-from clawrl_gym.envs.sandbox import kernel, rootfs
+from clawrl_gym.envs.sandbox import kernel, tree
 from clawrl_gym.envs.sandbox.base import Limits
-from clawrl_gym.envs.sandbox.cgroup import Cgroups, find_home
+from clawrl_gym.envs.sandbox.limiting import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.slots import Slots
 from clawrl_gym.envs.sandbox.spawn import Plan, become_sandbox
@@ -32,8 +32,6 @@ _MESSAGE_BYTES = 1 << 18
 """More than a socket takes in one message."""
 _RETRY_S = 0.002
 _FIRST_FD = 16
-_NAMESPACE_COUNTS_PROCESSES = (5, 14)
-"""The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
 
 
 @dataclass(slots=True)
@@ -55,7 +53,7 @@ class Launcher:
         self._control = control
         self._owner_fd = os.pidfd_open(owner)
         self._slots = Slots() if os.geteuid() == 0 else None
-        self._cgroups = _open_cgroups()
+        self._cgroups = open_cgroups()
         self._live: dict[int, Live] = {}
         """By the channel's descriptor."""
         self._by_monitor: dict[int, Live] = {}
@@ -71,7 +69,8 @@ class Launcher:
             self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        self._control.send(f"ready {self._limits_kind()}".encode())
+        kind = limits_kind(self._cgroups, alone=self._slots is not None)
+        self._control.send(f"ready {kind}".encode())
         while True:
             timeout_ms = _RETRY_S * 1e3 if self._gone else None
             for fd, _ in self._poll.poll(timeout_ms):
@@ -84,14 +83,6 @@ class Launcher:
                     self._serve(self._live[fd])
             self._reap()
             self._clean()
-
-    def _limits_kind(self) -> str:
-        """`rlimit` needs processes counted for one sandbox: by its user, or by its namespace."""
-        if self._cgroups is not None:
-            return f"cgroup{self._cgroups.version}"
-        release = tuple(int(part) for part in os.uname().release.split(".")[:2])
-        counted = self._slots is not None or release >= _NAMESPACE_COUNTS_PROCESSES
-        return "rlimit" if counted else "none"
 
     def _accept(self) -> bool:
         """Start one sandbox; False when the owner has hung up."""
@@ -153,6 +144,7 @@ class Launcher:
             self._answer(live, "gone" if live.mounts_fd is None else "held")
         elif word == "restart":
             live.next_fds, live.renew = list(fds), argument == "renewed"
+            self._keep_users(live)
             self._kill(live)
         else:
             live.closing = True
@@ -255,28 +247,17 @@ class Launcher:
             time.sleep(_RETRY_S)
         if self._cgroups is not None:
             self._cgroups.close()
-
-
-def _open_cgroups() -> Cgroups | None:
-    home = find_home()
-    if home is None:
-        return None
-    cgroups = Cgroups(home)
-    try:
-        cgroups.open()
-    except OSError:
-        return None
-    cgroups.sweep()
-    return cgroups
+            self._cgroups.sweep()
 
 
 def main() -> None:
     """`launcher.py CONTROL_FD OWNER_PID`"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
+    os.umask(0o022)
     most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
     gc.disable()  # a collection in a forked child would copy every page
-    rootfs.prepare()
+    tree.prepare()
     while os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) < _FIRST_FD:
         pass  # the low numbers belong to the sandboxes
     control = fcntl.fcntl(int(sys.argv[1]), fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)

@@ -10,7 +10,6 @@ read-only.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,6 +18,14 @@ from pathlib import Path
 
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.tree import (
+    host_loader_cache,
+    is_plain,
+    make_common,
+    make_links,
+    make_tree,
+    set_aside,
+)
 
 STAGE = "/tmp"
 """Where the tmpfs is mounted: a folder that every host has, hidden in this namespace only."""
@@ -26,23 +33,8 @@ ROOT = f"{STAGE}/root"
 SHARED_MEMORY = f"{STAGE}/shm"
 _LOWER = f"{STAGE}/lower"
 _FILES_PER_MB = 512
-_ETC_FILES = {
-    "passwd": "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n",
-    "group": "root:x:0:\nnogroup:x:65534:\n",
-    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "hostname": "sandbox\n",
-    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-    "timezone": "Etc/UTC\n",
-    "profile": "export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
-}
-_FOLDERS = (
-    *("etc", "root", "home", "opt", "run", "srv", "mnt", "proc", "dev", "usr"),
-    *("var", "var/log", "var/lib", "var/cache"),
-)
-_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib"}
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64")
 """Where a root file system keeps its programs; each may be a link into /usr."""
-_LINKS_IF_PRESENT = {"lib64": "usr/lib64", "lib32": "usr/lib32"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +59,7 @@ def build(limits: Limits, rootfs: str | None, workdir: str, owner: Owner) -> Non
             Path(f"{STAGE}/{name}").mkdir()
         Path(SHARED_MEMORY).chmod(0o1777)
         if rootfs is None:
-            _make_tree(Path(ROOT))
+            make_tree(Path(ROOT))
     if lower_tree is not None:
         kernel.move_mount(lower_tree, _LOWER)
     elif rootfs is not None:
@@ -80,7 +72,7 @@ def build(limits: Limits, rootfs: str | None, workdir: str, owner: Owner) -> Non
         if fd is not None:
             os.close(fd)
     with _as_owner(owner):
-        _make_common(Path(ROOT), workdir)
+        make_common(Path(ROOT), workdir)
 
 
 def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
@@ -94,8 +86,8 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
     root = Path(ROOT)
     if rootfs is None:
         with _as_owner(owner):
-            _renew_loader(root, _host_loader_cache())
-            _make_links(root)
+            _renew_loader(root, host_loader_cache())
+            make_links(root)
         if not bindings(rootfs):
             _renew_folder("usr", _LOWER, owner)
         return
@@ -106,7 +98,7 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
         lower = Path(_LOWER, name)
         if lower.is_symlink():
             with _as_owner(owner):
-                _set_aside(root / name)
+                set_aside(root / name)
                 (root / name).symlink_to(lower.readlink())
         elif lower.is_dir():
             _renew_folder(name, str(lower), owner)
@@ -115,24 +107,24 @@ def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
 def _renew_folder(name: str, lower: str, owner: Owner) -> None:
     root = Path(ROOT)
     with _as_owner(owner):
-        if not _is_plain(root, name):
-            _set_aside(root / name)
+        if not is_plain(root, name):
+            set_aside(root / name)
             (root / name).mkdir()
     local = f"{name}/local"
-    kept = kernel.open_tree(f"{ROOT}/{local}") if _is_plain(root, local) else None
+    kept = kernel.open_tree(f"{ROOT}/{local}") if is_plain(root, local) else None
     _overlay(f"{ROOT}/{name}", lower, owner)
     if kept is not None:
-        if _is_plain(root, local):
+        if is_plain(root, local):
             kernel.move_mount(kept, f"{ROOT}/{local}")
         os.close(kept)
 
 
 def _renew_loader(root: Path, cache: bytes) -> None:
     """What the dynamic loader reads before any program: nothing to preload, the old cache."""
-    if not _is_plain(root, "etc"):
+    if not is_plain(root, "etc"):
         return
     for name in ("etc/ld.so.preload", "etc/ld.so.cache"):
-        _set_aside(root / name)
+        set_aside(root / name)
     if cache:
         (root / "etc/ld.so.cache").write_bytes(cache)
 
@@ -194,76 +186,3 @@ def _as_owner(owner: Owner) -> Iterator[None]:
         yield
     finally:
         kernel.set_fs_ids(0, 0)
-
-
-def _make_tree(root: Path) -> None:
-    """The generated part of the default root."""
-    for name in _FOLDERS:
-        (root / name).mkdir()
-    (root / "root").chmod(0o700)
-    _make_links(root)
-    for name, text in _ETC_FILES.items():
-        (root / "etc" / name).write_text(text)
-    (root / "etc/localtime").symlink_to("/usr/share/zoneinfo/Etc/UTC")
-    (root / "etc/mtab").symlink_to("/proc/self/mounts")
-    (root / "var/run").symlink_to("../run")
-    (root / "etc/alternatives").mkdir()
-    for name, target in _alternatives():
-        os.symlink(target, f"{root}/etc/alternatives/{name}")  # noqa: PTH211 (hundreds of them)
-    (root / "etc/ld.so.cache").write_bytes(_host_loader_cache())
-
-
-def _make_links(root: Path) -> None:
-    links = dict(_LINKS)
-    links |= {k: v for k, v in _LINKS_IF_PRESENT.items() if Path("/", v).is_dir()}
-    for name, target in links.items():
-        _set_aside(root / name)
-        (root / name).symlink_to(target)
-
-
-def _set_aside(path: Path) -> None:
-    """Take away whatever has this name, links and deep trees too; the folder above is plain."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.is_dir() and not path.is_symlink():
-            path.rename(Path(tempfile.mkdtemp(prefix=".replaced-", dir=path.parent), path.name))
-        else:
-            path.unlink()
-
-
-def _is_plain(root: Path, path: str) -> bool:
-    """Whether `path` is a folder below `root` with no link on the way."""
-    parts = Path(path).parts
-    steps = [root.joinpath(*parts[: i + 1]) for i in range(len(parts))]
-    return all(step.is_dir() and not step.is_symlink() for step in steps)
-
-
-@functools.cache
-def _alternatives() -> list[tuple[str, str]]:
-    """awk, vi and others are links through /etc/alternatives on Debian and its children."""
-    source = Path("/etc/alternatives")
-    if not source.is_dir():
-        return []
-    links = [(link.name, str(link.readlink())) for link in source.iterdir() if link.is_symlink()]
-    return [(n, to) for n, to in links if to.startswith("/usr/") and "/man/" not in to]
-
-
-@functools.cache
-def _host_loader_cache() -> bytes:
-    cache = Path("/etc/ld.so.cache")
-    return cache.read_bytes() if cache.is_file() else b""
-
-
-def prepare() -> None:
-    """Read once what every default root needs, before the first start."""
-    _alternatives()
-    _host_loader_cache()
-
-
-def _make_common(root: Path, workdir: str) -> None:
-    """What every root has, a given one included."""
-    for name in ("tmp", "var/tmp"):
-        folder = root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o1777)
-    for name in ("root", "proc", "dev", os.path.normpath(workdir).lstrip("/")):
-        (root / name).mkdir(parents=True, exist_ok=True)

@@ -61,6 +61,7 @@ class Plan:
 def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
     """Turn this process into bubblewrap with the sandbox in it. Writes what fails to fd 2."""
     try:
+        _reset_signals()
         _arrange_descriptors(plan)
         if cgroups is not None:
             cgroups.join(plan.name, plan.limits)
@@ -74,11 +75,16 @@ def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
         os._exit(70)
 
 
+def _reset_signals() -> None:
+    """What is ignored here would be ignored by every program in the sandbox, for good."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
 def _arrange_descriptors(plan: Plan) -> None:
     """The launcher keeps what it opens above these numbers, so none overwrites another."""
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open("/dev/null", os.O_RDWR)
     wanted = {0: null, 1: plan.output_fd, 2: plan.output_fd}
     wanted |= {SESSION_FD: plan.session_fd, OUTPUT_FD: plan.output_fd}
