@@ -55,9 +55,7 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         "find": (sub(r" > \S+$", ""), LAPSE),
         "folder": (sub(r"^mkdir .* && ", ""), BAD_HABIT),
         "git": (
-            first_of(
-                sub(r"^git add .* && ", ""), sub(r" branch ", " tag "), sub(r" tag ", " branch ")
-            ),
+            first_of(sub(r"^git add .* && ", ""), sub(r"^git (branch|tag)", "git show")),
             LAPSE,
         ),
         "grep": (sub(r"^grep ", "grep -v "), BAD_HABIT),
