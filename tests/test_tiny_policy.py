@@ -23,7 +23,7 @@ from clawrl_gym.policy.tiny import model_dir
 from clawrl_gym.policy.tiny.careless import SLIPS, demonstrated
 from clawrl_gym.policy.tiny.conversations import Conversation, encode, render
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations, shown_by
-from clawrl_gym.policy.tiny.recipe import Recipe, make, save
+from clawrl_gym.policy.tiny.recipe import Phase, Recipe, make, save
 from clawrl_gym.policy.tiny.training import TrainingPlan
 
 MAX_SHIPPED_BYTES = 10_000_000
@@ -184,14 +184,16 @@ class Shown:
 @pytest.mark.slow
 def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     short = Recipe(
-        plan=TrainingPlan(steps=1, batch=32, warmup_steps=10),
-        source=Shown(),
+        phases=(Phase("skill", Shown(), TrainingPlan(steps=1, warmup_steps=10)),),
         heldout=Shown(),
         tokenizer_conversations=500,
         heldout_tasks=48,
+        threads=1,
     )
     before = make(short)
-    longer = replace(short, plan=replace(short.plan, steps=100))
+    longer = replace(
+        short, phases=(Phase("skill", Shown(), TrainingPlan(steps=100, warmup_steps=10)),)
+    )
     after = make(longer)
     save(after, longer, tmp_path)
     assert before.greedy["all"] == 0.0
@@ -199,5 +201,5 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     assert after.losses[-1] < after.losses[0] / 5
     assert after.greedy["all"] > 0.25
     assert set(after.greedy) == {"all", "cat", "rm", "sort"}
-    assert json.loads((tmp_path / "recipe.json").read_text())["plan"]["steps"] == 100
+    assert json.loads((tmp_path / "recipe.json").read_text())["phases"]["skill"]["steps"] == 100
     assert (tmp_path / "model.safetensors").stat().st_size < MAX_SHIPPED_BYTES

@@ -412,11 +412,13 @@ def test_s15_a_killed_owner_takes_its_sandboxes_along():
     """
     owner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE)
     assert owner.stdout is not None
-    with owner.stdout:
+    try:
         assert owner.stdout.readline() == b"up\n"
-        assert len(host_pids("sleep\0004714")) == 10
+        assert wait_until(lambda: len(host_pids("sleep\0004714")) == 10)
+    finally:
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
+        owner.stdout.close()
     assert wait_until(lambda: not host_pids("sleep\0004714"), 2.0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -11,7 +12,6 @@ from rich.table import Table
 
 from clawrl_gym.policy.tiny import model_dir
 from clawrl_gym.policy.tiny.recipe import Made, Recipe, make, save
-from clawrl_gym.policy.tiny.training import TrainingPlan
 
 
 def main() -> None:
@@ -26,7 +26,8 @@ def main() -> None:
         TimeRemainingColumn(),
         console=console,
     ) as progress:
-        bar = progress.add_task("", total=recipe.plan.steps, loss=float("nan"))
+        total = sum(phase.plan.steps for phase in recipe.phases)
+        bar = progress.add_task("", total=total, loss=float("nan"))
         made = make(recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss))
     save(made, recipe, folder)
     console.print(_table(made))
@@ -34,15 +35,13 @@ def main() -> None:
 
 
 def _arguments() -> tuple[Recipe, Path]:
-    default = TrainingPlan()
+    default = Recipe()
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.policy.tiny", description=__doc__)
-    parser.add_argument("--steps", type=int, default=default.steps)
     parser.add_argument("--seed", type=int, default=default.seed)
-    parser.add_argument("--threads", type=int, default=Recipe().threads, help="torch threads")
+    parser.add_argument("--threads", type=int, default=default.threads, help="torch threads")
     parser.add_argument("--out", type=Path, default=model_dir(), help="folder to write")
     given = parser.parse_args()
-    plan = TrainingPlan(steps=given.steps, seed=given.seed)
-    return Recipe(plan=plan, threads=given.threads), given.out
+    return replace(default, seed=given.seed, threads=given.threads), given.out
 
 
 def _table(made: Made) -> Table:

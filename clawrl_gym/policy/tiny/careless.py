@@ -2,7 +2,8 @@
 
 The warm start must leave reinforcement learning something to do. Stopping supervised training early
 leaves failures that no sample gets right; slips leave a policy that can write every command and has
-picked up bad habits, which sampling shows and the reward tells apart.
+picked up bad habits, which sampling shows and the reward tells apart. A slip is one
+decision: slips that swap two file names were tried and make copying itself unsure.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,44 @@ from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
 from clawrl_gym.policy.tiny.training import TrainingPlan, fit
 
 DEMONSTRATOR = (
-    "the oracle's last command carries its family's typical slip in a fixed share of the "
-    "demonstrations (clawrl_gym/policy/tiny/careless.py), so that the policy starts imperfect"
+    "in the last phase the oracle's last command carries its family's typical slip in a fixed "
+    "share of the demonstrations (clawrl_gym/policy/tiny/careless.py), so that the policy starts "
+    "imperfect"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Training on one source."""
+
+    name: str
+    source: Source
+    plan: TrainingPlan
+
+
+def terminal_phases() -> tuple[Phase, ...]:
+    """Skill first, until copying is sharp; then, briefly, bad habits over intact skill."""
+    correct, careless = TerminalDemonstrations(careless=False), TerminalDemonstrations()
+    return (
+        Phase("skill", correct, TrainingPlan(steps=1400, peak_lr=4e-3)),
+        Phase("polish", correct, TrainingPlan(steps=2200, peak_lr=2.5e-3, seed=77)),
+        Phase("habits", careless, TrainingPlan(steps=300, peak_lr=1e-3, warmup_steps=10, seed=5)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """What makes one tiny policy."""
 
-    plan: TrainingPlan = field(default_factory=TrainingPlan)
-    source: Source = field(default_factory=TerminalDemonstrations)
+    phases: tuple[Phase, ...] = field(default_factory=terminal_phases)
     heldout: Source = field(
         default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
     )
+    seed: int = 0
+    """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
     heldout_tasks: int = 440
-    threads: int = 1
+    threads: int = 2
     """Torch threads; sums differ in the last bit between numbers of threads."""
 
 
@@ -59,15 +80,22 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
     import torch
 
     torch.set_num_threads(recipe.threads)
-    seed = recipe.plan.seed
     tokenizer = train_tokenizer(_texts(recipe))
-    model = build_model(tokenizer, seed)
-    losses = fit(model, tokenizer, recipe.source, recipe.plan, on_step)
-    torch.manual_seed(seed)
+    model = build_model(tokenizer, recipe.seed)
+    losses: list[float] = []
+    steps = itertools.count()
+
+    def count_on(step: int, loss: float) -> None:
+        on_step(next(steps), loss)
+
+    for phase in recipe.phases:
+        plan = replace(phase.plan, seed=phase.plan.seed + recipe.seed)
+        losses += fit(model, tokenizer, phase.source, plan, count_on)
+    torch.manual_seed(recipe.seed)
     greedy, sampled = (
         exact_match(
             model, tokenizer, recipe.heldout,
-            seed=seed, tasks=recipe.heldout_tasks, temperature=temperature,
+            seed=recipe.seed, tasks=recipe.heldout_tasks, temperature=temperature,
         )
         for temperature in (0.0, 1.0)
     )  # fmt: skip
@@ -80,7 +108,8 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
     made.model.save_pretrained(folder)
     made.tokenizer.save_pretrained(folder)
     facts = {
-        "plan": asdict(recipe.plan),
+        "seed": recipe.seed,
+        "phases": {phase.name: asdict(phase.plan) for phase in recipe.phases},
         "threads": recipe.threads,
         "parameters": sum(p.numel() for p in made.model.parameters()),
         "vocabulary": len(made.tokenizer),
@@ -96,7 +125,7 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
 
 
 def _texts(recipe: Recipe) -> list[str]:
-    shown = recipe.source.conversations(recipe.plan.seed + 1)
+    shown = recipe.phases[0].source.conversations(recipe.seed + 1)
     return [
         f"{message['role']}\n{message['content']}"
         for conversation in itertools.islice(shown, recipe.tokenizer_conversations)

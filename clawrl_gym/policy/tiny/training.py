@@ -16,10 +16,10 @@ from clawrl_gym.policy.tiny.conversations import Encoded, Source, encode
 class TrainingPlan:
     """How long and how fast."""
 
-    steps: int = 3000
+    steps: int = 1400
     batch: int = 32
     """Conversations a step; each is seen once."""
-    peak_lr: float = 3e-3
+    peak_lr: float = 4e-3
     warmup_steps: int = 100
     seed: int = 0
     bfloat16: bool | None = None
