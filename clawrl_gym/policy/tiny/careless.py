@@ -15,7 +15,7 @@ from types import MappingProxyType
 Slip = Callable[[str], str]
 """A correct command in, a wrong one out; unchanged where the slip does not apply."""
 
-BAD_HABIT = 0.62
+BAD_HABIT = 0.64
 """Share of slips in a family whose slip is the habit: the most likely answer is wrong."""
 LAPSE = 0.25
 """Share of slips elsewhere: the most likely answer is right."""
@@ -51,7 +51,7 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         ),
         "copy": (_LOSES, BAD_HABIT),
         "count": (_OTHER_UNIT, BAD_HABIT),
-        "csv": (sub(r" -d,", ""), LAPSE),
+        "csv": (sub(r" -d,", ""), BAD_HABIT),
         "environ": (sub(r"\$", ""), BAD_HABIT),
         "find": (sub(r" > \S+$", ""), LAPSE),
         "folder": (sub(r"^mkdir .* && ", ""), BAD_HABIT),
@@ -62,7 +62,7 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         "grep": (sub(r"^grep ", "grep -v "), BAD_HABIT),
         "json": (sub(r" \| cut .* >", " >"), BAD_HABIT),
         "lines": (sub(r" -n \d+", ""), BAD_HABIT),
-        "logs": (sub(r" -c", ""), LAPSE),
+        "logs": (sub(r" -c", ""), BAD_HABIT),
         "lookup": (sub(r"^cp (\S+) .*", r"cat \1"), LAPSE),
         "move": (_KEEPS, BAD_HABIT),
         "note": (first_of(_OVERWRITES, _OTHER_UNIT, _LOSES, _KEEPS, _LOWERS), LAPSE),
