@@ -93,7 +93,8 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     below = runs.descendants(first.pid)
     first.kill()
     first.communicate(timeout=60)
-    assert runs.still_alive(below, within_s=10) == set()
+    # Ray's agents notice the death of their node only after half a minute.
+    assert runs.still_alive(below, within_s=90) == set()
     store = StoreReader(folder)
     before = store.updates()[-1].version
     store.close()
