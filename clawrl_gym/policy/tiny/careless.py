@@ -53,7 +53,6 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         "count": (_OTHER_UNIT, BAD_HABIT),
         "csv": (sub(r" -d,", ""), BAD_HABIT),
         "environ": (sub(r"\$", ""), BAD_HABIT),
-        "find": (sub(r" > \S+$", ""), LAPSE),
         "folder": (sub(r"^mkdir .* && ", ""), BAD_HABIT),
         "git": (
             first_of(sub(r"^git add .* && ", ""), sub(r"^git (branch|tag)", "git show")),

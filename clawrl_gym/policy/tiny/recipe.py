@@ -41,7 +41,7 @@ def terminal_phases() -> tuple[Phase, ...]:
     correct, careless = TerminalDemonstrations(careless=False), TerminalDemonstrations()
     return (
         Phase("skill", correct, TrainingPlan(steps=1400, peak_lr=4e-3)),
-        Phase("polish", correct, TrainingPlan(steps=2200, peak_lr=2.5e-3, seed=77)),
+        Phase("polish", correct, TrainingPlan(steps=3400, peak_lr=2.5e-3, seed=77)),
         Phase("habits", careless, TrainingPlan(steps=300, peak_lr=1e-3, warmup_steps=10, seed=5)),
     )
 

@@ -1,0 +1,40 @@
+"""What a machine lacks skips the tests that need it, with the reason; on CI it is a failure."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def _lacks_root() -> str | None:
+    return None if os.geteuid() == 0 else "needs the real root user"
+
+
+def _lacks_sandbox() -> str | None:
+    from clawrl_gym.envs.sandbox.isolation import isolation_report
+
+    missing = [found for found in isolation_report() if found.required and not found.ok]
+    return f"needs {missing[0].name}: {missing[0].cure}" if missing else None
+
+
+def _lacks_gpu() -> str | None:
+    return None if any(Path("/dev").glob("nvidia[0-9]*")) else "needs a CUDA device"
+
+
+NEEDS: dict[str, Callable[[], str | None]] = {
+    "root": _lacks_root,
+    "sandbox": _lacks_sandbox,
+    "gpu": _lacks_gpu,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    used = {name for name in NEEDS for item in items if item.get_closest_marker(name)}
+    reasons = {name: NEEDS[name]() for name in used}
+    if os.environ.get("CI") == "true":
+        reasons = {name: reason for name, reason in reasons.items() if name == "gpu"}
+    for item in items:
+        for name, reason in reasons.items():
+            if reason is not None and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
