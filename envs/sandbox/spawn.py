@@ -24,6 +24,8 @@ from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, first_uid
 
 SESSION_FD, OUTPUT_FD = 3, 4
 _MAX_OPEN_FILES = 1_024
+_NICENESS = 5
+"""What agents run yields the processor to what serves and trains them."""
 _OOM_SCORE = "500"
 """When the host itself runs out of memory, sandboxes go before what trains on them."""
 
@@ -66,6 +68,7 @@ def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
         if cgroups is not None:
             cgroups.join(plan.name, plan.limits)
         argv = _enter(plan)
+        os.nice(_NICENESS)
         _set_rlimits(plan.limits, counted=cgroups is not None)
         os.execve(argv[0], argv, dict(plan.env))
     except BaseException as error:  # noqa: BLE001 (the one place that can still speak)
