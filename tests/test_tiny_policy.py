@@ -124,9 +124,9 @@ def test_demonstrations_follow_from_the_seed_and_ask_as_the_agent_does(tokenizer
     assert render(tokenizer, asked[:2], ask=True).endswith("assistant\n")
 
 
-def test_every_family_has_a_slip_that_is_wrong_and_a_share_that_leaves_both_answers() -> None:
-    assert set(SLIPS) == set(FAMILIES)
-    for task_id in task_ids("train")[:440]:
+def test_every_slip_is_wrong_and_its_share_leaves_both_answers() -> None:
+    assert set(FAMILIES) - set(SLIPS) == {"find"}
+    for task_id in task_ids("train", sorted(SLIPS))[:440]:
         task = make_task(task_id)
         right = task.solution[-1]
         assert demonstrated(task.family, right, 0.0) != right

@@ -117,6 +117,10 @@ def line_chart(
     return _svg(frame, parts, label, hover=_hover_data(frame, series, form, x_label))
 
 
+_LAST_LABEL_PX = 100
+"""Room for the last mark of the x axis, which carries the axis' name."""
+
+
 def _axes(frame: Frame, form: Form, x_label: str) -> str:
     right, base = frame.width - frame.right, frame.height - frame.bottom
     parts = []
@@ -127,6 +131,8 @@ def _axes(frame: Frame, form: Form, x_label: str) -> str:
         parts.append(f'<text x="{frame.left - 6}" y="{y + 4}" text-anchor="end">{words}</text>')
     marks = list(ticks(*frame.x_range, about=max(2, frame.width // 110)))
     whole = [tick for tick in marks if tick == int(tick)] or marks
+    if len(whole) > 2 and frame.x(whole[-1]) - frame.x(whole[-2]) < _LAST_LABEL_PX:
+        del whole[-2]
     for index, tick in enumerate(whole):
         text = f"{x_label} {number(tick)}" if index == len(whole) - 1 else number(tick)
         x = frame.x(tick)

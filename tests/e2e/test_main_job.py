@@ -63,7 +63,7 @@ def test_every_sampled_token_knows_its_version_and_turns_merge(trained: Path) ->
 
 def test_every_episode_has_an_outcome_and_none_failed(trained: Path) -> None:
     outcomes = read_json_lines(trained / "evaluations.jsonl")
-    ended = [row for row in outcomes if row["type"] == "end"]
+    ended = [row for row in outcomes if row["type"] == "session_end"]
     assert len(ended) > 14 * 16
     assert all(row["reward"] is not None for row in ended if row["stop_reason"] == "terminated")
 

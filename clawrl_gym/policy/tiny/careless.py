@@ -73,7 +73,7 @@ SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
         "upper": (_LOWERS, BAD_HABIT),
     }
 )
-"""Each family's slip and how often it is made."""
+"""Each family's slip and how often it is made; a family that is not here is never slipped."""
 
 
 def demonstrated(family: str, command: str, luck: float) -> str:
