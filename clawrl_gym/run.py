@@ -182,7 +182,6 @@ class Run:
             always_parse=config.policy.reasoning_parser is not None,
         )
         stack.push_async_callback(policy.close)
-        self._swap = WeightSwap(server)
         self._gateway = Gateway(
             config.gateway,
             config.policy.sampling,
@@ -191,6 +190,7 @@ class Run:
             server.model_name,
             config.policy.request_timeout_s,
         )
+        self._swap = WeightSwap(server, hold=self._gateway.held)
         self._gateway_url = await self._gateway.start()
         stack.push_async_callback(self._gateway.stop)
         self._view.phase("gateway", f"ready at {self._gateway_url}")

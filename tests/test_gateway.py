@@ -276,6 +276,16 @@ async def test_a_conversation_that_was_edited_is_rendered_afresh(bench: Bench) -
     assert bench.gateway.stats.fits == {"first": 1, "edited": 1}
 
 
+async def test_new_requests_wait_in_the_gateway_while_weights_are_swapped(bench: Bench) -> None:
+    with bench.gateway.held():
+        asking = asyncio.create_task(bench.say(HELLO))
+        await asyncio.sleep(0.1)
+        assert bench.gateway.stats.inside == 1
+        assert bench.policy.prompts == []
+    assert (await asking)["content"]
+    assert len(bench.policy.prompts) == 1
+
+
 async def test_requests_wait_while_the_policy_is_down(bench: Bench) -> None:
     bench.policy.down = 2
     assert (await bench.say(HELLO))["content"] == "ok"

@@ -13,6 +13,7 @@ import logging
 import resource
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import uuid4
 
@@ -72,6 +73,10 @@ class Gateway:
     @version.setter
     def version(self, version: int) -> None:
         self._turns.version = version
+
+    def held(self) -> AbstractContextManager[None]:
+        """While inside, new requests wait in the gateway instead of in the policy."""
+        return self._turns.held()
 
     async def start(self) -> str:
         """Listen; returns the base URL. Raises ConfigError when the port is taken."""

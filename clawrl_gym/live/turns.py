@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -77,6 +79,17 @@ class TurnMaker:
         self._sessions = sessions
         self._sampling = sampling
         self._timeout_s = timeout_s
+        self._unheld = asyncio.Event()
+        self._unheld.set()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep new requests waiting here, and off the policy; those under way go on."""
+        self._unheld.clear()
+        try:
+            yield
+        finally:
+            self._unheld.set()
 
     async def turn(self, session: Session, chat: ChatRequest, kind: TurnKind) -> Turn:
         """The turn that answers a request: the stored one for a retry, else a new one.
@@ -131,6 +144,7 @@ class TurnMaker:
     async def _attempt(
         self, body: dict[str, Any], past: PastTurn | None, sampling: Sampling
     ) -> tuple[Prompt, Generation, Message]:
+        await self._unheld.wait()
         prompt = await make_prompt(self._policy.render, body, past)
         generation = await self._policy.generate(prompt.ids_T, sampling, version=self.version)
         return prompt, generation, await self._policy.parse(body, generation)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
@@ -37,10 +39,17 @@ class WeightSwap:
     """Publishes full weights. Publications are queued, never interleaved."""
 
     def __init__(
-        self, server: Served, *, timeout_s: float = 60.0, recovery_s: float = 300.0
+        self,
+        server: Served,
+        *,
+        hold: Callable[[], AbstractContextManager[None]] = nullcontext,
+        timeout_s: float = 60.0,
+        recovery_s: float = 300.0,
     ) -> None:
-        """`timeout_s` is of each call; `recovery_s` how long a server may take to come back."""
+        """`hold` keeps new requests away from a server that is paused, which shortens the pause;
+        `timeout_s` is of each call; `recovery_s` how long a server may take to come back."""
         self._server = server
+        self._hold = hold
         self._folder = server.folder
         self._timeout_s = timeout_s
         self._recovery_s = recovery_s
@@ -83,14 +92,15 @@ class WeightSwap:
         raise AssertionError("unreachable")
 
     async def _load_once(self, client: PolicyClient, version: int) -> float:
-        started_s = time.monotonic()
-        try:
-            await client.pause(self._timeout_s)
-            await client.reload_weights(self._timeout_s)
-            await client.set_version(version, self._timeout_s)
-        finally:
-            await self._resume(client)
-        return time.monotonic() - started_s
+        with self._hold():
+            started_s = time.monotonic()
+            try:
+                await client.pause(self._timeout_s)
+                await client.reload_weights(self._timeout_s)
+                await client.set_version(version, self._timeout_s)
+            finally:
+                await self._resume(client)
+            return time.monotonic() - started_s
 
     async def _resume(self, client: PolicyClient) -> None:
         """Resume, again and again: a server that stays paused would hold every request."""

@@ -1,0 +1,32 @@
+"""The names that others may build on; a change here is a change of the interface."""
+
+import clawrl_gym
+from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.registration import ENTRY_POINT_GROUP, builtin_specs
+from clawrl_gym.types import StopReason
+
+
+def test_the_package_offers_nothing_but_its_version() -> None:
+    assert clawrl_gym.__all__ == ["__version__"]
+
+
+def test_environment_ids_stay() -> None:
+    assert [spec.id for spec in builtin_specs()] == ["ClawRL/Terminal-v0"]
+    assert ENTRY_POINT_GROUP == "clawrl_gym.envs"
+
+
+def test_reasons_to_stop_stay_as_they_are_stored() -> None:
+    assert {reason.value for reason in StopReason} == {
+        "terminated",
+        "truncated",
+        "context",
+        "deadline",
+        "env_error",
+        "policy_error",
+        "cancelled",
+    }
+
+
+def test_a_sandbox_has_these_methods_and_no_others() -> None:
+    names = {name for name in vars(Sandbox) if not name.startswith("_")}
+    assert names == {"exec", "write", "read", "mode", "successor", "close"}
