@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -50,10 +51,17 @@ def describe_start() -> dict[str, Any]:
     }
 
 
+_SECRET = re.compile(r"^([+]*gateway\.key=).+")
+
+
 def command_line() -> str:
-    """The command as it can be typed again, with the interpreter's name instead of its path."""
+    """The command as it can be typed again, with the interpreter's name instead of its path.
+
+    A key that was given on it is left out: reports are shown around.
+    """
     arguments = list(sys.orig_argv) or list(sys.argv)
-    return shlex.join([Path(arguments[0]).name, *arguments[1:]])
+    shown = [_SECRET.sub(r"\1***", argument) for argument in arguments[1:]]
+    return shlex.join([Path(arguments[0]).name, *shown])
 
 
 def package_versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from clawrl_gym import cluster
 from clawrl_gym.config import RunConfig, TerminalEnvConfig
 from clawrl_gym.folder import RunFolder, folder_of
-from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.live.gateway import Gateway, check_key
 from clawrl_gym.metrics import Metrics, Timeline
 from clawrl_gym.observer import Observer
 from clawrl_gym.policy.client import PolicyClient
@@ -42,6 +42,7 @@ async def train(config: RunConfig) -> int:
     tasks = TaskSource.of(config.env, config.seed)
     model = resolve_model(config.policy.model)
     device = resolve_device(config.policy.device)
+    check_key(config.gateway)
     await asyncio.to_thread(_check_env, config)
     if config.resume:
         folder.require_space()

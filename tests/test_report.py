@@ -327,3 +327,12 @@ def test_a_character_of_several_ids_is_shown_by_the_last() -> None:
 
     assert pieces(Bytes(), list("a漢b".encode())) == ["a", "", "", "漢", "b"]
     assert pieces(Bytes(), [0xFF, 0xFF, 0xFF, 0xFF]) == ["", "", "", "����"]
+
+
+def test_a_key_of_the_users_is_not_in_the_report(tmp_path: Path) -> None:
+    folder = make_run(tmp_path)
+    config = folder / "config.yaml"
+    config.write_text(config.read_text() + "gateway:\n  host: 0.0.0.0\n  key: sesame-open\n")
+    page = write_report(folder).read_text()
+    assert "sesame-open" not in page
+    assert "key: hidden" in page

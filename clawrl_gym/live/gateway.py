@@ -37,6 +37,15 @@ _RECORD_TIMEOUT_S = 2.0
 _log = logging.getLogger(__name__)
 
 
+def check_key(config: GatewayConfig) -> None:
+    """Raises ConfigError when it would listen to the network without a key of the user's."""
+    if config.key is None and not _is_loopback(config.host):
+        raise ConfigError(
+            f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
+            "that others can reach: give gateway.key=SECRET or leave the host at 127.0.0.1"
+        )
+
+
 class Gateway:
     """One HTTP server in front of one policy, recording into one store."""
 
@@ -49,12 +58,7 @@ class Gateway:
         model_name: str,
         request_timeout_s: float = 120.0,
     ) -> None:
-        """Raises ConfigError when it would listen to the network without a key of the user's."""
-        if config.key is None and not _is_loopback(config.host):
-            raise ConfigError(
-                f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
-                "that others can reach: give gateway.key=SECRET or leave the host at 127.0.0.1"
-            )
+        check_key(config)
         self.key = config.key or secrets.token_urlsafe(32)
         self._config = config
         self._store = store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,8 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 
     try:
         text = path.read_text(encoding="utf-8")
+        # Reports are shown around: a key of the user's stays out of them.
+        text = re.sub(r"(?m)^(\s+key: )(?!null$).+$", r"\1hidden", text)
         content = yaml.safe_load(text)
     except (OSError, yaml.YAMLError):
         return {}, ""
