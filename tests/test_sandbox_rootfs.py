@@ -55,8 +55,8 @@ def test_the_environment_asked_for_is_there_and_no_other():
 
 
 def test_a_missing_working_directory_is_made():
-    with open_sandbox(Limits(), workdir="/work/deep") as sandbox:
-        assert output(sandbox, "pwd") == "/work/deep\n"
+    with open_sandbox(Limits(), workdir="/srv/deep") as sandbox:
+        assert output(sandbox, "pwd") == "/srv/deep\n"
 
 
 def test_nothing_but_the_system_of_the_host_is_there(sandbox):
