@@ -8,7 +8,6 @@
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
     │   └── RequestError   vLLM refused the request itself: asking again is useless
-    ├── JudgeError         a judge gave no valid verdict
     ├── TrainerError       the learner failed
     └── StoreError         the run's database or folder cannot be used
 
@@ -52,10 +51,6 @@ class ContextError(PolicyError):
 
 class RequestError(PolicyError):
     """vLLM refused the request itself: asking again is useless."""
-
-
-class JudgeError(ClawError):
-    """A judge gave no valid verdict: the turn has none, which is not a verdict of 0."""
 
 
 class TrainerError(ClawError):

@@ -6,7 +6,7 @@ Every record is frozen; a change is a new record.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, TypedDict
 
@@ -163,4 +163,3 @@ class StepStats:
     tokens: int
     """Tokens that went through the model."""
     duration_s: float
-    extra: dict[str, Any] = field(default_factory=dict)
