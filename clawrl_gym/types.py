@@ -12,6 +12,9 @@ from typing import Any, Literal, TypedDict
 
 Split = Literal["train", "heldout"]
 TurnKind = Literal["main", "side"]
+VerdictKind = Literal["rule", "model", "feedback"]
+INTERRUPTED = "interrupted"
+"""Finish reason of a turn whose client left before its end; it is kept and never trained on."""
 
 
 class Message(TypedDict, total=False):
@@ -39,6 +42,8 @@ class StopReason(StrEnum):
     """The environment failed: infrastructure, no reward."""
     POLICY_ERROR = "policy_error"
     """The policy server failed: infrastructure, no reward."""
+    IDLE = "idle"
+    """A live session was quiet for long; a later request opens it again."""
     CANCELLED = "cancelled"
     """The run stopped or the group was dropped: no reward."""
 
@@ -83,6 +88,25 @@ class Turn:
     reply: Message
     created_s: float
     """Unix time at which generation ended."""
+    rule: str = ""
+    """What told its kind: a header, or the name of a rule."""
+    id: int | None = None
+    """Store position; None before it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judgement of one turn by what came after it."""
+
+    turn_id: int
+    kind: VerdictKind
+    value: Literal[-1, 0, 1] | None
+    """None: the judge abstained; that is never 0 and never trained."""
+    reward: float | None
+    """What training uses: the value, or a finer score that a person gave, in [-1, 1]."""
+    detail: dict[str, Any]
+    """Why, in words and votes; a person's correction under `text`."""
+    created_s: float
     id: int | None = None
     """Store position; None before it is stored."""
 
@@ -138,6 +162,8 @@ class Sample:
     advantages_T: list[float]
     """0.0 where the mask is False."""
     reward: float
+    turn_id: int | None = None
+    """The one turn that a sample of a live session is made of."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from clawrl_gym.agents.base import Agent
-from clawrl_gym.config import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
 from clawrl_gym.errors import ConfigError, EnvError, boundary
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
@@ -23,9 +23,9 @@ def build_env(config: EnvConfig) -> Any:
     """The configured environment. Raises ConfigError when it cannot be found."""
     from clawrl_gym.registration import make_env
 
-    if isinstance(config, TerminalEnvConfig):
-        return make_env(config.id, None, config.model_dump(exclude={"type", "id"}))
-    return make_env(config.id, config.target, dict(config.kwargs))
+    if isinstance(config, GymEnvConfig):
+        return make_env(config.id, config.target, dict(config.kwargs))
+    return make_env(config.id, None, config.model_dump(exclude={"type", "id"}))
 
 
 def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:

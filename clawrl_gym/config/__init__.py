@@ -1,0 +1,49 @@
+"""A run's configuration as frozen objects: every key, its meaning, unit and default.
+
+Each component receives its own part, never the whole. `compose.py` makes it from files and command
+lines.
+"""
+
+from clawrl_gym.config.envs import (
+    AgentConfig,
+    ConversationEnvConfig,
+    EnvConfig,
+    GymEnvConfig,
+    SandboxConfig,
+    TerminalEnvConfig,
+)
+from clawrl_gym.config.learning import (
+    EvalConfig,
+    JudgeConfig,
+    LearnerConfig,
+    RolloutConfig,
+    TrainerConfig,
+)
+from clawrl_gym.config.live import KindRule, LiveConfig
+from clawrl_gym.config.part import Part
+from clawrl_gym.config.policy import GatewayConfig, PolicyConfig, SamplingConfig
+from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
+
+__all__ = [
+    "AgentConfig",
+    "CommandConfig",
+    "ConversationEnvConfig",
+    "EnvConfig",
+    "EvalConfig",
+    "GatewayConfig",
+    "GymEnvConfig",
+    "JudgeConfig",
+    "KindRule",
+    "LearnerConfig",
+    "LiveConfig",
+    "Part",
+    "PolicyConfig",
+    "RolloutConfig",
+    "RunConfig",
+    "RunFolderConfig",
+    "SamplingConfig",
+    "SandboxConfig",
+    "ServeConfig",
+    "TerminalEnvConfig",
+    "TrainerConfig",
+]

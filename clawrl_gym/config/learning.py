@@ -1,0 +1,99 @@
+"""Configuration of learning: the judge, the algorithm and its loss, the optimizer, evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from clawrl_gym.config.part import Part
+
+
+class JudgeConfig(Part):
+    """Who turns a next state into a verdict. Explicit feedback always wins over it."""
+
+    type: Literal["none", "rule"] = "none"
+    """`rule`: patterns in the next state; `none`: only outcomes and feedback."""
+    concurrency: int = Field(8, ge=1)
+    """Turns judged at once."""
+    max_waiting: int = Field(10_000, ge=1)
+    """Turns that wait for the judge; beyond it they wait in the store."""
+    timeout_s: float = Field(60.0, gt=0)
+    """A judgement that takes longer abstains."""
+
+
+class RolloutConfig(Part):
+    """How episodes are collected."""
+
+    mode: Literal["async", "sync"] = "async"
+    """`sync` collects and learns in turns (for comparison only)."""
+    groups: int = Field(16, ge=1)
+    """Groups in one batch of the learner."""
+    group_size: int = Field(8, ge=2)
+    """Episodes of one task."""
+    workers: int = Field(1, ge=1)
+    """Ray actors that hold environments."""
+    envs_per_worker: int = Field(64, ge=1)
+    """Episodes that one worker runs at a time."""
+    max_staleness: int = Field(2, ge=0)
+    """A group whose oldest token is more versions old than this is dropped."""
+    episode_timeout_s: float = Field(120.0, gt=0)
+    max_retries: int = Field(3, ge=0)
+    """How often an episode that infrastructure ended is run again."""
+    min_group: int = Field(2, ge=2)
+    """A group with fewer rewarded episodes is dropped."""
+
+
+class TrainerConfig(Part):
+    """The algorithm and its loss."""
+
+    algorithm: Literal["grpo"] = "grpo"
+    steps: int = Field(60, ge=1)
+    """Updates of the run."""
+    normalize_std: bool = True
+    """Divide group advantages by their standard deviation (GRPO); False is Dr. GRPO's choice."""
+    process_weight: float = Field(1.0, ge=0)
+    """Weight of verdicts on single turns beside the episode's outcome (needs a judge)."""
+    baseline_decay: float = Field(0.95, ge=0, lt=1)
+    """Of the running mean of verdicts, the baseline of turns that have no group."""
+    clip_low: float = Field(0.2, ge=0)
+    clip_high: float = Field(0.28, ge=0)
+    tis_cap: float = Field(2.0, gt=0)
+    """Cap of the truncated importance weight between learner and engine."""
+    kl_coef: float = Field(0.0, ge=0)
+    """Weight of the KL term against the first weights; 0 keeps no reference model."""
+    minibatches: int = Field(1, ge=1)
+    """Optimizer steps that one batch is split into."""
+    max_tokens_per_pack: int = Field(8192, ge=128)
+    """Tokens of one packed forward pass."""
+
+
+class LearnerConfig(Part):
+    """The optimizer and its process."""
+
+    backend: Literal["torch", "simulated"] = "torch"
+    """`simulated` sleeps instead of learning: rehearses the loops without a model."""
+    lr: float = Field(1e-3, gt=0)
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(0.0, ge=0)
+    warmup_steps: int = Field(2, ge=0)
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """Decay over `trainer.steps` after the warm-up, down to `min_lr_ratio`."""
+    min_lr_ratio: float = Field(0.1, ge=0, le=1)
+    max_grad_norm: float = Field(1.0, gt=0)
+    threads: int = Field(1, ge=1)
+    """Torch threads of the learner on a CPU."""
+    checkpoint_every: int = Field(1, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+    simulated_step_s: float = Field(1.0, ge=0)
+
+
+class EvalConfig(Part):
+    """Held-out evaluation: before the first update, in between, after the last."""
+
+    tasks: int = Field(120, ge=0)
+    """Held-out tasks, the same ones each time; 0 switches evaluation off."""
+    every: int = Field(0, ge=0)
+    """Updates between evaluations in between; 0 for none."""
+    between_tasks: int = Field(48, ge=1)
+    """Held-out tasks of an evaluation in between (the first of the same list)."""

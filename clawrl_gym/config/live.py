@@ -1,0 +1,52 @@
+"""Configuration of live conversations: how sessions are told apart, kept, trained and forgotten."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from clawrl_gym.config.part import Part
+
+
+class KindRule(Part):
+    """One rule that tells a side turn: every condition that is given must hold."""
+
+    name: str
+    """Shown with the turn."""
+    last_user: str | None = None
+    """Regular expression found in the last user message."""
+    system: str | None = None
+    """Regular expression found in the system message."""
+    max_tokens_at_most: int | None = None
+    """The request wants at most as many tokens."""
+    without_tools: bool | None = None
+    """The request offers no tools."""
+
+
+class LiveConfig(Part):
+    """Live sessions."""
+
+    record: bool = True
+    """False: nothing of a conversation reaches the disk; training goes on from memory."""
+    retention_days: float | None = Field(None, gt=0)
+    """Sessions that ended longer ago are deleted with all their data; None keeps them."""
+    idle_end_s: float = Field(1800.0, gt=0)
+    """A session without a request for so long has ended; a later request opens it again."""
+    batch_turns: int = Field(8, ge=1)
+    """Judged turns that make an update."""
+    flush_s: float = Field(900.0, gt=0)
+    """A judged turn waits no longer than this for others before an update is made."""
+    max_staleness: int = Field(64, ge=0)
+    """A turn whose oldest token is more versions old than this is not trained on."""
+    weak_reward: float = Field(0.1, ge=0, le=1)
+    """What a session that received some signal but no clear verdict is trained with: going on
+    without a complaint is weak evidence for the reply. 0 leaves such sessions out."""
+    train_truncated: bool = False
+    """Train on replies that the token limit cut off."""
+    warm_sessions: int = Field(512, ge=1)
+    """Idle sessions whose turns stay in memory; others are read again when they return."""
+    kinds: tuple[KindRule, ...] = ()
+    """Side turns; the first rule that holds names the turn, else it is `main`."""
+    transient: tuple[str, ...] = ()
+    """Regular expressions of blocks that clients add for one request only and do not keep."""
+    runtime_session: tuple[str, ...] = ()
+    """Regular expressions whose first group is a session id that a client writes into a message."""

@@ -1,0 +1,70 @@
+"""Configuration of the policy: the model, the vLLM servers, the gateway in front of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from clawrl_gym.config.part import Part
+
+
+class SamplingConfig(Part):
+    """How the policy samples during training."""
+
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(1.0, gt=0, le=1)
+    max_tokens: int = Field(64, ge=1)
+    """Longest reply."""
+
+
+class PolicyConfig(Part):
+    """The model and the vLLM that serves it."""
+
+    model: str = "tiny"
+    """`tiny` is the shipped model; otherwise a folder or a Hugging Face id."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    max_model_len: int = Field(4096, ge=128)
+    """Context, in tokens."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    servers: int = Field(1, ge=1)
+    """vLLM servers with the same weights; a session stays on one (its prefix cache is there)."""
+    port: int = Field(0, ge=0, le=65535)
+    """vLLM's port on loopback (the next ones for further servers); 0 takes free ones."""
+    kv_cache_gb: float = Field(0.25, gt=0)
+    """CPU build: memory of the key-value cache."""
+    gpu_memory_utilization: float = Field(0.45, gt=0, le=1)
+    """CUDA build: vLLM's share of the device; the rest is the learner's."""
+    max_num_seqs: int = Field(128, ge=1)
+    """Requests that vLLM decodes together."""
+    threads: int = Field(1, ge=1)
+    """CPU build: OpenMP threads of the engine."""
+    enforce_eager: bool = True
+    """Skip compilation: starts sooner, decodes somewhat slower."""
+    start_timeout_s: float = Field(900.0, gt=0)
+    request_timeout_s: float = Field(120.0, gt=0)
+    max_restarts: int = Field(2, ge=0)
+    """How often a vLLM that died is started again."""
+    tool_parser: str | None = "hermes"
+    """vLLM's tool-call parser; None switches tool calls off."""
+    reasoning_parser: str | None = None
+    sampling: SamplingConfig = SamplingConfig()
+
+
+class GatewayConfig(Part):
+    """The HTTP server in front of vLLM."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(0, ge=0, le=65535)
+    """0 takes a free one."""
+    key: str | None = None
+    """API key; None makes a random one. Required when `host` is not loopback."""
+    max_body_mb: float = Field(16.0, gt=0)
+    max_waiting: int = Field(4096, ge=1)
+    """Requests inside at once; more are answered 503 with Retry-After."""
+    body_timeout_s: float = Field(30.0, gt=0)
+    """How long a client may take to send its request."""
+    max_requests_per_s: float | None = Field(None, gt=0)
+    """Model requests a second, with bursts of some seconds; more are answered 429. None: any."""
+    max_sessions: int = Field(100_000, ge=1)
+    """Open sessions; a request that would begin another one is answered 429."""

@@ -1,0 +1,80 @@
+"""The configurations of the commands, whole: what `compose.py` makes and the run takes apart."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from clawrl_gym.config.envs import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config.learning import (
+    EvalConfig,
+    JudgeConfig,
+    LearnerConfig,
+    RolloutConfig,
+    TrainerConfig,
+)
+from clawrl_gym.config.live import LiveConfig
+from clawrl_gym.config.part import Part
+from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
+
+
+class RunFolderConfig(Part):
+    """Where the run's folder is."""
+
+    root: str = "runs"
+    """Parent of the run's folder when `dir` is not given."""
+    name: str | None = None
+    """Folder name below `root`; None makes one from environment, policy and time."""
+    dir: str | None = None
+    """The folder itself; wins over `root` and `name`."""
+
+
+class CommandConfig(Part):
+    """What training and serving have in common."""
+
+    seed: int = Field(0, ge=0)
+    run: RunFolderConfig = RunFolderConfig()
+    resume: str | None = None
+    """Folder of a run to go on with."""
+    dry_run: bool = False
+    """Print the resolved configuration and end."""
+    logger: Literal["none", "tensorboard", "wandb"] = "none"
+    """A metrics sink in addition to metrics.jsonl."""
+    ui: Literal["auto", "live", "line"] = "auto"
+    """`auto`: the live view on a terminal, one line a step elsewhere."""
+    policy: PolicyConfig = PolicyConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    judge: JudgeConfig = JudgeConfig()
+    trainer: TrainerConfig = TrainerConfig()
+    learner: LearnerConfig = LearnerConfig()
+    live: LiveConfig = LiveConfig()
+
+    @model_validator(mode="after")
+    def _trainable_sampling(self) -> Self:
+        sampling = self.policy.sampling
+        if sampling.top_p < 1 or sampling.temperature == 0:
+            raise ValueError(
+                f"got policy.sampling with temperature {sampling.temperature:g} and top_p "
+                f"{sampling.top_p:g}, expected a temperature above 0 and top_p 1: log-probs of "
+                "cut distributions cannot be compared with the learner's"
+            )
+        return self
+
+
+class RunConfig(CommandConfig):
+    """One training run, whole."""
+
+    env: EnvConfig = TerminalEnvConfig()
+    agent: AgentConfig = AgentConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    eval: EvalConfig = EvalConfig()
+
+
+class ServeConfig(CommandConfig):
+    """One `serve`, whole."""
+
+    learn: bool = True
+    """False: serve and record only."""
+    print_config: bool = False
+    """Write the `openclaw.json` snippet to standard output and end."""
