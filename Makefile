@@ -4,7 +4,7 @@ BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup train test check tiny doctor clean
+.PHONY: help setup train serve test check tiny doctor clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -15,6 +15,9 @@ setup:  ## virtual environment, system packages (as root), pinned lock; BUILD=cp
 
 train: setup  ## train the tiny policy in real sandboxes; ARGS="env=terminal trainer.steps=3"
 	@$(PY) -m clawrl_gym.train $(ARGS)
+
+serve: setup  ## serve a policy that learns from live conversations; ARGS="gateway.port=8808"
+	@$(PY) -m clawrl_gym.serve $(ARGS)
 
 test: setup  ## every test; ARGS="-k store"
 	@$(PY) -m pytest $(ARGS)

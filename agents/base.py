@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from clawrl_gym.types import Message
+
+Tool = dict[str, Any]
+"""A tool's schema in the OpenAI wire form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,10 @@ class Agent(Protocol):
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         """The request for the next turn. There is one observation more than replies."""
+        ...
+
+    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+        """Which of the environment's tools (`info["tools"]`) each request offers to the model."""
         ...
 
     def action(self, reply: Message) -> Action | ParseFailure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.agents.base import Action, ParseFailure, Tool
 from clawrl_gym.types import Message
 
 SYSTEM = (
@@ -27,6 +27,10 @@ class TerminalAgent:
         for observation, reply in zip(observations, replies, strict=False):
             turns += [{"role": "user", "content": observation}, reply]
         return [*turns, {"role": "user", "content": observations[len(replies)]}]
+
+    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+        """None: all is said in text."""
+        return []
 
     def action(self, reply: Message) -> Action | ParseFailure:
         blocks = _BLOCK.findall(reply.get("content") or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.agents.base import Action, ParseFailure, Tool
 from clawrl_gym.types import Message
 
 
@@ -21,6 +21,10 @@ class TextAgent:
         for observation, reply in zip(observations, replies, strict=False):
             turns += [{"role": "user", "content": observation}, reply]
         return [*turns, {"role": "user", "content": observations[len(replies)]}]
+
+    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+        """None: all is said in text."""
+        return []
 
     def action(self, reply: Message) -> Action | ParseFailure:
         return Action((reply.get("content") or "").strip())

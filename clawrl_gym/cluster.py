@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.errors import LearnerDied, TrainerError
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.types import Episode, Sample, StepStats
 
@@ -87,24 +87,39 @@ class RayLearner:
         device: str,
         temperature: float,
     ) -> None:
-        import ray
-
         from clawrl_gym.trainers.learner import Learner
         from clawrl_gym.trainers.simulated import SimulatedLearner
 
-        kind: Any = Learner if learner.backend == "torch" else SimulatedLearner
-        gpus = 0.01 if device == "cuda" else 0
-        environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
-        actor = ray.remote(kind).options(num_cpus=0, num_gpus=gpus, runtime_env=environment)
-        self._actor = actor.remote(trainer, learner, model_dir, seed, device, temperature)
+        self._kind: Any = Learner if learner.backend == "torch" else SimulatedLearner
+        self._gpus = 0.01 if device == "cuda" else 0
+        self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
+        self._arguments = (trainer, learner, model_dir, seed, device, temperature)
+        self._begin()
+
+    def _begin(self) -> None:
+        import ray
+
+        actor = ray.remote(self._kind).options(
+            num_cpus=0, num_gpus=self._gpus, runtime_env=self._environment
+        )
+        self._actor = actor.remote(*self._arguments)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         import ray.exceptions
 
         try:
             return await getattr(self._actor, method).remote(*arguments)
+        except ray.exceptions.RayActorError as error:
+            raise LearnerDied(f"the learner died in {method}: {error}") from error
         except ray.exceptions.RayError as error:
             raise TrainerError(f"the learner failed in {method}: {error}") from error
+
+    async def revive(self, checkpoint: str | None) -> None:
+        """A new process in place of one that died, at a checkpoint or at the first weights."""
+        self._begin()
+        await self.ready()
+        if checkpoint is not None:
+            await self.load_checkpoint(checkpoint)
 
     async def ready(self) -> None:
         """Answers once the model is loaded."""

@@ -6,26 +6,27 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel
 
-from clawrl_gym.compose import groups
-from clawrl_gym.config import RunConfig
+from clawrl_gym.compose import groups_of
+from clawrl_gym.config import CommandConfig
 from clawrl_gym.errors import ClawError, ConfigError
 
 INTERRUPTED = 130
+C = TypeVar("C", bound=CommandConfig)
 
 
-def print_help(command: str, doc: str) -> None:
+def print_help(command: str, doc: str, model: type[CommandConfig]) -> None:
     """The command's own words, the groups, every key with its default."""
     lines = [doc.strip(), "", "Groups (GROUP=OPTION):"]
-    for group, options in groups().items():
+    for group, options in groups_of(command).items():
         lines.append(f"  {group:<12} {' | '.join(options)}")
     lines += ["", "Keys (KEY=VALUE), with their defaults before a group changes them:"]
-    lines += _key_lines(RunConfig, "")
+    lines += _key_lines(model, "")
     lines += [
         "",
         f"Example: python -m clawrl_gym.{command} dry_run=true prints what a run would use.",
@@ -49,16 +50,14 @@ def _plain(value: Any) -> str:
     return "null" if value is None else str(value)
 
 
-def run_command(configure: Callable[[], RunConfig]) -> int:
-    """Configure and run a training; every error on purpose is one line on standard error."""
+def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:
+    """Configure a command and run it; every error on purpose is one line on standard error."""
     try:
         config = configure()
         if config.dry_run:
             sys.stdout.write(yaml.safe_dump(config.model_dump(), sort_keys=False))
             return 0
-        from clawrl_gym.run import train
-
-        return asyncio.run(_interruptible(train(config)))
+        return asyncio.run(_interruptible(main(config)))
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

@@ -1,4 +1,4 @@
-"""From `conf/` and a command line to a RunConfig: Hydra composes, pydantic checks.
+"""From `conf/` and a command line to a command's configuration: Hydra composes, pydantic checks.
 
 Nothing after this sees anything of Hydra. Whatever does not fit is one ConfigError of one line,
 with the nearest known key.
@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from clawrl_gym.config import RunConfig
+from clawrl_gym.config import CommandConfig, RunConfig
 from clawrl_gym.errors import ConfigError
+
+C = TypeVar("C", bound=CommandConfig)
+_ENV_TYPES = ("terminal", "conversation", "gym")
+"""What pydantic puts into a location to say which member of EnvConfig it read."""
 
 
 def conf_dir() -> Path:
@@ -21,8 +26,8 @@ def conf_dir() -> Path:
     return Path(__file__).resolve().parent / "conf"
 
 
-def compose(config_name: str, overrides: list[str]) -> RunConfig:
-    """Compose `conf/<config_name>.yaml` with command-line overrides into a RunConfig.
+def compose(config_name: str, overrides: list[str], model: type[C]) -> C:
+    """Compose `conf/<config_name>.yaml` with command-line overrides into a command's configuration.
 
     `env.id=` or `env.target=` alone choose `env=gym`. Raises ConfigError, in one line, for
     whatever does not fit, with the nearest known key.
@@ -38,36 +43,51 @@ def compose(config_name: str, overrides: list[str]) -> RunConfig:
     names = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
     if "env" not in names and {"env.id", "env.target"} & set(names):
         overrides = ["env=gym", *overrides]
-    overrides = [_forced(override) for override in overrides]
+    chosen = groups_of(config_name)
+    overrides = [_forced(override, chosen) for override in overrides]
     try:
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
         values = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_hydra_message(error, names)) from error
-    return parse(values)
+        raise ConfigError(_hydra_message(error, names, model)) from error
+    return parse(_own(values, names, model), model)
 
 
-def groups() -> dict[str, list[str]]:
-    """The Hydra groups and their options."""
-    folders = sorted(path for path in conf_dir().iterdir() if path.is_dir())
-    return {f.name: sorted(option.stem for option in f.glob("*.yaml")) for f in folders}
+def _own(values: Any, names: list[str], model: type[BaseModel]) -> dict[str, Any]:
+    """Without the parts that a shared group (policy=) sets for other commands only."""
+    asked = {name.partition(".")[0] for name in names}
+    return {
+        key: value
+        for key, value in values.items()
+        if key in model.model_fields or key in asked or key not in RunConfig.model_fields
+    }
 
 
-def _forced(override: str) -> str:
-    """A key is set whether or not the YAML lists it: what exists is RunConfig's to say."""
+def groups_of(config_name: str) -> dict[str, list[str]]:
+    """The Hydra groups that a command takes, and their options."""
+    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text())["defaults"]
+    names = [name for entry in listed if isinstance(entry, dict) for name in entry]
+    return {
+        name: sorted(option.stem for option in (conf_dir() / name).glob("*.yaml"))
+        for name in sorted(names)
+    }
+
+
+def _forced(override: str, chosen: dict[str, list[str]]) -> str:
+    """A key is set whether or not the YAML lists it: what exists is the configuration's to say."""
     name = override.split("=", 1)[0]
-    if override[0] in "+~" or name in groups():
+    if override[0] in "+~" or name in chosen:
         return override
     return f"++{override}"
 
 
-def parse(values: Any) -> RunConfig:
-    """RunConfig from plain values; raises ConfigError naming each wrong key."""
+def parse(values: Any, model: type[C]) -> C:
+    """The configuration from plain values; raises ConfigError naming each wrong key."""
     try:
-        return RunConfig.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_pydantic_message(error)) from error
+        raise ConfigError(_pydantic_message(error, model)) from error
 
 
 def known_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
@@ -87,17 +107,17 @@ def _parts_of(annotation: Any) -> list[type[BaseModel]]:
     return [part for argument in arguments for part in _parts_of(argument)]
 
 
-def _suggestion(key: str) -> str:
-    near = difflib.get_close_matches(key, known_keys(), n=1)
+def _suggestion(key: str, model: type[BaseModel]) -> str:
+    near = difflib.get_close_matches(key, known_keys(model), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def _hydra_message(error: Exception, names: list[str]) -> str:
+def _hydra_message(error: Exception, names: list[str], model: type[BaseModel]) -> str:
     """Hydra's message in one line, with the nearest known key."""
-    known = set(known_keys())
+    known = set(known_keys(model))
     unknown = [name for name in names if "." in name and name not in known]
     if unknown:
-        return f"unknown configuration key {unknown[0]!r}{_suggestion(unknown[0])}"
+        return f"unknown configuration key {unknown[0]!r}{_suggestion(unknown[0], model)}"
     unread = getattr(error, "override", None)
     if unread is not None:
         return f"cannot read {str(unread).lstrip('+')!r}; expected KEY=VALUE, quoted as YAML"
@@ -105,15 +125,15 @@ def _hydra_message(error: Exception, names: list[str]) -> str:
     return " ".join(lines).partition(" Config search path")[0][:500]
 
 
-def _pydantic_message(error: ValidationError) -> str:
+def _pydantic_message(error: ValidationError, model: type[BaseModel]) -> str:
     problems = []
     for item in error.errors():
-        location = [str(part) for part in item["loc"] if part not in ("terminal", "gym")]
+        location = [str(part) for part in item["loc"] if part not in _ENV_TYPES]
         key = ".".join(location)
         if item["type"] == "value_error" and not location:
             problems.append(item["msg"].removeprefix("Value error, "))
         elif item["type"] == "extra_forbidden":
-            problems.append(f"unknown configuration key {key!r}{_suggestion(key)}")
+            problems.append(f"unknown configuration key {key!r}{_suggestion(key, model)}")
         else:
             problems.append(f"{key}: got {item['input']!r}: {item['msg']}")
     return "; ".join(problems)

@@ -9,6 +9,7 @@
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
     │   └── RequestError   vLLM refused the request itself: asking again is useless
     ├── TrainerError       the learner failed
+    │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     └── StoreError         the run's database or folder cannot be used
 
 Errors propagate. Four borders (environment, policy, judge, trainer) wrap foreign exceptions once,
@@ -55,6 +56,10 @@ class RequestError(PolicyError):
 
 class TrainerError(ClawError):
     """The learner failed."""
+
+
+class LearnerDied(TrainerError):
+    """The learner's process ended: it can be started again from the last checkpoint."""
 
 
 class StoreError(ClawError):

@@ -6,13 +6,15 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 from clawrl_gym.compose import parse
-from clawrl_gym.config import RunConfig
+from clawrl_gym.config import CommandConfig, RunConfig
 from clawrl_gym.errors import ConfigError
 
+C = TypeVar("C", bound=CommandConfig)
 _MIN_FREE_BYTES = 500 << 20
 
 
@@ -39,13 +41,22 @@ class RunFolder:
         """What vLLM loads: the newest weights beside the model's own files."""
         return self.path / "serving"
 
+    @property
+    def exists(self) -> bool:
+        """Whether a run is there."""
+        return self.config_file.exists()
+
     def make(self, config: RunConfig) -> None:
         """Create the folder and write config.yaml. Raises ConfigError when a run is there."""
-        if self.config_file.exists():
+        if self.exists:
             raise ConfigError(
                 f"{self.path} holds a run already; go on with it: resume={self.path}, "
                 "or choose another folder: run.dir=PATH"
             )
+        self.write(config)
+
+    def write(self, config: CommandConfig) -> None:
+        """Create what is not there and write config.yaml."""
         try:
             for folder in (self.path, self.checkpoints, self.logs):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -64,11 +75,11 @@ class RunFolder:
                 f"{_MIN_FREE_BYTES >> 20} MB: free some space or choose run.dir=PATH elsewhere"
             )
 
-    def read_config(self) -> RunConfig:
+    def read_config(self, model: type[C]) -> C:
         """The configuration that the run was started with."""
-        if not self.config_file.exists():
+        if not self.exists:
             raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
-        return parse(yaml.safe_load(self.config_file.read_text()))
+        return parse(yaml.safe_load(self.config_file.read_text()), model)
 
 
 def folder_of(config: RunConfig) -> RunFolder:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -67,6 +67,13 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = (middle - spread) / scale, (middle + spread) / scale
     return (low if successes else 0.0), (high if successes < n else 1.0)  # exact at the ends
+
+
+def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str, float]:
+    """The mean of each score over the episodes that have it, as `prefix/name`."""
+    names = sorted({name for one in scores for name in one})
+    values = {name: [one[name] for one in scores if name in one] for name in names}
+    return {f"{prefix}/{name}": sum(own) / len(own) for name, own in values.items()}
 
 
 def heldout_values(successes: int, n: int) -> dict[str, float]:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.metrics import Metrics, RateWindow, Timeline
+from clawrl_gym.metrics import Metrics, RateWindow, Timeline, mean_scores
 from clawrl_gym.provenance import tree_memory_gb
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.evaluation import Evaluation
@@ -120,7 +120,7 @@ class Observer:
         for family in sorted({e.family for e in episodes if e.family}):
             own = [e.success for e in episodes if e.family == family]
             values[f"train/success/{family}"] = sum(own) / len(own)
-        return values
+        return values | mean_scores([e.scores for e in episodes], "train")
 
     def _since_last_update(self) -> dict[str, float]:
         counters = Counter(self._collector.counters)

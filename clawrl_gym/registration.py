@@ -18,9 +18,13 @@ from clawrl_gym.errors import ConfigError
 ENTRY_POINT_GROUP = "clawrl_gym.envs"
 """Entry points `Name-v0 = "pkg.mod:EnvClass"` of this group are registered under their name."""
 
+CONVERSATION_ENV_ID = "ClawRL/Conversation-v0"
 TERMINAL_ENV_ID = "ClawRL/Terminal-v0"
 
-_BUILTIN = {TERMINAL_ENV_ID: "clawrl_gym.envs.terminal.env:TerminalEnv"}
+_BUILTIN = {
+    CONVERSATION_ENV_ID: "clawrl_gym.envs.conversation.env:ConversationEnv",
+    TERMINAL_ENV_ID: "clawrl_gym.envs.terminal.env:TerminalEnv",
+}
 
 
 def register_builtin_envs() -> None:

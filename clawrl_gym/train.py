@@ -15,14 +15,14 @@ from clawrl_gym.errors import ConfigError
 
 def configure(arguments: list[str]) -> RunConfig:
     """The run's configuration; `resume=` takes the run's own and lets the rest override it."""
-    config = compose("train", arguments)
+    config = compose("train", arguments, RunConfig)
     if config.resume is None:
         return config
     from pathlib import Path
 
     from clawrl_gym.folder import RunFolder
 
-    stored = RunFolder(Path(config.resume)).read_config()
+    stored = RunFolder(Path(config.resume)).read_config(RunConfig)
     allowed = ("resume", "trainer.steps", "dry_run", "ui", "logger")
     names = [argument.lstrip("+").split("=", 1)[0] for argument in arguments]
     foreign = [name for name in names if name not in allowed]
@@ -44,9 +44,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if {"-h", "--help"} & set(arguments):
-        print_help("train", __doc__ or "")
+        print_help("train", __doc__ or "", RunConfig)
         return 0
-    return run_command(lambda: configure(arguments))
+    return run_command(lambda: configure(arguments), _train)
+
+
+async def _train(config: RunConfig) -> int:
+    from clawrl_gym.run.train import train
+
+    return await train(config)
 
 
 if __name__ == "__main__":

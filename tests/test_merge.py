@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.rollout.merge import Segment, merge_turns
-from clawrl_gym.types import Message, Turn
+from clawrl_gym.types import INTERRUPTED, Message, Turn
 
 
 def turn(
@@ -59,14 +59,16 @@ def segments(draw: st.DrawFn) -> Segment:
     ids: list[int] = []
     mask: list[bool] = []
     versions: list[int] = []
+    sampled_by: list[int] = []
     turns = draw(st.integers(1, 6))
     for index in range(turns):
         given_, sampled = draw(st.integers(1, 8)), draw(st.integers(1, 8))
         mask += [False] * given_ + [True] * sampled
-        versions += [-1] * given_ + [index] * sampled
+        versions += [-1] * given_ + [7 * index] * sampled
+        sampled_by += [-1] * given_ + [index] * sampled
     ids = draw(st.lists(st.integers(0, 50), min_size=len(mask), max_size=len(mask)))
     logprobs = [-0.1 * (i + 1) if m else 0.0 for i, m in enumerate(mask)]
-    return Segment(ids, mask, logprobs, versions, list(range(turns)))
+    return Segment(ids, mask, logprobs, versions, sampled_by, list(range(turns)))
 
 
 @settings(deadline=None, derandomize=True)
@@ -151,6 +153,16 @@ def test_side_turns_are_left_out() -> None:
     assert result.merged == 1
 
 
+def test_interrupted_turns_are_left_out_and_what_follows_extends_the_turn_before() -> None:
+    broken = replace(turn([1, 2, 3, 10, 11, 12, 4], [66], 1), finish_reason=INTERRUPTED)
+    again = turn([1, 2, 3, 10, 11, 12, 4], [20], 2)
+    result = merge_turns([FIRST, broken, again])
+    assert [s.ids_T for s in result.sequences] == [[1, 2, 3, 10, 11, 12, 4, 20]]
+    assert result.sequences[0].turns_T == [-1, -1, -1, 0, 0, 0, -1, 2]
+    assert result.sequences[0].turn_indices == [0, 2]
+    assert merge_turns([broken]).sequences == []
+
+
 def test_missing_and_non_finite_logprobs_mask_their_token_only() -> None:
     one = replace(FIRST, logprobs_T=[-1.0, None, float("-inf")])
     (segment,) = merge_turns([one]).sequences
@@ -158,6 +170,7 @@ def test_missing_and_non_finite_logprobs_mask_their_token_only() -> None:
     assert segment.mask_T == [False, False, False, True, False, False]
     assert segment.logprobs_T == [0.0, 0.0, 0.0, -1.0, 0.0, 0.0]
     assert segment.versions_T == [-1, -1, -1, 0, -1, -1]
+    assert segment.turns_T == [-1, -1, -1, 0, -1, -1]
 
 
 def test_streams_of_different_length_are_refused() -> None:

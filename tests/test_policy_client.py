@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import pytest
 from aiohttp import web
 
 from clawrl_gym.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.policy.client import Generation, PolicyClient, PolicyUnavailable, Sampling
-from tests.fake_vllm import FakeVllm, choice, running, says, sleeps
+from clawrl_gym.policy.draft import assembled
+from clawrl_gym.policy.generation import Piece
+from tests.fake_vllm import FakeVllm, choice, end, event, running, says, sleeps, streams
 
 GENERATE = "/inference/v1/generate"
-RENDER = "/v1/chat/completions/render"
-DERENDER = "/v1/chat/completions/derender"
+RENDER = "/clawrl/render"
+PARSE = "/clawrl/parse"
+STREAM = "/clawrl/stream"
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "stream": True, "model": "theirs"}
 GREEDY = Sampling(0.0, 1.0, 8)
 
@@ -33,7 +39,12 @@ async def test_render_asks_for_the_served_model_and_never_streams(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     assert await client.render(CHAT) == [1, 2, 3]
-    assert vllm.calls == [(RENDER, {**CHAT, "model": "policy", "stream": False})]
+    assert vllm.calls == [(RENDER, {"chat": {**CHAT, "model": "policy", "stream": False}})]
+
+
+async def test_a_text_is_made_ids_by_vllm(vllm: FakeVllm, client: PolicyClient) -> None:
+    assert await client.tokenize("hello") == [1, 2, 3]
+    assert vllm.calls == [("/clawrl/tokenize", {"text": "hello"})]
 
 
 async def test_generate_sends_ids_and_salts_the_cache_with_the_version(
@@ -104,19 +115,22 @@ async def test_plain_text_needs_no_second_request(vllm: FakeVllm, client: Policy
     assert vllm.calls == []
 
 
-async def test_tool_calls_are_parsed_by_vllm_without_the_end_token(
+async def test_tool_calls_are_parsed_by_vllm_and_the_end_token_is_silent(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
-    raw = {"role": "assistant", "content": None, "tool_calls": [call], "reasoning": "hm"}
-    vllm.answers[DERENDER] = says({"choices": [{"message": raw}]})
+    function = {"name": "shell", "arguments": ""}
+    call = {"index": 0, "id": "c1", "type": "function", "function": function}
+    more = {"index": 0, "function": {"arguments": "{}"}}
+    deltas = [{"reasoning_content": "hm"}, {}, {"tool_calls": [call]}, {"tool_calls": [more]}]
+    vllm.answers[PARSE] = says({"deltas": deltas})
     made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
     message = await client.parse({**CHAT, "tools": [{}]}, made)
+    called = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     assert message == {
-        "role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"
+        "role": "assistant", "content": None, "tool_calls": [called], "reasoning_content": "hm"
     }  # fmt: skip
-    assert vllm.calls[0][1]["generate_response"]["choices"][0]["token_ids"] == [10]
-    assert vllm.calls[0][1]["prompt_token_ids"] == [1]
+    assert vllm.calls[0][1]["reply"] == {"ids": [10, 2], "spoken": 1, "stop_text": None}
+    assert vllm.calls[0][1]["prompt_ids"] == [1]
 
 
 async def test_a_reply_that_a_text_or_the_budget_ended_keeps_its_last_token() -> None:
@@ -133,7 +147,7 @@ async def test_an_empty_reply_is_an_empty_message(vllm: FakeVllm, client: Policy
 
 
 async def test_a_reasoning_parser_sees_every_reply(vllm: FakeVllm) -> None:
-    vllm.answers[DERENDER] = says({"choices": [{"message": {"content": "b", "reasoning": "a"}}]})
+    vllm.answers[PARSE] = says({"deltas": [{"reasoning_content": "a"}, {"content": "b"}]})
     client = PolicyClient(vllm.base_url, "the key", "policy", 5.0, 8, always_parse=True)
     try:
         made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
@@ -212,3 +226,164 @@ async def test_closing_twice_and_using_it_again_is_fine(
     await client.close()
     await client.close()
     assert await client.render(CHAT) == [1, 2, 3]
+
+
+async def pieces_of(stream: AsyncIterator[Piece]) -> list[Piece]:
+    return [piece async for piece in stream]
+
+
+HELLO = (
+    event([10], delta={"content": "h"}),
+    event([11, 12], delta={"content": "i"}),
+    event([2], **end(4)),
+)
+
+
+async def test_a_stream_comes_in_pieces_and_ends_with_the_whole(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[STREAM] = streams(*HELLO)
+    pieces = await pieces_of(client.stream([1, 2], GREEDY, CHAT, version=4, request_id="r"))
+    assert [piece.ids_T for piece in pieces] == [[10], [11, 12], [2]]
+    assert [piece.versions_T for piece in pieces] == [[4], [4, 4], [4]]
+    assert assembled(piece.delta for piece in pieces) == {"role": "assistant", "content": "hi"}
+    assert [piece.done for piece in pieces[:-1]] == [None, None]
+    assert pieces[-1].done == Generation([1, 2], [10, 11, 12, 2], [-0.5] * 4, [4] * 4, "stop", "hi")
+    (_, asked) = vllm.calls[0]
+    assert asked["chat"] is None, "plain text needs no parser, and so no second copy of the chat"
+    assert asked["generate"]["token_ids"] == [1, 2]
+    assert asked["generate"]["cache_salt"] == "4"
+    assert asked["generate"]["request_id"] == "r"
+
+
+async def test_a_request_with_tools_is_streamed_through_vllms_parsers(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[STREAM] = streams(event([10, 2], delta={"content": "h"}, **end(2)))
+    (piece,) = await pieces_of(client.stream([1], GREEDY, {**CHAT, "tools": [{}]}, version=4))
+    assert piece.done is not None
+    assert piece.done.text is None, "the parsed reply is no plain text"
+    assert vllm.calls[0][1]["parse"] is True
+    assert vllm.calls[0][1]["chat"]["tools"] == [{}]
+
+
+async def test_a_chat_is_rendered_and_streamed_in_one_call(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "goes_on": True}, *HELLO)
+    first, *rest = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, after=[7]))
+    assert first == Piece([], [], {}, prompt_ids_T=[7, 8])
+    assert rest[-1].done is not None
+    assert rest[-1].done.prompt_ids_T == [7, 8]
+    assert "token_ids" not in vllm.calls[0][1]["generate"]
+    assert vllm.calls[0][1]["after"] == [7]
+
+
+async def test_a_prompt_that_does_not_go_on_from_the_turn_before_is_only_told(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "goes_on": False})
+    pieces = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, after=[9]))
+    assert pieces == [Piece([], [], {}, prompt_ids_T=[7, 8])]
+
+
+async def test_a_reply_that_broke_off_goes_on_as_one(vllm: FakeVllm, client: PolicyClient) -> None:
+    vllm.answers[STREAM] = streams(
+        event([12], "5", delta={"content": "o"}), event([2], "5", **end(4, "5", first=2))
+    )
+    before = [
+        Piece([10], [-1.0], {"content": "h"}, versions_T=[4]),
+        Piece([11], [None], {"content": "ell"}, versions_T=[4]),
+    ]
+    sampling = Sampling(1.0, 1.0, 8, seed=3)
+    *_, last = await pieces_of(client.stream([1], sampling, None, version=5, already=before))
+    assert last.done == Generation(
+        [1], [10, 11, 12, 2], [-1.0, None, -0.5, -0.5], [4, 4, 5, 5], "stop", "hello"
+    )
+    (_, asked) = vllm.calls[0]
+    assert asked["already"] == [10, 11]
+    assert asked["generate"]["sampling_params"]["max_tokens"] == 6
+    assert "seed" not in asked["generate"]["sampling_params"]
+
+
+async def test_a_reply_of_unknown_versions_cannot_be_gone_on_with(client: PolicyClient) -> None:
+    with pytest.raises(PolicyError, match="without weight versions"):
+        client.stream([1], GREEDY, None, version=5, already=[Piece([10], [-1.0], {})])
+
+
+async def test_a_stream_that_breaks_off_is_unavailable(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    for done in (True, False):
+        vllm.answers[STREAM] = streams(HELLO[0], done=done)
+        stream = client.stream([1], GREEDY, None, version=4)
+        assert (await anext(stream)).ids_T == [10]
+        with pytest.raises(PolicyUnavailable, match="broke the stream off"):
+            await anext(stream)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "kind"),
+    [
+        (400, "This model's maximum context length is 1024 tokens.", ContextError),
+        (400, "top_p must be in (0, 1]", RequestError),
+        (500, "EngineCore encountered an issue", PolicyUnavailable),
+    ],
+)
+async def test_an_error_within_a_stream_is_an_error_of_its_kind(
+    vllm: FakeVllm, client: PolicyClient, code: int, said: str, kind: type[PolicyError]
+) -> None:
+    vllm.answers[STREAM] = streams({"error": {"message": said, "code": code}})
+    with pytest.raises(PolicyError, match=f"answered {STREAM} with {code}") as caught:
+        await pieces_of(client.stream([1], GREEDY, None, version=4))
+    assert type(caught.value) is kind
+
+
+async def test_a_stream_may_take_its_time_but_not_fall_silent(vllm: FakeVllm) -> None:
+    slow = vllm.client(timeout_s=0.5)
+    try:
+        vllm.answers[STREAM] = streams(*HELLO, pause_s=0.05, bytes_each=20)
+        assert (await pieces_of(slow.stream([1], GREEDY, None, version=4)))[-1].done
+        vllm.answers[STREAM] = sleeps(5.0)
+        with pytest.raises(PolicyUnavailable, match=r"did not answer .* within 0\.5 s"):
+            await pieces_of(slow.stream([1], GREEDY, None, version=4))
+    finally:
+        await slow.close()
+
+
+async def test_a_stream_that_was_read_to_its_end_leaves_its_connection_for_the_next(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    ports = set()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        ports.add(request.transport.get_extra_info("peername"))
+        return await streams(*HELLO)(request)
+
+    vllm.answers[STREAM] = answer
+    for _ in range(3):
+        await pieces_of(client.stream([1], GREEDY, None, version=4))
+    assert len(ports) == 1
+
+
+async def test_closing_a_stream_closes_its_connection(vllm: FakeVllm, client: PolicyClient) -> None:
+    """That is how vLLM learns that nobody listens."""
+    left = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(b"data: %b\n\n" % json.dumps(HELLO[0]).encode())
+                await asyncio.sleep(0.01)
+        except (ConnectionError, asyncio.CancelledError):
+            left.set()
+            raise
+
+    vllm.answers[STREAM] = endless
+    async with aclosing(client.stream([1], GREEDY, None, version=4)) as stream:
+        await anext(stream)
+    async with asyncio.timeout(5):
+        await left.wait()

@@ -25,7 +25,8 @@ def test_the_server_listens_on_loopback_and_asks_for_the_key_on_every_route(mode
     argv = launch.command(PolicyConfig(), model, 1234, "cpu")
     assert value(argv, "--host") == "127.0.0.1"
     assert value(argv, "--port") == "1234"
-    assert value(argv, "--middleware") == "clawrl_gym.policy.guard.RequireKey"
+    outermost_last = [argv[at + 1] for at, flag in enumerate(argv) if flag == "--middleware"]
+    assert outermost_last[-1] == "clawrl_gym.policy.guard.RequireKey"
 
 
 def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:
@@ -85,8 +86,17 @@ def test_an_eager_engine_on_a_cpu_needs_no_compiler() -> None:
     assert "TORCHDYNAMO_DISABLE" not in launch.environment(PolicyConfig(), "k", "cuda", {})
 
 
-def test_port_zero_takes_a_free_one() -> None:
-    assert 1024 <= launch.take_port(0) <= 65535
+def test_a_reserved_port_is_kept_for_the_server_which_can_listen_there_again_and_again() -> None:
+    with launch.reserve_port(0) as reserved:
+        port = reserved.getsockname()[1]
+        assert port >= 1024
+        for _ in range(2):
+            with socket.socket() as server:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                server.bind(("127.0.0.1", port))
+                server.listen()
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
 
 
 def test_a_port_that_is_taken_is_a_configuration_error() -> None:
@@ -95,4 +105,4 @@ def test_a_port_that_is_taken_is_a_configuration_error() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"policy\.port={port} .*another program"):
-            launch.take_port(port)
+            launch.reserve_port(port)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ class Served:
     folder: ServingFolder
     key: str = KEY
     model_name: str = "policy"
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    alive: bool = True
 
 
 @pytest.fixture
@@ -187,3 +189,66 @@ async def test_a_publication_that_is_cancelled_still_resumes(
     await asyncio.sleep(0.1)
     assert vllm.version == "1"
     assert not vllm.paused
+
+
+async def test_a_server_that_is_being_started_loads_what_is_current_by_itself(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    served.alive = False
+    assert await WeightSwap(served).publish(1, weights) == 0.0
+    assert vllm.calls == []
+    assert served.folder.version == 1
+    assert same_bytes(served.folder.current / "model.safetensors", weights)
+
+
+async def test_a_server_that_dies_in_a_swap_is_not_waited_for(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    async def reload(request: web.Request) -> web.StreamResponse:
+        served.alive = False
+        return web.Response(status=503)
+
+    vllm.answers["/collective_rpc"] = reload
+    assert await WeightSwap(served).publish(1, weights) == 0.0
+    assert served.folder.version == 1
+
+
+async def test_a_swap_waits_for_a_start_that_is_under_way(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    """Else the start could name the old version over the new weights."""
+    async with served.changing:
+        publishing = asyncio.create_task(WeightSwap(served).publish(1, weights))
+        await asyncio.sleep(0.1)
+        assert served.folder.version == 0
+        assert vllm.calls == []
+    await publishing
+    assert vllm.version == "1"
+
+
+async def test_an_engine_that_died_refuses_nothing_and_keeps_the_new_weights(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    """vLLM answers 500 then, as it does for weights that do not fit; but it is not healthy."""
+
+    async def reload(request: web.Request) -> web.StreamResponse:
+        vllm.answers["/health"] = says({}, 503)
+        asyncio.get_running_loop().call_later(0.2, setattr, served, "alive", False)
+        return web.Response(status=500)
+
+    vllm.answers["/collective_rpc"] = reload
+    await WeightSwap(served).publish(1, weights)
+    assert served.folder.version == 1
+
+
+async def test_weights_that_last_are_shared_and_not_copied(
+    served: Served, weights: Path, tmp_path: Path
+) -> None:
+    served.folder.stage(1, weights)
+    other = ServingFolder(tmp_path / "other")
+    other.create(tmp_path / "model")
+    other.stage(1, served.folder.of_version(1), lasting=True)
+    one, two = (f.of_version(1) / "model.safetensors" for f in (served.folder, other))
+    assert one.samefile(two)
+    served.folder.discard(1)
+    assert same_bytes(two, weights)

@@ -14,9 +14,11 @@ from tokenizers import Tokenizer
 
 import clawrl_gym.policy
 from clawrl_gym.live.splice import PastTurn, extends, make_prompt, same_message
-from clawrl_gym.types import Message
+from clawrl_gym.live.trail import Rendered
+from clawrl_gym.types import Message, Turn
 from tests.fakes import END, FakePolicy, sampled
-from tests.test_sessions import assistant, make_turn, user
+from tests.recordings import recorded
+from tests.test_sessions import assistant, calling, make_turn, tool, user
 
 MODEL = Path(clawrl_gym.policy.__file__).parent / "tiny_model"
 PIECES = [
@@ -32,6 +34,10 @@ PIECES = [
     "end|>",
     "s | t",
 ]
+
+
+def past_of(turn: Turn, rendered_T: list[int]) -> PastTurn:
+    return PastTurn(turn, Rendered.of(rendered_T))
 
 
 class RealTemplate:
@@ -78,7 +84,88 @@ def test_a_request_extends_a_turn_only_verbatim_and_with_something_more() -> Non
     assert extends([user("a"), assistant("ok"), user("b")], turn)
     assert not extends([user("a"), assistant("ok")], turn)
     assert not extends([user("x"), assistant("ok"), user("b")], turn)
+    assert not extends([user(" a"), assistant("ok"), user("b")], turn), "not its words"
     assert not extends([user("a"), assistant("OK"), user("b")], turn)
+
+
+def test_a_reply_in_another_spelling_is_still_the_one_that_was_sampled() -> None:
+    reply = calling('{"a": 1}', text=" so ")
+    turn = replace(make_turn([user("a")]), reply=reply)
+    assert extends([user("a"), calling('{"a":1}', text="so", ids="call{}"), tool("b")], turn)
+    assert not extends([user("a"), calling('{"a":2}', text="so"), tool("b")], turn)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [assistant("42", reasoning_content="hm"), assistant("<think>hm</think>42")],
+)
+def test_reasoning_that_the_client_dropped_is_not_put_back(reply: Message) -> None:
+    turn = replace(make_turn([user("a")]), reply=reply)
+    assert not extends([user("a"), assistant("42"), user("b")], turn)
+    assert extends([user("a"), reply, user("b")], turn)
+
+
+SYSTEM: Message = {"role": "system", "content": "Monday."}
+TUESDAY: Message = {"role": "system", "content": "Tuesday."}
+
+
+@pytest.mark.parametrize(
+    ("sent", "reply", "then", "fit"),
+    [
+        ([SYSTEM, user("a")], "cab", [TUESDAY, user("a"), assistant("cab"), user("b")], "system"),
+        ([user("a"), user("note")], "cab", [user("a"), assistant("cab"), user("b")], "transient"),
+        ([user("a")], "cab", [user("a"), assistant("bac"), user("b")], "edited"),
+        ([user("a")], "cab", [user("x"), assistant("cab"), user("b")], "edited"),
+        ([user("a")], "cab", [user("a"), assistant("cab")], "edited"),
+        ([user("a")], "cab", [user("new")], "edited"),
+        ([user("a")], "cab", [user("a"), assistant(" cab"), user("b")], "spliced"),
+    ],
+)
+async def test_a_prompt_that_does_not_extend_says_why(
+    sent: list[Message], reply: str, then: list[Message], fit: str
+) -> None:
+    policy = FakePolicy()
+    prompt_T = await policy.render({"messages": sent})
+    turn = make_turn(sent, reply, prompt_ids_T=prompt_T, sampled_ids_T=sampled(reply))
+    prompt = await make_prompt(policy.render, {"messages": then}, past_of(turn, prompt_T))
+    assert prompt.fit == fit
+    used_T = turn.prompt_ids_T + turn.sampled_ids_T
+    extended = prompt.ids_T[: len(used_T)] == used_T
+    assert extended == (fit == "spliced")
+    if not extended:
+        assert prompt.ids_T == await policy.render({"messages": then})
+
+
+async def test_a_reply_that_lost_its_reasoning_says_so() -> None:
+    policy = FakePolicy()
+    prompt_T = await policy.render({"messages": [user("a")]})
+    turn = make_turn([user("a")], prompt_ids_T=prompt_T, sampled_ids_T=sampled("hm cab"))
+    turn = replace(turn, reply=assistant("cab", reasoning_content="hm"))
+    body = {"messages": [user("a"), assistant("cab"), user("b")]}
+    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
+    assert (prompt.fit, prompt.ids_T) == ("reasoning", await policy.render(body))
+
+
+@pytest.mark.parametrize("folder", ["conversation", "tools"])
+async def test_openclaws_requests_never_extend_each_other_word_for_word(folder: str) -> None:
+    """Its context block stands between the user's message and our reply, and is gone later."""
+    policy = FakePolicy()
+    first, second = recorded(f"{folder}/1"), recorded(f"{folder}/2")
+    prompt_T = await policy.render({"messages": first.messages})
+    assert first.reply is not None
+    turn = make_turn(first.messages, prompt_ids_T=prompt_T, sampled_ids_T=sampled("x"))
+    turn = replace(turn, reply=first.reply)
+    body = {"messages": second.messages}
+    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
+    assert (prompt.fit, prompt.ids_T) == ("transient", await policy.render(body))
+
+
+def test_a_rendering_is_known_by_its_hash() -> None:
+    told = Rendered.of([1, 2, 3])
+    assert told.begins([1, 2, 3])
+    assert told.begins([1, 2, 3, 4])
+    assert not told.begins([1, 2])
+    assert not told.begins([1, 2, 4, 4])
 
 
 async def test_a_reply_that_spells_the_end_token_is_spliced_exactly() -> None:
@@ -91,7 +178,7 @@ async def test_a_reply_that_spells_the_end_token_is_spliced_exactly() -> None:
         messages, "say |> cab", prompt_ids_T=prompt_T, sampled_ids_T=used_T, session_id="s"
     )
     body = {"messages": [*messages, turn.reply, user("b")]}
-    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
+    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "spliced"
     assert prompt.ids_T[: len(prompt_T) + len(used_T)] == prompt_T + used_T
     rendered_T = await policy.render(body)
@@ -105,7 +192,7 @@ async def test_a_reply_that_ended_on_another_token_is_not_spliced() -> None:
     prompt_T = await policy.render({"messages": messages})
     turn = make_turn(messages, "cab", prompt_ids_T=prompt_T, sampled_ids_T=sampled("cab", False))
     body = {"messages": [*messages, turn.reply, user("b")]}
-    prompt = await make_prompt(policy.render, body, PastTurn(turn, prompt_T))
+    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "retoken"
     assert prompt.ids_T == await policy.render(body)
 
@@ -135,7 +222,7 @@ async def test_with_the_real_template_every_prompt_extends_and_reads_the_same(
             sampled_ids_T=ids_T,
             finish_reason="length" if cut else "stop",
         )
-        past = PastTurn(turn, prompt.rendered_ids_T)
+        past = past_of(turn, prompt.rendered_ids_T)
         messages = [*messages, turn.reply, user("".join(draw.choices(PIECES, k=3)))]
 
 
@@ -152,7 +239,7 @@ async def test_with_the_real_template_a_tool_call_keeps_its_sampled_ids(real: Re
     turn = replace(turn, reply=assistant("", tool_calls=calls))
     result: Message = {"role": "tool", "tool_call_id": "c1", "content": "2"}
     body = {"messages": [*messages, turn.reply, result], "tools": tools}
-    prompt = await make_prompt(real.render, body, PastTurn(turn, prompt_T))
+    prompt = await make_prompt(real.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "spliced"
     tail = "\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"
     tail += "<|im_start|>assistant\n"

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from clawrl_gym.errors import StoreError
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.store import SessionRow, Store, StoreReader, UpdateRow
 from clawrl_gym.store.schema import DATABASE_FILE
-from clawrl_gym.types import Group, Message, Sample, TaskRef, Turn
+from clawrl_gym.types import Group, Message, Sample, TaskRef, Turn, Verdict
 
 SESSION = SessionRow("s1", "count-1", 3, "train", "rollout", 10.0)
 TASK = TaskRef("count-1", 7, "train")
@@ -50,6 +51,10 @@ def make_sample(group_id: int = 0, version: int = 0) -> Sample:
         "s1", group_id, [1, 2, 3], [False, True, True], [0.0, -0.25, -1e-9],
         [-1, version, version], [0.0, 1.5, 1.5], 1.0,
     )  # fmt: skip
+
+
+def make_verdict(turn_id: int, value: Any = 1, kind: Any = "rule", **changes: Any) -> Verdict:
+    return replace(Verdict(turn_id, kind, value, value, {"why": "said so"}, 2.5), **changes)
 
 
 def make_group(number: int) -> Group:
@@ -115,12 +120,12 @@ async def test_both_logs_tell_what_happened(tmp_path: Path) -> None:
     await store.add_next_state(position, [user("a second record changes nothing")])
     assert await store.end_session("s1", reward=0.5, stop_reason="terminated")
     assert not await store.end_session("s1", reward=0.0, stop_reason="cancelled")
-    await store.add_verdict(position, "rule", None, {"why": "no vote"})
+    await store.add_verdict(make_verdict(position, None))
     assert await store.next_states_of("s1") == {position: [user("fine")]}
     await store.close()
     conversations = read_json_lines(tmp_path / "conversations.jsonl")
     assert [(line["type"], line["id"], line["schema"]) for line in conversations] == [
-        ("turn", position, 1), ("next_state", position, 1),
+        ("turn", position, 2), ("next_state", position, 2),
     ]  # fmt: skip
     assert conversations[0]["messages"] == [user("hi \u2028 \U0001f600")]
     end, verdict = read_json_lines(tmp_path / "evaluations.jsonl")
@@ -146,7 +151,7 @@ async def test_what_does_not_fit_is_refused_alone(tmp_path: Path) -> None:
         store.add_turn(make_turn(1, session_id="nobody")),
         store.add_next_state(77, [user("x")]),
         store.end_session("nobody", reward=None, stop_reason="cancelled"),
-        store.add_verdict(1, "rule", 5, {}),
+        store.add_verdict(make_verdict(1, 5)),
         store.add_turn(make_turn(2, prompt_ids_T=[1 << 40])),
         store.add_turn(make_turn(3)),
         return_exceptions=True,
@@ -300,7 +305,7 @@ async def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     db.execute("UPDATE meta SET value='999' WHERE key='schema_version'")
     db.commit()
     db.close()
-    with pytest.raises(StoreError, match="schema version 999, expected 1"):
+    with pytest.raises(StoreError, match="schema version 999, expected 2"):
         Store.open(tmp_path)
 
 

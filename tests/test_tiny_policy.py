@@ -1,4 +1,4 @@
-"""The tiny policy: template, tokenizer, demonstrations, shipped folder, recipe."""
+"""The tiny policy: tokenizer, terminal demonstrations, shipped folder, recipe."""
 
 from __future__ import annotations
 
@@ -28,71 +28,12 @@ from clawrl_gym.policy.tiny.training import TrainingPlan
 
 MAX_SHIPPED_BYTES = 10_000_000
 
-CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}
-TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
-CONVERSATION: list[dict[str, Any]] = [
-    {"role": "system", "content": "Be brief."},
-    {"role": "user", "content": "Weather in  Oslo?\n\ttwo days "},
-    {
-        "role": "assistant",
-        "content": "",
-        "tool_calls": [{"id": "1", "type": "function", "function": CALL}],
-    },
-    {"role": "tool", "tool_call_id": "1", "content": "rain"},
-    {"role": "tool", "tool_call_id": "2", "content": "sun"},
-    {"role": "assistant", "content": "Rain, then sun."},
-    {"role": "user", "content": "Thanks."},
-    {"role": "assistant", "content": "```bash\nsubmit\n```"},
-]
-
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model_dir())
-
-
-def ids_of(tokenizer: Any, messages: list[dict[str, Any]], **options: Any) -> list[int]:
-    text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-@pytest.mark.parametrize("tools", [None, TOOLS])
-def test_a_longer_conversation_extends_the_ids_of_every_shorter_one(
-    tokenizer: Any, tools: Any
-) -> None:
-    whole = ids_of(tokenizer, CONVERSATION, tools=tools)
-    for length in range(1, len(CONVERSATION)):
-        part = ids_of(tokenizer, CONVERSATION[:length], tools=tools)
-        assert whole[: len(part)] == part
-
-
-def test_a_prompt_is_extended_by_its_reply(tokenizer: Any) -> None:
-    for place, message in enumerate(CONVERSATION):
-        if message["role"] == "assistant":
-            prompt = ids_of(tokenizer, CONVERSATION[:place], add_generation_prompt=True)
-            assert ids_of(tokenizer, CONVERSATION[: place + 1])[: len(prompt)] == prompt
-            assert tokenizer.decode(prompt).endswith("<|im_end|>\n<|im_start|>assistant\n")
-
-
-def test_tool_calls_are_written_the_hermes_way(tokenizer: Any) -> None:
-    text = tokenizer.apply_chat_template(CONVERSATION, tools=TOOLS, tokenize=False)
-    body = text.split("assistant\n<tool_call>\n")[1].split("\n</tool_call><|im_end|>")[0]
-    assert json.loads(body) == CALL
-    assert "<tool_response>\nrain\n</tool_response>" in text
-    assert text.count("Be brief.") == 1
-    assert json.dumps(TOOLS[0]) in text
-
-
-def test_arguments_given_as_text_are_rendered_as_they_are(tokenizer: Any) -> None:
-    call = {"name": "weather", "arguments": '{"city":  "Oslo"}'}
-    message = {"role": "assistant", "content": "So:", "tool_calls": [{"function": call}]}
-    text = tokenizer.apply_chat_template([message], tokenize=False)
-    assert (
-        'So:\n<tool_call>\n{"name": "weather", "arguments": {"city":  "Oslo"}}\n</tool_call>'
-        in text
-    )
 
 
 @pytest.mark.parametrize(
@@ -185,7 +126,9 @@ class Shown:
 def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     short = Recipe(
         phases=(Phase("skill", Shown(), TrainingPlan(steps=1, warmup_steps=10)),),
+        words=Shown(),
         heldout=Shown(),
+        personas=(),
         tokenizer_conversations=500,
         heldout_tasks=48,
         threads=1,
@@ -196,10 +139,10 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     )
     after = make(longer)
     save(after, longer, tmp_path)
-    assert before.greedy["all"] == 0.0
+    assert before.greedy.exact_match["all"] == 0.0
     assert after.losses[0] == before.losses[0]
     assert after.losses[-1] < after.losses[0] / 5
-    assert after.greedy["all"] > 0.25
-    assert set(after.greedy) == {"all", "cat", "rm", "sort"}
+    assert after.greedy.exact_match["all"] > 0.25
+    assert set(after.greedy.exact_match) == {"all", "cat", "rm", "sort"}
     assert json.loads((tmp_path / "recipe.json").read_text())["phases"]["skill"]["steps"] == 100
     assert (tmp_path / "model.safetensors").stat().st_size < MAX_SHIPPED_BYTES

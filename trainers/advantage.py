@@ -1,6 +1,6 @@
-"""Group-relative advantages as plain arithmetic on rewards.
+"""Advantages as plain arithmetic on rewards: within a group, or against a running baseline.
 
-No tensors, no samples: `grpo.py` spreads the numbers over tokens.
+No tensors, no samples: the algorithms spread the numbers over tokens.
 """
 
 from __future__ import annotations
@@ -34,3 +34,29 @@ def group_advantages(rewards_G: Sequence[float], normalize_std: bool) -> list[fl
         return centred_G
     std = math.sqrt(math.fsum(c * c for c in centred_G) / (len(centred_G) - 1))
     return [centred / (std + EPSILON) for centred in centred_G]
+
+
+MAX_BASELINE = 0.95
+"""A baseline is never farther from 0, so that a verdict of +1 or -1 always has an advantage."""
+
+
+class RunningBaseline:
+    """What reward to expect of a turn that has no group: by source, b <- d b + (1 - d) r, b_0 = 0.
+
+    A judge and a person who presses thumbs have baselines of their own: one is mostly content, the
+    other mostly speaks up to complain.
+    """
+
+    def __init__(self, decay: float) -> None:
+        self._decay = decay
+        self._means: dict[str, float] = {}
+
+    def of(self, source: str) -> float:
+        """The baseline of a source as it is now."""
+        mean = self._means.get(source, 0.0)
+        return min(max(mean, -MAX_BASELINE), MAX_BASELINE)
+
+    def add(self, source: str, reward: float) -> None:
+        """A reward came, and has been compared already."""
+        mean = self._means.get(source, 0.0)
+        self._means[source] = self._decay * mean + (1 - self._decay) * reward

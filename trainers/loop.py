@@ -1,7 +1,8 @@
 """The training loop: batch, step, publish, record; then the next batch.
 
 It knows no environment and no model: batches come in, a learner steps, weights go out. An update
-is recorded only after its weights serve; its samples count as trained only with a checkpoint.
+is recorded only after its weights serve; its samples count as trained only with a checkpoint. A
+learner whose process dies is started again from the last checkpoint and repeats the update.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import LearnerConfig
+from clawrl_gym.errors import LearnerDied, TrainerError
 from clawrl_gym.metrics import Timeline
 from clawrl_gym.types import Sample, StepStats
+
+_REVIVALS = 2
+"""How often one update is repeated because the learner's process died."""
 
 
 class LearnerHandle(Protocol):
@@ -27,6 +32,8 @@ class LearnerHandle(Protocol):
     async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None: ...
+
+    async def revive(self, checkpoint: str | None) -> None: ...
 
 
 class BatchLike(Protocol):
@@ -54,6 +61,16 @@ class Update:
     swap_pause_s: float
     waited_s: float
     checkpoint: str | None
+
+
+@dataclass(slots=True)
+class _Made:
+    """How far an update has come."""
+
+    stats: StepStats | None = None
+    pause_s: float = 0.0
+    published: bool = False
+    checkpoint: str | None = None
 
 
 class TrainLoop:
@@ -87,24 +104,48 @@ class TrainLoop:
             version = await self._update(batch, version, waited_s, last=version + 1 == steps)
 
     async def _update(self, batch: BatchLike, version: int, waited_s: float, last: bool) -> int:
-        stats: StepStats | None = None
-        pause_s = 0.0
+        new = version + 1
+        made = _Made()
+        for attempt in range(_REVIVALS + 1):
+            try:
+                await self._make(made, batch, version, last)
+                break
+            except LearnerDied:
+                if attempt == _REVIVALS:
+                    raise
+                with self._timeline.span("train", "revive", version=version):
+                    await self._learner.revive(self._checkpoint_of(version))
+        update = Update(new, batch, made.stats, made.pause_s, waited_s, made.checkpoint)
+        await asyncio.shield(self._on_update(update))
+        if made.checkpoint is not None:
+            await asyncio.to_thread(self._prune)
+        return new
+
+    async def _make(self, made: _Made, batch: BatchLike, version: int, last: bool) -> None:
+        """Step, publish, checkpoint; what a learner that died had published is not done twice."""
         new = version + 1
         if batch.samples:
             with self._timeline.span("train", "step", version=new, samples=len(batch.samples)):
-                stats = await self._learner.step(batch.samples, version)
-        with self._timeline.span("serve", "swap", version=new):
-            pause_s = await self._publish(new)
-        checkpoint = None
+                made.stats = await self._learner.step(batch.samples, version)
+        if not made.published:
+            with self._timeline.span("serve", "swap", version=new):
+                made.pause_s = await self._publish(new)
+            made.published = True
         if last or new % self._config.checkpoint_every == 0:
-            checkpoint = str(self._checkpoints / f"{new:06d}")
+            folder = str(self._checkpoints / f"{new:06d}")
             with self._timeline.span("train", "checkpoint", version=new):
-                await self._learner.save_checkpoint(checkpoint)
-        update = Update(new, batch, stats, pause_s, waited_s, checkpoint)
-        await asyncio.shield(self._on_update(update))
-        if checkpoint is not None:
-            await asyncio.to_thread(self._prune)
-        return new
+                await self._learner.save_checkpoint(folder)
+            made.checkpoint = folder
+
+    def _checkpoint_of(self, version: int) -> str | None:
+        """Raises TrainerError when the weights that serve were never checkpointed."""
+        folder = self._checkpoints / f"{version:06d}"
+        if version and not folder.is_dir():
+            raise TrainerError(
+                f"the learner died at version {version}, which has no checkpoint: go on from the "
+                "last one with resume=, or take learner.checkpoint_every=1"
+            )
+        return str(folder) if version else None
 
     def _prune(self) -> None:
         """Keep the newest checkpoints only; called once the newest one is recorded."""

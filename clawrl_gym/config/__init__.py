@@ -12,9 +12,9 @@ from clawrl_gym.config.envs import (
     SandboxConfig,
     TerminalEnvConfig,
 )
+from clawrl_gym.config.judge import JudgeConfig, ReplyRule, ResultRule
 from clawrl_gym.config.learning import (
     EvalConfig,
-    JudgeConfig,
     LearnerConfig,
     RolloutConfig,
     TrainerConfig,
@@ -38,6 +38,8 @@ __all__ = [
     "LiveConfig",
     "Part",
     "PolicyConfig",
+    "ReplyRule",
+    "ResultRule",
     "RolloutConfig",
     "RunConfig",
     "RunFolderConfig",

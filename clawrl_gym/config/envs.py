@@ -53,6 +53,8 @@ class ConversationEnvConfig(Part):
     """`simulated`: personas; `live`: the sessions of a running gateway, as episodes."""
     persona: str = "student"
     """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
+    families: list[str] | None = None
+    """Only these kinds of tasks (ask, homework, read, save); None takes all."""
     user: Literal["scripted", "model"] = "scripted"
     """`model`: the persona's sentences come from an OpenAI-compatible model."""
     user_base_url: str | None = None

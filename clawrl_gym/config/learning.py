@@ -1,4 +1,4 @@
-"""Configuration of learning: the judge, the algorithm and its loss, the optimizer, evaluation."""
+"""Configuration of learning: rollouts, the algorithm and its loss, the optimizer, evaluation."""
 
 from __future__ import annotations
 
@@ -7,19 +7,6 @@ from typing import Literal
 from pydantic import Field
 
 from clawrl_gym.config.part import Part
-
-
-class JudgeConfig(Part):
-    """Who turns a next state into a verdict. Explicit feedback always wins over it."""
-
-    type: Literal["none", "rule"] = "none"
-    """`rule`: patterns in the next state; `none`: only outcomes and feedback."""
-    concurrency: int = Field(8, ge=1)
-    """Turns judged at once."""
-    max_waiting: int = Field(10_000, ge=1)
-    """Turns that wait for the judge; beyond it they wait in the store."""
-    timeout_s: float = Field(60.0, gt=0)
-    """A judgement that takes longer abstains."""
 
 
 class RolloutConfig(Part):

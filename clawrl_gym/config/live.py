@@ -14,6 +14,8 @@ class KindRule(Part):
     """Shown with the turn."""
     last_user: str | None = None
     """Regular expression found in the last user message."""
+    first_user: str | None = None
+    """Regular expression found in the first user message."""
     system: str | None = None
     """Regular expression found in the system message."""
     max_tokens_at_most: int | None = None

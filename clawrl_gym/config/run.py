@@ -7,9 +7,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from clawrl_gym.config.envs import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config.judge import JudgeConfig
 from clawrl_gym.config.learning import (
     EvalConfig,
-    JudgeConfig,
     LearnerConfig,
     RolloutConfig,
     TrainerConfig,

@@ -1,177 +1,157 @@
 """Sessions as the gateway knows them: which turn a request follows, and what came back in between.
 
-Everything here can be read again from the store; memory only holds the newest turns of sessions
-that are in use. It talks to no policy.
+Everything here can be read again from the store: a session that nobody uses takes no memory beyond
+the longest unused ones' marks (`live.warm_sessions`), and a gateway that was killed goes on exactly
+where it stopped. It talks to no policy.
+
+Of a live session, the end is not final: a later request opens it again, and its turns are numbered
+on. A rollout's session that has ended refuses (409). What a request brings is recorded before its
+reply is made: a next state, once for each turn, whichever of two requests brings it first; also
+when the request came before the reply it follows was recorded (its client had read the stream).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
+import logging
+import math
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from clawrl_gym.live.splice import PastTurn, extends, same_message
+from clawrl_gym.config import LiveConfig
+from clawrl_gym.errors import StoreError
+from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.live.identify import Identifier, Identity
+from clawrl_gym.live.match import followed, interrupted, is_part_of, next_states
+from clawrl_gym.live.memory import SessionMemory, mark_of
+from clawrl_gym.live.session import Asked, Session
+from clawrl_gym.live.splice import PastTurn
+from clawrl_gym.live.trail import Mark, is_conversation
 from clawrl_gym.live.wire import Labels, Refusal
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.types import Message, Turn, TurnKind
+from clawrl_gym.types import INTERRUPTED, Message, StopReason, Turn
+
+__all__ = ["Asked", "Session", "Sessions", "ended_refusal"]
 
 T = TypeVar("T")
-MAX_SESSIONS = 16_384
-"""Sessions kept in memory; the longest unused leaves first and is read again when it returns."""
-MAX_TURNS = 4
-"""Newest turns of a session that a request may follow."""
-
-
-@dataclass(slots=True)
-class _Turnstile:
-    """Lets equal requests through one after another."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    inside: int = 0
-    """Who is through or waits."""
-
-
-@dataclass(slots=True)
-class Session:
-    """One conversation."""
-
-    id: str
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    known: bool = False
-    """It is in the store and its turns are here."""
-    ended: bool = False
-    inside: int = 0
-    """Requests under way; it is not forgotten meanwhile."""
-    next_index: int = 0
-    past: list[PastTurn] = field(default_factory=list)
-    """Newest last."""
-    unanswered: set[int] = field(default_factory=set)
-    """Ids of turns in `past` that wait for their next state."""
-    _alone: dict[bytes, _Turnstile] = field(default_factory=dict)
-
-    @asynccontextmanager
-    async def one_at_a_time(self, kind: TurnKind, messages: list[Message]) -> AsyncIterator[None]:
-        """Equal requests go one after another, so that a retry finds the reply of the first."""
-        told = json.dumps([kind, messages], sort_keys=True).encode()
-        key = hashlib.blake2b(told, digest_size=16).digest()
-        turnstile = self._alone.setdefault(key, _Turnstile())
-        turnstile.inside += 1
-        try:
-            async with turnstile.lock:
-                yield
-        finally:
-            turnstile.inside -= 1
-            if not turnstile.inside:
-                del self._alone[key]
-
-    def stored_reply(self, kind: TurnKind, messages: list[Message]) -> Turn | None:
-        """The turn that this very request made, while nothing has followed it."""
-        for past in reversed(self.past):
-            turn = past.turn
-            if turn.id in self.unanswered and turn.kind == kind and turn.messages == messages:
-                return turn
-        return None
-
-    def before(self, kind: TurnKind, messages: list[Message]) -> PastTurn | None:
-        """The turn that a request extends; else the newest of its kind."""
-        own = [past for past in self.past if past.turn.kind == kind]
-        extended = [past for past in own if extends(messages, past.turn)]
-        return max(extended, key=lambda past: len(past.turn.messages), default=None) or (
-            own[-1] if own else None
-        )
-
-    def answered_by(self, messages: list[Message]) -> tuple[Turn, list[Message]] | None:
-        """The main turn whose next state a request brings, and that next state.
-
-        It is what follows our reply, wherever the client has put the reply.
-        """
-        for past in reversed(self.past):
-            turn = past.turn
-            if turn.id not in self.unanswered or turn.kind != "main":
-                continue
-            state = what_follows(messages, turn.reply)
-            if state:
-                return turn, state
-        return None
-
-    def add(self, turn: Turn, rendered_ids_T: list[int]) -> None:
-        assert turn.id is not None
-        self.past.append(PastTurn(turn, rendered_ids_T))
-        self.unanswered.add(turn.id)
-        for old in self.past[:-MAX_TURNS]:
-            self.unanswered.discard(old.turn.id or 0)
-        del self.past[:-MAX_TURNS]
-
-
-def what_follows(messages: list[Message], reply: Message) -> list[Message]:
-    """The messages after the last one that is `reply`; none when it is not there."""
-    for at in range(len(messages) - 1, -1, -1):
-        if messages[at].get("role") == "assistant" and _same_reply(messages[at], reply):
-            return messages[at + 1 :]
-    return []
-
-
-def _same_reply(sent_back: Message, reply: Message) -> bool:
-    """Clients often leave reasoning out when they send a reply back."""
-    if same_message(sent_back, reply):
-        return True
-    without = {key: value for key, value in reply.items() if key != "reasoning_content"}
-    return same_message(sent_back, without)  # type: ignore[arg-type]
+MAX_OPEN = 100_000
+_KNOWN_TURNS = 100_000
+"""Turns of open sessions whose hashes are read at the start."""
+_REAP_EVERY_S = 60.0
+_AT_ONCE = 64
+"""Sessions that are ended or deleted together."""
+_FULL_RETRY_S = 60.0
+_log = logging.getLogger(__name__)
 
 
 class Sessions:
     """All sessions of one gateway."""
 
-    def __init__(self, store: Store, max_sessions: int = MAX_SESSIONS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        config: LiveConfig = LiveConfig(),  # noqa: B008 (frozen)
+        max_open: int = MAX_OPEN,
+        hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
+    ) -> None:
+        """Raises ConfigError for rules and patterns that cannot be used."""
         self._store = store
-        self._max_sessions = max_sessions
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._config = config
+        self._max_open = max_open
+        self._hooks = hooks
+        self._identifier = Identifier(config)
+        self._memory = SessionMemory(store, config.warm_sessions)
+        self._last_s: dict[str, float] = {}
+        """Last use of each live session that is open, in memory or not."""
         self._recording: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        return len(self._sessions)
+        """Sessions in memory."""
+        return len(self._memory)
+
+    @property
+    def open_count(self) -> int:
+        """Live sessions that are open."""
+        return len(self._last_s)
+
+    async def start(self) -> None:
+        """Learn from the store which sessions are open and what was said in them last."""
+        for session in await self._store.open_live_sessions():
+            self._last_s[session.id] = session.last_s
+        for row in reversed(await self._store.open_marks(_KNOWN_TURNS)):
+            if row.mark and row.kind == "main":
+                self._identifier.learn(row.session_id, mark_of(row), not row.answered)
+
+    def identify(
+        self,
+        messages: list[Message],
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        path_id: str | None,
+    ) -> Identity:
+        """What a request is. Raises Refusal (400) for a session id that cannot be one."""
+        return self._identifier.identify(messages, body, headers, path_id)
 
     @asynccontextmanager
-    async def use(self, session_id: str, labels: Labels) -> AsyncIterator[Session]:
-        """The session of this id, made when it is new, read from the store when it is not here."""
-        session = self._sessions.setdefault(session_id, Session(session_id))
-        self._sessions.move_to_end(session_id)
-        session.inside += 1
-        try:
-            async with session.opening:
-                if not session.known:
-                    await self._know(session, labels)
-            yield session
-        finally:
-            session.inside -= 1
-            self._forget_some()
+    async def ask(
+        self, identity: Identity, labels: Labels, messages: list[Message]
+    ) -> AsyncIterator[Asked]:
+        """Inside its session, after all equal requests before it.
 
-    async def record(self, session: Session, turn: Turn, rendered_ids_T: list[int]) -> Turn:
-        """Store a finished turn. Raises Refusal (409) when the session has ended meanwhile.
-
-        It is finished even when its client leaves: the store and the session stay one.
+        Raises Refusal: the session has ended and is not live (409), too many are open (429).
         """
-        return await self._shielded(self._record(session, turn, rendered_ids_T))
+        arrived_s = time.time()
+        row = _row(identity.session_id, labels, identity.matched_by)
+        async with self._inside(identity.session_id, row, reopens=True) as session:
+            asked = Asked(session, identity, messages, arrived_s, session.life)
+            with session.under_way(asked):
+                async with session.one_at_a_time(identity.same):
+                    _check(session, asked.life)
+                    yield asked
 
-    async def _record(self, session: Session, turn: Turn, rendered_ids_T: list[int]) -> Turn:
-        if session.ended:
-            raise ended_refusal(session.id)
-        numbered = replace(turn, index=session.next_index)
-        session.next_index += 1
-        stored = replace(numbered, id=await self._store.add_turn(numbered))
-        session.add(stored, rendered_ids_T)
-        return stored
+    @asynccontextmanager
+    async def use(self, session_id: str, labels: Labels | None) -> AsyncIterator[Session]:
+        """A session as it is; without labels it is not made. Raises Refusal (404) then."""
+        row = None if labels is None else _row(session_id, labels, None)
+        async with self._inside(session_id, row, reopens=False) as session:
+            yield session
 
-    async def record_next_state(self, session: Session, turn: Turn, state: list[Message]) -> None:
-        assert turn.id is not None
-        await self._store.add_next_state(turn.id, state)
-        session.unanswered.discard(turn.id)
+    async def stored_reply(self, asked: Asked) -> Turn | None:
+        """The turn that this very request made, when it is asked again for the same reply."""
+        mark = asked.session.retried(asked)
+        past = None if mark is None else await self._memory.whole(asked.session, mark)
+        return None if past is None else past.turn
+
+    def delivered(self, asked: Asked, turn: Turn) -> None:
+        """A reply has reached its client: the same request is then a wish for another one."""
+        if turn.id in asked.session.waiting:
+            asked.session.delivered.add(turn.id)
+
+    async def record_next_states(self, asked: Asked) -> None:
+        """Record what a main request brings to the turns before it."""
+        if asked.identity.kind == "main":
+            session = asked.session
+            brought = session.brought_by(asked) or await self._of_interrupted(asked, session.marks)
+            for mark, state in brought:
+                await self._shielded(self._answer(session, asked.life, mark, state))
+
+    async def before(self, asked: Asked) -> PastTurn | None:
+        """The turn that a request goes on from; else the newest of its kind, None for a first."""
+        session, identity = asked.session, asked.identity
+        own = (mark for mark in reversed(session.marks) if mark.kind == identity.kind)
+        mark = followed(identity.trail, session.marks) or next(own, None)
+        return None if mark is None else await self._memory.whole(session, mark)
+
+    async def record(self, asked: Asked, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+        """Store a finished turn; returns it with its index and its position.
+
+        Raises Refusal (409) when a rollout's session has ended or the session was deleted
+        meanwhile. It is finished even when its client leaves: the store and the session stay one.
+        """
+        return await self._shielded(self._record(asked, turn, rendered_ids_T))
 
     async def end(
         self,
@@ -184,10 +164,98 @@ class Sessions:
         """Record the outcome, and the next state of the last turn; False when it had ended."""
         return await self._shielded(self._end(session, state, reward, stop_reason, error))
 
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session with all its data; False when there is none. Who is inside is told."""
+        return await self._shielded(self._delete([session_id], math.inf)) > 0
+
+    async def reap(self) -> None:
+        """End idle live sessions and delete expired ones, for ever."""
+        pause_s = min(_REAP_EVERY_S, self._config.idle_end_s / 4)
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self.reap_once(time.time())
+            except StoreError as error:
+                _log.error("idle sessions wait for the next try: %s", error)
+
+    async def reap_once(self, now_s: float) -> None:
+        """End what is idle, and delete what has expired, at a time."""
+        before_s = now_s - self._config.idle_end_s
+        idle = [session_id for session_id, last_s in self._last_s.items() if last_s < before_s]
+        for at in range(0, len(idle), _AT_ONCE):
+            ends = (self._end_idle(session_id, before_s) for session_id in idle[at : at + _AT_ONCE])
+            await asyncio.gather(*ends)
+        if self._config.retention_days is not None:
+            before_s = now_s - 86_400 * self._config.retention_days
+            expired = await self._store.expired_sessions(before_s)
+            for at in range(0, len(expired), _AT_ONCE):
+                await self._shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
+
     async def finish(self, timeout_s: float) -> None:
         """Wait for what is being recorded."""
         if self._recording:
             await asyncio.wait(self._recording, timeout=timeout_s)
+
+    async def _record(self, asked: Asked, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+        session, identity = asked.session, asked.identity
+        _check(session, asked.life)
+        mark = Mark.of(turn, identity.trail, identity.same, rendered_ids_T)
+        numbered = replace(turn, index=session.next_index)
+        session.next_index += 1
+        try:
+            turn_id = await self._store.add_turn(numbered, mark.text())
+        except StoreError:
+            _check(session, asked.life)
+            raise
+        stored, mark = replace(numbered, id=turn_id), replace(mark, turn_id=turn_id)
+        if asked.life == session.life:
+            session.add(mark, PastTurn(stored, mark.rendered))
+            if identity.kind == "main" and not session.is_rollout:
+                self._identifier.learn(session.id, mark)
+            self._hooks.on_turn(stored)
+            await self._answer_early(asked, mark)
+        return stored
+
+    async def _answer_early(self, asked: Asked, mark: Mark) -> None:
+        """Record the next state that came while the turn was still being made."""
+        session = asked.session
+        for later in session.after(asked) if mark.kind == "main" else ():
+            waiting = session.waiting & {mark.turn_id}
+            brought = next_states(later.identity.trail, session.marks, waiting)
+            for _, state in brought or await self._of_interrupted(later, [mark]):
+                await self._answer(session, asked.life, mark, state)
+
+    async def _of_interrupted(
+        self, asked: Asked, marks: Sequence[Mark]
+    ) -> list[tuple[Mark, list[Message]]]:
+        """What a request brings to a turn whose client left: it may send back what it had seen."""
+        trail, session = asked.identity.trail, asked.session
+        for mark in interrupted(trail, marks):
+            at = trail.replies[-1]
+            past = await self._memory.whole(session, mark)
+            if past is not None and is_part_of(trail.messages[at], past.turn.reply):
+                state = trail.after(at) if mark.turn_id in session.waiting else []
+                return [(mark, state)] if state else []
+        return []
+
+    async def _answer(self, session: Session, life: int, mark: Mark, state: list[Message]) -> None:
+        """Record a next state, once."""
+        if mark.turn_id not in session.waiting or life != session.life:
+            return
+        session.waiting.discard(mark.turn_id)  # at once: another request may bring it too
+        session.delivered.discard(mark.turn_id)
+        try:
+            await self._store.add_next_state(mark.turn_id, state)
+        except StoreError:
+            _check(session, life)
+            session.waiting.add(mark.turn_id)
+            raise
+        self._identifier.answered(session.id, mark)
+        if session.is_rollout or mark.finish_reason == INTERRUPTED or mark.kind != "main":
+            return
+        past = await self._memory.whole(session, mark)
+        if past is not None:
+            self._hooks.on_next_state(past.turn)
 
     async def _end(
         self,
@@ -198,15 +266,87 @@ class Sessions:
         error: str | None,
     ) -> bool:
         session.ended = True
-        waiting = [p.turn for p in session.past if p.turn.id in session.unanswered]
-        main = [turn for turn in waiting if turn.kind == "main"]
-        if state and main:
-            await self.record_next_state(session, main[-1], state)
-        session.past.clear()
-        session.unanswered.clear()
-        return await self._store.end_session(
+        self._last_s.pop(session.id, None)
+        newest = session.newest_main()
+        stable = self._identifier.transient.stable(state or [])
+        told = [message for message in stable if is_conversation(message)]
+        if newest is not None and told:
+            await self._answer(session, session.life, newest, told)
+        if session.is_rollout:
+            session.drop_turns()
+        ended = await self._store.end_session(
             session.id, reward=reward, stop_reason=stop_reason, error=error
         )
+        if ended and not session.is_rollout:
+            self._hooks.on_end(session.id)
+        return ended
+
+    async def _end_idle(self, session_id: str, before_s: float) -> None:
+        async with self._memory.entered(session_id) as session, session.opening:
+            if session.inside > 1 or self._last_s.get(session_id, math.inf) >= before_s:
+                return
+            await self._end(session, None, None, StopReason.IDLE.value, None)
+
+    async def _delete(self, session_ids: list[str], ended_before_s: float) -> int:
+        """Delete what is there, and ended before; returns how many."""
+        async with AsyncExitStack() as stack:
+            gone = []
+            for session_id in sorted(session_ids):  # in one order: two of these do not deadlock
+                session = await stack.enter_async_context(self._memory.entered(session_id))
+                await stack.enter_async_context(session.opening)
+                row = await self._store.session(session_id)
+                if row is None or (row.ended_s or -math.inf) >= ended_before_s:
+                    continue
+                session.delete()
+                self._last_s.pop(session_id, None)
+                self._identifier.forget(session_id)
+                self._hooks.on_delete(session_id)
+                gone.append(session_id)
+            return await self._store.delete_sessions(gone)
+
+    @asynccontextmanager
+    async def _inside(
+        self, session_id: str, row: SessionRow | None, reopens: bool
+    ) -> AsyncIterator[Session]:
+        async with self._memory.entered(session_id) as session:
+            async with session.opening:
+                await self._open(session, row, reopens)
+            try:
+                yield session
+            finally:
+                self._touch(session)
+
+    async def _open(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
+        """Read a session or begin it, and open it again where it has ended."""
+        if not session.is_known:
+            stored = await self._store.session(session.id) or row
+            if stored is None:
+                raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
+            if stored is row:
+                if reopens and row.source == "live":
+                    self._admit(session.id)
+                await self._store.add_session(row)
+            await self._memory.know(session, stored)
+        if session.ended and reopens and not session.is_rollout:
+            self._admit(session.id)
+            await self._store.reopen_session(session.id)
+            session.ended = False
+        self._touch(session)
+
+    def _touch(self, session: Session) -> None:
+        if session.is_known and not session.is_rollout and not session.ended:
+            self._last_s[session.id] = time.time()
+
+    def _admit(self, session_id: str) -> None:
+        if len(self._last_s) >= self._max_open and session_id not in self._last_s:
+            raise Refusal(
+                429,
+                f"{self._max_open} sessions are open, expected fewer before another one begins: "
+                "end some, or wait until idle ones have ended",
+                code="session_limit",
+                retry_after_s=_FULL_RETRY_S,
+            )
+        self._last_s[session_id] = time.time()
 
     async def _shielded(self, recording: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(recording)
@@ -214,37 +354,29 @@ class Sessions:
         task.add_done_callback(self._recording.discard)
         return await asyncio.shield(task)
 
-    async def _know(self, session: Session, labels: Labels) -> None:
-        is_new = await self._store.add_session(
-            SessionRow(
-                id=session.id,
-                task_id=labels.task_id,
-                group_id=labels.group_id,
-                split=labels.split,
-                source="live" if labels.group_id is None else "rollout",
-                created_s=time.time(),
-            )
+
+def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
+    """A session as it begins. An episode has a task; one that is only measured has no group."""
+    is_rollout = labels.group_id is not None or labels.task_id is not None
+    return SessionRow(
+        id=session_id,
+        task_id=labels.task_id,
+        group_id=labels.group_id,
+        split=labels.split,
+        source="rollout" if is_rollout else "live",
+        created_s=time.time(),
+        matched_by=None if is_rollout else matched_by,
+    )
+
+
+def _check(session: Session, life: int) -> None:
+    """Raises Refusal (409) for what belongs to a session that is over."""
+    if life != session.life:
+        raise Refusal(
+            409, f"session {session.id!r} was deleted meanwhile: ask again", code="session_deleted"
         )
-        if not is_new:
-            await self._recall(session)
-        session.known = True
-
-    async def _recall(self, session: Session) -> None:
-        row = await self._store.session(session.id)
-        session.ended = row is not None and row.ended_s is not None
-        turns = await self._store.turns_of(session.id)
-        states = await self._store.next_states_of(session.id)
-        session.next_index = 1 + max((turn.index for turn in turns), default=-1)
-        session.past = [PastTurn(turn, turn.prompt_ids_T) for turn in turns[-MAX_TURNS:]]
-        ids = {past.turn.id for past in session.past if past.turn.id is not None}
-        session.unanswered = ids - states.keys()
-
-    def _forget_some(self) -> None:
-        while len(self._sessions) > self._max_sessions:
-            session_id = next((s.id for s in self._sessions.values() if not s.inside), None)
-            if session_id is None:
-                return
-            del self._sessions[session_id]
+    if session.ended and session.is_rollout:
+        raise ended_refusal(session.id)
 
 
 def ended_refusal(session_id: str) -> Refusal:

@@ -11,13 +11,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from clawrl_gym.live.trail import Rendered, is_conversation, same_reply, thought
 from clawrl_gym.types import Message, Turn
 
 Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
 
-Fit = Literal["first", "exact", "spliced", "retoken", "template", "edited"]
-"""How a prompt joins the turn before it: there is none; it extends it as rendered; it was made to;
-same reply in other ids; the template renders the past otherwise; it is another conversation."""
+Fit = Literal[
+    "first", "exact", "spliced", "retoken", "template", "system", "transient", "reasoning", "edited"
+]
+"""How a prompt joins the turn before it. Only `exact` and `spliced` extend it:
+
+first       there is none
+exact       it extends it as rendered
+spliced     it was made to
+retoken     the reply ended in another token than the template writes
+template    the template renders the past otherwise (other tools, hidden reasoning)
+system      the client changed its system message
+transient   the client did not keep all that it had sent before the reply
+reasoning   the client sent the reply back without its reasoning
+edited      it is another conversation, or a compacted one
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,7 @@ class PastTurn:
     """A turn that a later request may extend."""
 
     turn: Turn
-    rendered_ids_T: list[int]
+    rendered: Rendered
     """Its request as rendered afresh."""
 
 
@@ -45,10 +58,17 @@ def same_message(a: Message, b: Message) -> bool:
 
 
 def extends(messages: list[Message], turn: Turn) -> bool:
-    """Whether a request is the turn's own messages, its reply verbatim, and something more."""
-    before = [*turn.messages, turn.reply]
-    return len(messages) > len(before) and all(
-        same_message(old, new) for old, new in zip(before, messages, strict=False)
+    """Whether a request is the turn's own messages verbatim, its reply, and something more.
+
+    The reply may have come back in another spelling: the ids that were sampled take its place. It
+    may not have lost its reasoning, which would then return by that.
+    """
+    at = len(turn.messages)
+    return (
+        len(messages) > at + 1
+        and all(map(same_message, turn.messages, messages))
+        and same_reply(messages[at], turn.reply)
+        and thought(messages[at]) == thought(turn.reply)
     )
 
 
@@ -61,8 +81,8 @@ async def make_prompt(render: Render, body: dict[str, Any], past: PastTurn | Non
     if rendered_T[: len(before_T)] == before_T:
         return Prompt(rendered_T, rendered_T, "exact")
     if not extends(body["messages"], past.turn):
-        return Prompt(rendered_T, rendered_T, "edited")
-    if not _starts(rendered_T, past.rendered_ids_T):
+        return Prompt(rendered_T, rendered_T, _why_not(body["messages"], past.turn))
+    if not past.rendered.begins(rendered_T):
         return Prompt(rendered_T, rendered_T, "template")
     spliced = await _splice(render, body, past, rendered_T)
     if isinstance(spliced, str):
@@ -80,11 +100,11 @@ async def _splice(
     reply as it would at the end of a conversation: then neither depends on the other.
     """
     messages, turn = body["messages"], past.turn
-    at, start = len(turn.messages), len(past.rendered_ids_T)
+    at, start = len(turn.messages), past.rendered.length
     empty: Message = {"role": "assistant", "content": ""}
     blank_T = await render(body | {"messages": [*messages[:at], empty, *messages[at + 1 :]]})
     tail_T = blank_T[start:]
-    if not _starts(blank_T, past.rendered_ids_T) or not tail_T:
+    if not past.rendered.begins(blank_T) or not tail_T:
         return "template"
     reply_end = len(rendered_T) - len(tail_T)
     if reply_end < start or rendered_T[reply_end:] != tail_T:
@@ -97,6 +117,20 @@ async def _splice(
     if turn.finish_reason == "length":
         return turn.prompt_ids_T + turn.sampled_ids_T + tail_T
     return "retoken"
+
+
+def _why_not(messages: list[Message], turn: Turn) -> Fit:
+    """Why a request does not extend a turn."""
+    old = [message for message in turn.messages if is_conversation(message)]
+    new = [message for message in messages if is_conversation(message)]
+    at = next((at for at, message in enumerate(new) if same_reply(message, turn.reply)), None)
+    if at is None or at > len(old) or not all(map(same_message, old[:at], new)):
+        return "edited"
+    if at < len(old):
+        return "transient"
+    if not all(map(same_message, turn.messages, messages)):
+        return "system"
+    return "edited" if thought(turn.reply) == thought(new[at]) else "reasoning"
 
 
 def _starts(ids_T: list[int], prefix_T: list[int]) -> bool:

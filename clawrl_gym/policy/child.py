@@ -3,19 +3,24 @@
 It dies with the process that started it, and so does everything it starts. On the CPU build the
 engine is forked from the server, which has already imported everything, instead of being spawned:
 that halves start-up time and memory. It must be started from a thread that lives as long as the
-server shall.
+server shall. Started with a socket, it is the nursery of one server after the other.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
 import os
 import signal
+import socket
 import sys
 from typing import Any
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
 """Environment variable with the pid of the process that the server belongs to."""
+NURSERY_VARIABLE = "CLAWRL_NURSERY_FD"
+"""Environment variable with the number of the socket on which servers are asked for."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -54,7 +59,31 @@ def main() -> None:
         fork_the_engine()
     from vllm.entrypoints.launchers.api_server.entry import main as serve
 
-    serve()
+    asked = os.environ.pop(NURSERY_VARIABLE, None)
+    if asked is None or forked_for(socket.socket(fileno=int(asked))):
+        serve()
+
+
+def forked_for(asking: socket.socket) -> bool:
+    """Fork a server for every line that comes: True in the server, False when no more is asked.
+
+    Answers with the server's pid and, when it has ended, with its exit code.
+    """
+    gc.freeze()  # what is imported stays shared: no collection touches it
+    with asking, asking.makefile("rw") as lines:
+        for _ in lines:
+            pid = os.fork()
+            if pid == 0:
+                os.setpgid(0, 0)
+                return True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.setpgid(pid, pid)  # here too: whoever is first
+            lines.write(f"{pid}\n")
+            lines.flush()
+            _, status = os.waitpid(pid, 0)
+            lines.write(f"{os.waitstatus_to_exitcode(status)}\n")
+            lines.flush()
+    return False
 
 
 if __name__ in ("__main__", "__mp_main__"):  # the second in every process that vLLM spawns

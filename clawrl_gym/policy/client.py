@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
 
 from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
     Generation,
+    Piece,
     Sampling,
     read_generation,
     sampling_params,
@@ -25,6 +30,9 @@ __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
 _TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")
 _UNAVAILABLE = (429, 502, 503, 504)
+_GENERATING = ("/inference/v1/generate", "/clawrl/stream")
+"""Where any failure of vLLM's own means that its engine has died."""
+_CONNECT_S = 10.0
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
@@ -59,9 +67,17 @@ class PolicyClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def render(self, body: dict[str, Any]) -> list[int]:
-        """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long."""
-        answer = await self._post("/v1/chat/completions/render", self._chat(body))
+        """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
+
+        Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
+        """
+        answer = await self._post("/clawrl/render", {"chat": self._chat(body)})
         ids: list[int] = answer["token_ids"]
+        return ids
+
+    async def tokenize(self, text: str) -> list[int]:
+        """Prompt ids of a text; special tokens in it stay text."""
+        ids: list[int] = (await self._post("/clawrl/tokenize", {"text": text}))["token_ids"]
         return ids
 
     async def generate(
@@ -73,30 +89,78 @@ class PolicyClient:
         request_id: str | None = None,
     ) -> Generation:
         """Sample a reply. `version` keeps prefix caches of different weights apart."""
-        body = {
-            "request_id": request_id or uuid.uuid4().hex,
-            "model": self._model,
-            "token_ids": prompt_ids,
-            "cache_salt": str(version),
-            "output_mode": "text",
-            "sampling_params": sampling_params(sampling),
-        }
+        body = self._generate(prompt_ids, sampling, version, request_id)
         answer = await self._post("/inference/v1/generate", body)
         return read_generation(prompt_ids, answer["choices"][0])
+
+    def stream(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        body: dict[str, Any] | None,
+        *,
+        version: int,
+        request_id: str | None = None,
+        already: Sequence[Piece] = (),
+    ) -> AsyncGenerator[Piece, None]:
+        """Sample a reply, piece by piece; the last piece holds it whole. `body` None: plain text.
+
+        Closing the iterator aborts the generation. `already` are the pieces of a reply that
+        another server began: this one goes on where they end.
+        """
+        parse = body is not None and self._reads(body)
+        draft = Draft(prompt_ids, already, plain=not parse)
+        if already:  # other random numbers than those that are used up
+            left = max(1, sampling.max_tokens - len(draft.sampled_ids_T))
+            sampling = replace(sampling, max_tokens=left, seed=None)
+        asked = {
+            "generate": self._generate(prompt_ids, sampling, version, request_id),
+            "chat": self._chat(body) if body is not None and parse else None,
+            "parse": parse,
+            "already": list(draft.sampled_ids_T),
+        }
+        return self._pieces(asked, draft)
+
+    def stream_chat(
+        self,
+        body: dict[str, Any],
+        sampling: Sampling,
+        *,
+        version: int,
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> AsyncGenerator[Piece, None]:
+        """`render` and `stream` in one call, which brings the first token sooner.
+
+        The first piece has the prompt ids. When they do not begin with `after`, it is the only
+        one: nothing was generated, and the caller decides on the prompt.
+        """
+        draft = Draft([], plain=not self._reads(body))
+        asked = {
+            "generate": self._generate(None, sampling, version, request_id),
+            "chat": self._chat(body),
+            "parse": self._reads(body),
+            "after": list(after),
+        }
+        return self._pieces(asked, draft)
 
     async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
         """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
 
-        Without tools and without a reasoning parser the message is the text that came with the
-        ids: no second request.
+        It is what the deltas of a stream of the same ids make together. Without tools and without
+        a reasoning parser the message is the text that came with the ids: no second request.
         """
-        plain = not body.get("tools") and not self._always_parse
         if not generation.spoken_ids_T:
             return {"role": "assistant", "content": ""}
-        if plain and generation.text is not None:
+        if not self._reads(body) and generation.text is not None:
             return {"role": "assistant", "content": generation.text}
-        answer = await self._post("/v1/chat/completions/derender", self._derender(body, generation))
-        return _message(answer["choices"][0]["message"])
+        reply = {
+            "ids": generation.sampled_ids_T,
+            "spoken": len(generation.spoken_ids_T),
+            "stop_text": generation.stop_text,
+        }
+        asked = {"chat": self._chat(body), "prompt_ids": generation.prompt_ids_T, "reply": reply}
+        return assembled((await self._post("/clawrl/parse", asked))["deltas"])
 
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, and its cache usage (0 to 1)."""
@@ -142,18 +206,33 @@ class PolicyClient:
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "model": self._model, "stream": False}
 
-    def _derender(self, body: dict[str, Any], generation: Generation) -> dict[str, Any]:
-        choice = {
-            "index": 0,
-            "finish_reason": generation.finish_reason,
-            "token_ids": generation.spoken_ids_T,
-        }
-        return {
+    def _reads(self, body: dict[str, Any]) -> bool:
+        """Whether vLLM's parsers have anything to find in the reply."""
+        return bool(body.get("tools")) or self._always_parse
+
+    def _generate(
+        self,
+        prompt_ids: list[int] | None,
+        sampling: Sampling,
+        version: int,
+        request_id: str | None,
+    ) -> dict[str, Any]:
+        """vLLM's request to generate; without prompt ids it is not whole."""
+        prompt = {} if prompt_ids is None else {"token_ids": prompt_ids}
+        return prompt | {
+            "request_id": request_id or uuid.uuid4().hex,
             "model": self._model,
-            "generate_response": {"choices": [choice]},
-            "prompt_token_ids": generation.prompt_ids_T,
-            "chat_request": self._chat(body),
+            "cache_salt": str(version),
+            "output_mode": "text",
+            "sampling_params": sampling_params(sampling),
         }
+
+    async def _pieces(self, asked: dict[str, Any], draft: Draft) -> AsyncGenerator[Piece, None]:
+        async with aclosing(self._events("/clawrl/stream", asked)) as events:
+            async for event in events:
+                yield draft.piece(event)
+        if not draft.ended:
+            raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")
 
     async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(
@@ -166,18 +245,34 @@ class PolicyClient:
     ) -> str:
         timeout = aiohttp.ClientTimeout(total=timeout_s)
         url = self._base_url + path
-        try:
+        with _reaching(path, timeout_s):
             async with self._open().request(method, url, json=body, timeout=timeout) as response:
                 text = await response.text()
-                if response.status == 200:
-                    return text
-        except TimeoutError as error:
-            raise PolicyUnavailable(f"vLLM did not answer {path} within {timeout_s:g} s") from error
-        except aiohttp.ClientError as error:
-            raise PolicyUnavailable(
-                f"vLLM cannot be reached for {path}: {type(error).__name__}: {error}"
-            ) from error
-        raise _refusal(path, response.status, text)
+        if response.status != 200:
+            raise _refusal(path, response.status, text)
+        return text
+
+    async def _events(
+        self, path: str, body: dict[str, Any]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Server-sent events. The time limit is between two of them."""
+        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=self._timeout_s)
+        with _reaching(path, self._timeout_s):
+            async with self._open().post(
+                self._base_url + path, json=body, timeout=timeout
+            ) as response:
+                if response.status != 200:
+                    raise _refusal(path, response.status, await response.text())
+                rest = b""
+                async for data in response.content.iter_any():
+                    *events, rest = (rest + data).split(b"\n\n")
+                    for line in events:
+                        if line == b"data: [DONE]":
+                            continue  # to the end of the body: the connection is used again
+                        event = json.loads(line[6:])
+                        if "error" in event:
+                            raise _refusal(path, event["error"]["code"], line[6:].decode())
+                        yield event
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -188,14 +283,16 @@ class PolicyClient:
         return self._session
 
 
-def _message(raw: dict[str, Any]) -> Message:
-    message: Message = {"role": "assistant", "content": raw.get("content")}
-    if raw.get("tool_calls"):
-        message["tool_calls"] = raw["tool_calls"]
-    reasoning = raw.get("reasoning") or raw.get("reasoning_content")
-    if reasoning:
-        message["reasoning_content"] = reasoning
-    return message
+@contextmanager
+def _reaching(path: str, timeout_s: float) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as error:
+        raise PolicyUnavailable(f"vLLM did not answer {path} within {timeout_s:g} s") from error
+    except aiohttp.ClientError as error:
+        raise PolicyUnavailable(
+            f"vLLM cannot be reached for {path}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _refusal(path: str, status: int, text: str) -> PolicyError:
@@ -204,7 +301,8 @@ def _refusal(path: str, status: int, text: str) -> PolicyError:
         said = str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
     except (ValueError, AttributeError):
         said = text.strip()
-    kind: type[PolicyError] = PolicyUnavailable if status in _UNAVAILABLE else PolicyError
+    away = status in _UNAVAILABLE or (status >= 500 and path in _GENERATING)
+    kind: type[PolicyError] = PolicyUnavailable if away else PolicyError
     if status in (400, 422):
         kind = ContextError if any(sign in said for sign in _TOO_LONG) else RequestError
     return kind(f"vLLM answered {path} with {status}: {said[:500]}")

@@ -10,6 +10,7 @@ The link alone says what is current, so a server that died comes back with the r
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from clawrl_gym.errors import PolicyError, boundary
@@ -45,17 +46,25 @@ class ServingFolder:
                 if source.is_file() and not source.name.endswith(SUFFIXES + _OTHER_WEIGHTS):
                     _copy_or_link(source, base / source.name)
             if weights is None:
-                self._fill(version, weight_files(model_dir), copy=False)
+                self._fill(version, weight_files(model_dir), _link)
             else:
-                self._fill(version, weight_files(weights), copy=True)
+                self._fill(version, weight_files(weights), shutil.copyfile)
             self.switch(version)
 
-    def stage(self, version: int, weights: Path) -> None:
-        """Copy weights (a file, or a folder with shards) in as `version`, not yet current."""
+    def of_version(self, version: int) -> Path:
+        """Where the weights of a version lie."""
+        return self._root / f"v{version}"
+
+    def stage(self, version: int, weights: Path, *, lasting: bool = False) -> None:
+        """Copy weights (a file, or a folder with shards) in as `version`, not yet current.
+
+        `lasting` files are never written again, as those of another such folder: no copy is made
+        where the file system can share them.
+        """
         with boundary(PolicyError, f"taking the weights of version {version} from {weights}"):
             files = weight_files(weights)
             check_fit(files, weight_files(self.current))
-            self._fill(version, files, copy=True)
+            self._fill(version, files, _share if lasting else shutil.copyfile)
 
     def switch(self, version: int) -> None:
         """Make a staged version current, atomically."""
@@ -67,26 +76,34 @@ class ServingFolder:
     def discard(self, version: int) -> None:
         """Delete a version that is no longer current."""
         if version != self.version:
-            shutil.rmtree(self._root / f"v{version}", ignore_errors=True)
+            shutil.rmtree(self.of_version(version), ignore_errors=True)
 
-    def _fill(self, version: int, files: dict[str, Path], *, copy: bool) -> None:
+    def _fill(
+        self, version: int, files: dict[str, Path], put: Callable[[Path, Path], object]
+    ) -> None:
         partial = self._root / f"v{version}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         for source in (self._root / "base").iterdir():
             (partial / source.name).symlink_to(Path("..", "base", source.name))
         for name, source in files.items():
-            if copy:
-                shutil.copyfile(source, partial / name)
-            else:
-                (partial / name).symlink_to(source.resolve())
-        target = self._root / f"v{version}"
+            put(source, partial / name)
+        target = self.of_version(version)
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
 
 
 def _copy_or_link(source: Path, target: Path) -> None:
-    if source.stat().st_size <= _COPY_LIMIT_BYTES:
+    put = shutil.copyfile if source.stat().st_size <= _COPY_LIMIT_BYTES else _link
+    put(source, target)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.symlink_to(source.resolve())
+
+
+def _share(source: Path, target: Path) -> None:
+    try:
+        target.hardlink_to(source)
+    except OSError:  # other file systems, or one that knows no hard links
         shutil.copyfile(source, target)
-    else:
-        target.symlink_to(source.resolve())

@@ -6,8 +6,9 @@ that lacks them is an error and never repaired.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
 
 from clawrl_gym.errors import PolicyError
 
@@ -52,6 +53,30 @@ class Generation:
         return self.sampled_ids_T[:-1] if ended_by_token else self.sampled_ids_T
 
 
+class Delta(TypedDict, total=False):
+    """What a piece adds to the reply, in the OpenAI wire form; empty while a parser holds back."""
+
+    content: str
+    reasoning_content: str
+    tool_calls: list[dict[str, Any]]
+    """With `index`; name and id come once, arguments bit by bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One step of a reply that is streamed."""
+
+    ids_T: list[int]
+    logprobs_T: list[float | None]
+    delta: Delta
+    done: Generation | None = None
+    """The whole generation, on the last piece only."""
+    versions_T: list[int] = field(default_factory=list)
+    """Of the ids, for a reply that breaks off; empty when vLLM does not tell before the end."""
+    prompt_ids_T: list[int] | None = None
+    """On the first piece of `stream_chat`, which has no other ids."""
+
+
 def sampling_params(sampling: Sampling) -> dict[str, Any]:
     """In vLLM's words."""
     params: dict[str, Any] = {
@@ -69,21 +94,42 @@ def sampling_params(sampling: Sampling) -> dict[str, Any]:
 
 def read_generation(prompt_ids: list[int], choice: dict[str, Any]) -> Generation:
     """The Generation in one choice of vLLM's answer; PolicyError when something is missing."""
-    if choice["finish_reason"] in ("abort", "error"):
-        raise PolicyError(f"vLLM ended the request with {choice['finish_reason']!r}: try it again")
-    sampled = choice["token_ids"] or []
     content = (choice["logprobs"] or {}).get("content") or []
-    logprobs = [_known(entry["logprob"]) for entry in content] or [None] * len(sampled)
+    return whole_generation(
+        prompt_ids,
+        choice["token_ids"] or [],
+        [_known(entry["logprob"]) for entry in content],
+        choice,
+        choice.get("text"),
+    )
+
+
+def whole_generation(
+    prompt_ids: list[int],
+    sampled: list[int],
+    logprobs: list[float | None],
+    end: dict[str, Any],
+    text: str | None,
+    versions_before: Sequence[int] = (),
+) -> Generation:
+    """A Generation; `end` says in vLLM's words why it ended and which versions sampled it.
+
+    `versions_before` are those of its first ids, when another server sampled them.
+    """
+    if end["finish_reason"] in ("abort", "error"):
+        raise PolicyError(f"vLLM ended the request with {end['finish_reason']!r}: try it again")
+    logprobs = logprobs or [None] * len(sampled)
     if len(logprobs) != len(sampled):
         raise PolicyError(f"vLLM sent {len(logprobs)} log-probs for {len(sampled)} tokens")
+    spans, new = end.get("weight_versions") or [], len(sampled) - len(versions_before)
     return Generation(
         prompt_ids_T=prompt_ids,
         sampled_ids_T=sampled,
         logprobs_T=logprobs,
-        versions_T=_versions(choice.get("weight_versions") or [], len(sampled)),
-        finish_reason=choice["finish_reason"],
-        text=choice.get("text"),
-        stop_text=choice["stop_reason"] if isinstance(choice.get("stop_reason"), str) else None,
+        versions_T=[*versions_before, *_versions(spans, new)],
+        finish_reason=end["finish_reason"],
+        text=text,
+        stop_text=end["stop_reason"] if isinstance(end.get("stop_reason"), str) else None,
     )
 
 

@@ -18,19 +18,23 @@ MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
 
 
-def take_port(wanted: int) -> int:
-    """A free port on loopback, `wanted` itself unless it is 0; ConfigError when it is taken."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, wanted))
-        except OSError as error:
-            raise ConfigError(
-                f"policy.port={wanted} cannot be used ({error.strerror}): "
-                "another program has it; choose another port, or 0 for a free one"
-            ) from error
-        port: int = probe.getsockname()[1]
-        return port
+def reserve_port(wanted: int) -> socket.socket:
+    """A socket bound to a free port on loopback, `wanted` itself unless it is 0.
+
+    While it is open, no other program is given the port, but vLLM can listen there: also after a
+    restart. ConfigError when the port is taken.
+    """
+    probe = socket.socket()
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind((HOST, wanted))
+    except OSError as error:
+        probe.close()
+        raise ConfigError(
+            f"policy.port={wanted} cannot be used ({error.strerror}): "
+            "another program has it; choose another port, or 0 for a free one"
+        ) from error
+    return probe
 
 
 def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) -> list[str]:
@@ -45,7 +49,8 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
     argv += ["--worker-extension-cls", "clawrl_gym.policy.worker.Reload"]
-    argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]
+    argv += ["--middleware", "clawrl_gym.policy.stream.Streams"]
+    argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]
     if config.enforce_eager:

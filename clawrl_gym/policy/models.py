@@ -119,6 +119,15 @@ def has_gpu() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
+def visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES names, else the numbers of all NVIDIA devices."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [name.strip() for name in named.split(",") if name.strip()]
+    numbers = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
+    return sorted(numbers, key=int)
+
+
 def _config(folder: Path) -> dict[str, object]:
     path = folder / "config.json"
     try:

@@ -1,8 +1,9 @@
 """PolicyServer: vLLM as a child process, on loopback with a random key, started and watched by us.
 
 It runs in a session of its own (Ctrl-C reaches us first) and dies with this process, however that
-ends. After a crash it comes back on the same port with the current weights and version. Start it
-from the thread of an event loop that lives as long as the server shall.
+ends. After a crash it comes back on the same port with the current weights and version, forked
+from a nursery that has imported vLLM. Start it from the thread of an event loop that lives as long
+as the server shall.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,10 +25,13 @@ from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.folder import ServingFolder
 from clawrl_gym.policy.log import ServerLog, advice
 from clawrl_gym.policy.models import Device, check_context, resolve_device
+from clawrl_gym.policy.nursery import Nursery, ServerProcess, signal_group
 
 _STOP_S = 3.0
 _POLL_S = 0.2
 _CHECK_EVERY_S = 5.0
+_FORGIVEN_S = 300.0
+"""A server that was well for so long starts the count of deaths afresh."""
 _SILENT_CHECKS = 12
 """Unanswered health checks after which a living server counts as dead (a minute)."""
 
@@ -43,29 +48,50 @@ class PolicyServer:
         serving_dir: Path,
         log_path: Path,
         on_phase: Callable[[str], None],
+        *,
+        gpu: str | None = None,
     ) -> None:
+        """`gpu`: the one device that the server sees; None lets it see all."""
         self.key = secrets.token_urlsafe(32)
         self.folder = ServingFolder(serving_dir)
         self._config = config
         self._model_dir = Path(model_dir)
         self._log_path = log_path
         self._on_phase = on_phase
+        self._gpu = gpu
         self._device: Device = "cpu"
         self._port = 0
+        self._socket: socket.socket | None = None
         self._log = ServerLog(log_path)
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ServerProcess | None = None
+        self._nursery: Nursery | None = None
+        self._ready_s: float | None = None
         self._stopping = False
         self._launching = asyncio.Lock()
+        self.changing = asyncio.Lock()
+        """Held while weights or version change: a start and a swap must not mix."""
 
     @property
     def base_url(self) -> str:
-        """Known, and kept for good, once `start` has begun."""
+        """Known, and kept for good, once `reserve` was called or `start` has begun."""
         return f"http://{launch.HOST}:{self._port}"
 
     @property
     def pid(self) -> int | None:
         """The server's process, also the id of its process group; None when it does not run."""
         return self._process.pid if self._process else None
+
+    @property
+    def alive(self) -> bool:
+        """It has answered, and its process runs: what becomes current now must be loaded by it."""
+        process = self._process
+        return self._ready_s is not None and process is not None and process.returncode is None
+
+    def reserve(self) -> None:
+        """Take the port, so that clients can be made before the server is up."""
+        if self._socket is None:
+            self._socket = launch.reserve_port(self._config.port)
+            self._port = self._socket.getsockname()[1]
 
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
         """Serve the model's own weights, or others, as `version`; returns when it answers.
@@ -74,7 +100,7 @@ class PolicyServer:
         """
         self._device = resolve_device(self._config.device)
         check_context(self._config.max_model_len, self._model_dir)
-        self._port = launch.take_port(self._config.port)
+        self.reserve()
         await asyncio.to_thread(self.folder.create, self._model_dir, version, weights)
         self._stopping = False
         await self._launch()
@@ -85,28 +111,37 @@ class PolicyServer:
         await asyncio.shield(asyncio.ensure_future(self._end_for_good()))
 
     async def watch(self) -> None:
-        """Start a server that died again, until `stop`; PolicyError when it dies too often."""
-        restarts = 0
+        """Start a server that died again, until `stop`.
+
+        Raises what it died of when it dies too often in a row; called again, it tries again.
+        """
+        deaths = 0
         while not self._stopping:
             reason = await self._death()
             if self._stopping:
                 return
-            if restarts >= self._config.max_restarts:
-                raise self._failure(f"{reason}, after {restarts} restarts")
-            restarts += 1
+            deaths = 1 if self._lived_s() > _FORGIVEN_S else deaths + 1
+            if deaths > self._config.max_restarts:
+                raise self._failure(f"{reason}, after {deaths - 1} restarts in a row")
             self._on_phase(f"vLLM {reason}, starting it again")
             await self._end()
             try:
                 await self._launch()
-            except PolicyError:
+            except (PolicyError, ConfigError) as error:
                 if not self._stopping:
-                    raise
+                    self._on_phase(str(error))
+
+    def kill(self) -> None:
+        """End the server at once; `watch` starts it again."""
+        if self._process is not None:
+            signal_group(self._process.pid, signal.SIGKILL)
 
     async def _launch(self) -> None:
         async with self._launching:
             self._on_phase("starting vLLM")
             self._log_path.parent.mkdir(parents=True, exist_ok=True)
             self._log = ServerLog(self._log_path)
+            self._ready_s = None
             self._process = await self._spawn()
             try:
                 await self._until_ready(self._process)
@@ -115,19 +150,23 @@ class PolicyServer:
                 raise
             self._on_phase("ready")
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        argv = launch.command(self._config, self.folder.current, self._port, self._device)
-        with self._log_path.open("ab") as output:
-            return await asyncio.create_subprocess_exec(
-                *argv,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=launch.environment(self._config, self.key, self._device, os.environ),
-                start_new_session=True,
-            )
+    async def _spawn(self) -> ServerProcess:
+        if self._nursery is not None and not self._nursery.alive:
+            await self._close_nursery()
+        if self._nursery is None:
+            argv = launch.command(self._config, self.folder.current, self._port, self._device)
+            base = os.environ | ({"CUDA_VISIBLE_DEVICES": self._gpu} if self._gpu else {})
+            environment = launch.environment(self._config, self.key, self._device, base)
+            with self._log_path.open("ab") as output:
+                self._nursery = await Nursery.open(argv, environment, output)
+        return await self._nursery.server()
 
-    async def _until_ready(self, process: asyncio.subprocess.Process) -> None:
+    async def _close_nursery(self) -> None:
+        if self._nursery is not None:
+            await self._nursery.close()
+            self._nursery = None
+
+    async def _until_ready(self, process: ServerProcess) -> None:
         deadline_s = time.monotonic() + self._config.start_timeout_s
         client = PolicyClient(
             self.base_url, self.key, self.model_name, self._config.request_timeout_s, 2
@@ -144,16 +183,25 @@ class PolicyServer:
                     limit_s = self._config.start_timeout_s
                     raise self._failure(f"was not ready within {limit_s:g} s")
                 await asyncio.sleep(_POLL_S)
-            await self._try_out(client)
+            async with self.changing:
+                await self._try_out(client)
+                self._ready_s = time.monotonic()
         finally:
             await client.close()
 
     async def _try_out(self, client: PolicyClient) -> None:
-        """Name the version, reload and draw once: what is first is slow, and may fail here."""
+        """Load what is current, name it and draw once: what is first is slow, and may fail here.
+
+        Nobody else is served before the version is named, so no token can be under a wrong one.
+        """
         version, timeout_s = self.folder.version, self._config.request_timeout_s
-        await client.set_version(version, timeout_s)
         await client.reload_weights(timeout_s)
+        await client.set_version(version, timeout_s)
         await client.generate([0], Sampling(1.0, 1.0, 2), version=version)
+
+    def _lived_s(self) -> float:
+        """For how long the server has been well."""
+        return 0.0 if self._ready_s is None else time.monotonic() - self._ready_s
 
     async def _death(self) -> str:
         """Wait until the server has died or has been silent for too long; says which."""
@@ -175,15 +223,22 @@ class PolicyServer:
         await self._end()
         async with self._launching:  # a launch under way sees that it is to stop
             await self._end()
+            await self._close_nursery()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     async def _end(self) -> None:
         process = self._process
         if process is None:
             return
-        _signal_group(process.pid, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _STOP_S)
-        _signal_group(process.pid, signal.SIGKILL)
+        if process.forked:
+            signal_group(process.pid, signal.SIGTERM)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _STOP_S)
+            signal_group(process.pid, signal.SIGKILL)
+        else:
+            await self._close_nursery()
         await process.wait()
         self._process = None
 
@@ -203,8 +258,3 @@ def _ended(code: int) -> str:
     if code == -signal.SIGKILL:
         return "was killed (signal 9: out of memory?)"
     return f"died of signal {-code}" if code < 0 else f"ended with exit code {code}"
-
-
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, number)

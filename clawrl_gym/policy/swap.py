@@ -33,6 +33,10 @@ class Served(Protocol):
     def model_name(self) -> str: ...
     @property
     def folder(self) -> ServingFolder: ...
+    @property
+    def changing(self) -> asyncio.Lock: ...
+    @property
+    def alive(self) -> bool: ...
 
 
 class WeightSwap:
@@ -65,28 +69,39 @@ class WeightSwap:
             await asyncio.to_thread(self._folder.stage, version, weights)
             return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
 
+    async def switch(self, version: int) -> float:
+        """Serve a version whose weights are already staged in the server's folder."""
+        async with self._lock:
+            return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
+
     async def _swap(self, version: int) -> float:
-        server, previous = self._server, self._folder.version
+        server = self._server
         # connections of its own: a swap must not queue behind the requests that it pauses
         client = PolicyClient(server.base_url, server.key, server.model_name, self._timeout_s, 2)
-        self._folder.switch(version)
         try:
-            paused_s = await self._load(client, version)
-        except PolicyError as error:
-            await self._put_back(client, previous, version, error)
-            raise
+            async with server.changing:
+                previous = self._folder.version
+                self._folder.switch(version)
+                try:
+                    paused_s = await self._load(client, version)
+                except PolicyError as error:
+                    await self._put_back(client, previous, version, error)
+                    raise
         finally:
             await client.close()
         await asyncio.to_thread(self._folder.discard, previous)
         return paused_s
 
     async def _load(self, client: PolicyClient, version: int) -> float:
-        """Load what is current; again after a server that died has come back."""
+        """Load what is current. A server that died does so by itself when it is started again."""
         for attempt in range(1, _ATTEMPTS + 1):
+            if not self._server.alive:
+                return 0.0
             try:
                 return await self._load_once(client, version)
-            except PolicyUnavailable:
-                if attempt == _ATTEMPTS:
+            except PolicyError as error:
+                refused = not isinstance(error, PolicyUnavailable) and await client.healthy()
+                if refused or attempt == _ATTEMPTS:
                     raise
                 await self._wait_until_healthy(client)
         raise AssertionError("unreachable")
@@ -117,6 +132,8 @@ class WeightSwap:
     ) -> None:
         self._folder.switch(previous)
         await asyncio.to_thread(self._folder.discard, version)
+        if not self._server.alive:
+            return
         try:
             await self._load_once(client, previous)
         except PolicyError as second:
@@ -127,7 +144,7 @@ class WeightSwap:
 
     async def _wait_until_healthy(self, client: PolicyClient) -> None:
         deadline_s = time.monotonic() + self._recovery_s
-        while not await client.healthy():
+        while self._server.alive and not await client.healthy():
             if time.monotonic() > deadline_s:
                 return
             await asyncio.sleep(0.5)

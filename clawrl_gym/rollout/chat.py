@@ -6,6 +6,7 @@ from typing import Any
 
 import aiohttp
 
+from clawrl_gym.agents.base import Tool
 from clawrl_gym.errors import ContextError, PolicyError
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.types import Episode, Message
@@ -23,8 +24,10 @@ class GatewayChat:
             connector=aiohttp.TCPConnector(limit=limit),
         )
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Message:
         body: dict[str, Any] = {"model": self._model, "messages": messages}
+        if tools:
+            body["tools"] = tools
         if spec.temperature is not None:
             body["temperature"] = spec.temperature
         headers = {

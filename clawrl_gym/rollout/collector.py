@@ -1,8 +1,7 @@
-"""The collector: whole groups become samples in the store, and samples become batches.
+"""The collector: whole groups are judged, stamped and become samples in the store.
 
-Groups are numbered by the order in which they were accepted; batch n is always groups n*B to
-n*B + B - 1 of that order, and the order is in the store. So a resumed run forms the very batches
-that would have come. A sample that has become too old is left out when its batch is formed.
+Groups are numbered by the order in which they were accepted; `ReadyGroups` makes batches of them in
+that order. Episodes without an outcome (infrastructure failures) are neither judged nor trained on.
 """
 
 from __future__ import annotations
@@ -10,23 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from clawrl_gym.config import RolloutConfig
-from clawrl_gym.rollout.merge import merge_turns
+from clawrl_gym.config import JudgeConfig, RolloutConfig
+from clawrl_gym.judge.asker import Asker
+from clawrl_gym.judge.base import Judge
+from clawrl_gym.rollout.merge import MergeResult, merge_turns
+from clawrl_gym.rollout.ready import Batch, ReadyGroups
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
-from clawrl_gym.types import Group, Sample
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one update trains on."""
-
-    number: int
-    groups: int
-    """Groups that it takes from the dispatcher's bound."""
-    samples: list[Sample]
+from clawrl_gym.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
 
 
 class Collector:
@@ -38,55 +29,91 @@ class Collector:
         store: Store,
         algorithm: Algorithm,
         on_dropped: Callable[[int], None],
+        judge: Judge | None = None,
+        judge_config: JudgeConfig | None = None,
+        people: bool = False,
     ) -> None:
+        """`people`: user messages are a person's words, not what an environment shows."""
         self._config = config
         self._store = store
         self._algorithm = algorithm
         self._on_dropped = on_dropped
-        self._ready: asyncio.Queue[list[Sample]] = asyncio.Queue()
-        self._order = asyncio.Lock()
-        self.counters: Counter[str] = Counter()
-        """Since the start: merge/*, groups/*; the loop reports differences."""
+        self._asker = (
+            None if judge is None else Asker(judge, judge_config or JudgeConfig(), not people)
+        )
+        self._ready = ReadyGroups.training(config, store)
+        self._in_order = asyncio.Lock()
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Since the start: merge/*, groups/*, samples/*, verdicts/*."""
+        told = Counter[str]() if self._asker is None else self._asker.counters
+        verdicts = {f"verdicts/{name}": count for name, count in told.items()}
+        return self._counters + self._ready.counters + Counter(verdicts)
 
     @property
     def ready_groups(self) -> int:
         """Accepted groups that wait for the learner."""
-        return self._ready.qsize()
+        return self._ready.waiting_groups
 
     def restore(self, groups: list[list[Sample]]) -> None:
         """Groups that a resumed run had accepted and not trained, in their order."""
-        for samples in groups:
-            self._ready.put_nowait(samples)
+        self._ready.restore(groups)
 
     async def add(self, group: Group) -> None:
-        """Accept a whole group: merge its turns, stamp advantages, store, queue."""
+        """Accept a whole group: judge its turns, merge them, stamp advantages, store, queue."""
         rewarded = [e for e in group.episodes_G if e.reward is not None]
         if len(rewarded) < self._config.min_group:
-            self.counters["groups/dropped_failed"] += 1
+            self._counters["groups/dropped_failed"] += 1
             self._on_dropped(1)
             return
+        turns_G = [await self._store.turns_of(e.session_id) for e in group.episodes_G]
         segments_G = []
-        for episode in group.episodes_G:
-            merged = merge_turns(await self._store.turns_of(episode.session_id))
-            self.counters["merge/turns"] += merged.merged + merged.forks.total()
-            self.counters["merge/merged"] += merged.merged
-            for reason, count in merged.forks.items():
-                self.counters[f"merge/fork_{reason}"] += count
+        for turns in turns_G:
+            merged = merge_turns(turns)
+            self._count(merged)
             segments_G.append(merged.sequences)
-        samples = self._algorithm.stamp(group, segments_G)
-        if not samples:
-            self.counters["groups/zero_variance"] += 1
-        self.counters["groups/accepted"] += 1
-        async with self._order:
-            self._ready.put_nowait(await self._store.add_group(group, samples))
+        verdicts_G = await self._judge(group.episodes_G, turns_G)
+        async with self._in_order:  # so that verdicts and groups have one order in the store
+            await self._record(verdicts_G)
+            samples = self._algorithm.stamp(group, segments_G, verdicts_G)
+            if not samples:
+                self._counters["groups/zero_variance"] += 1
+            self._counters["groups/accepted"] += 1
+            await self._ready.accept(group, samples)
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as enough groups are there."""
-        samples: list[Sample] = []
-        for _ in range(self._config.groups):
-            for sample in await self._ready.get():
-                if version - sample.oldest_version > self._config.max_staleness:
-                    self.counters["samples/dropped_stale"] += 1
-                else:
-                    samples.append(sample)
-        return Batch(number, self._config.groups, samples)
+        return await self._ready.batch(number, version)
+
+    async def _judge(
+        self, episodes_G: list[Episode], turns_G: list[list[Turn]]
+    ) -> list[dict[int, Verdict]]:
+        """Verdicts by `Turn.index`, on all turns that have a next state at once; not stored yet."""
+        asking_G: list[dict[int, asyncio.Task[Verdict]]] = []
+        async with asyncio.TaskGroup() as tasks:
+            for episode, turns in zip(episodes_G, turns_G, strict=True):
+                asking: dict[int, asyncio.Task[Verdict]] = {}
+                if self._asker is not None and episode.reward is not None:
+                    states = await self._store.next_states_of(episode.session_id)
+                    for turn in turns:
+                        if turn.id in states and _is_trained(turn):
+                            asked = self._asker.ask(turn, states[turn.id])
+                            asking[turn.index] = tasks.create_task(asked)
+                asking_G.append(asking)
+        return [{at: task.result() for at, task in asking.items()} for asking in asking_G]
+
+    async def _record(self, verdicts_G: list[dict[int, Verdict]]) -> None:
+        verdicts = [verdict for verdicts in verdicts_G for verdict in verdicts.values()]
+        await asyncio.gather(*(self._store.add_verdict(verdict) for verdict in verdicts))
+
+    def _count(self, merged: MergeResult) -> None:
+        self._counters["merge/turns"] += merged.merged + merged.forks.total()
+        self._counters["merge/merged"] += merged.merged
+        for reason, count in merged.forks.items():
+            self._counters[f"merge/fork_{reason}"] += count
+
+
+def _is_trained(turn: Turn) -> bool:
+    return turn.kind == "main" and turn.finish_reason != INTERRUPTED

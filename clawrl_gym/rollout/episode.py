@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from clawrl_gym.agents.base import Agent, ParseFailure
+from clawrl_gym.agents.base import Agent, ParseFailure, Tool
 from clawrl_gym.errors import ContextError, EnvError, PolicyError, boundary
 from clawrl_gym.types import Episode, Message, StopReason, TaskRef
 
@@ -50,7 +50,7 @@ class TextEnv(Protocol):
 class Chat(Protocol):
     """The gateway, seen from an episode."""
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message]) -> Message:
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Message:
         """Raises ContextError when the messages do not fit, PolicyError when nothing answers."""
         ...
 
@@ -67,7 +67,12 @@ class _Progress:
     replies: list[Message] = field(default_factory=list)
     reward: float = 0.0
     family: str | None = None
-    role: str = "user"
+    scores: dict[str, float] = field(default_factory=dict)
+
+    def note(self, observation: Any, info: dict[str, Any]) -> None:
+        """Take in what reset or step gave."""
+        self.observations.append(_text(observation))
+        self.scores = {name: float(score) for name, score in (info.get("scores") or {}).items()}
 
 
 async def run_episode(
@@ -96,15 +101,19 @@ async def run_episode(
         error=error,
         family=progress.family,
         duration_s=time.monotonic() - started_s,
+        scores={} if stop.is_infrastructure else progress.scores,
     )
-    return await _report(spec, episode, progress, chat)
+    return await _report(spec, episode, agent, progress, chat)
 
 
-async def _report(spec: EpisodeSpec, episode: Episode, progress: _Progress, chat: Chat) -> Episode:
+async def _report(
+    spec: EpisodeSpec, episode: Episode, agent: Agent, progress: _Progress, chat: Chat
+) -> Episode:
     """Tell the gateway; an end that cannot be recorded makes the episode a policy error."""
     last: list[Message] | None = None
     if 0 < len(progress.replies) < len(progress.observations):
-        last = [{"role": progress.role, "content": progress.observations[-1]}]
+        asked = len(agent.messages(progress.observations[:-1], progress.replies[:-1]))
+        last = agent.messages(progress.observations, progress.replies)[asked + 1 :]
     try:
         await chat.end(spec, episode, last)
     except PolicyError as failure:
@@ -125,13 +134,13 @@ async def _play(
     options = {} if spec.task.id is None else {"task": spec.task.id, "split": spec.task.split}
     with boundary(EnvError, "reset"):
         observation, info = await in_thread(env.reset, seed=spec.task.seed, options=options)
-    progress.observations.append(_text(observation))
+        progress.note(observation, info)
     progress.family = info.get("family")
-    progress.role = info.get("next_state_role", "user")
+    tools = agent.tools(info.get("tools") or [])
     while len(progress.replies) < spec.max_turns:
         messages = agent.messages(progress.observations, progress.replies)
         try:
-            reply = await chat.reply(spec, messages)
+            reply = await chat.reply(spec, messages, tools)
         except ContextError:
             progress.reward += await _finish(env, in_thread)
             return StopReason.CONTEXT
@@ -141,8 +150,10 @@ async def _play(
             progress.observations.append(action.message)
             continue
         with boundary(EnvError, "step"):
-            observation, reward, terminated, truncated, _ = await in_thread(env.step, action.text)
-        progress.observations.append(_text(observation))
+            observation, reward, terminated, truncated, info = await in_thread(
+                env.step, action.text
+            )
+            progress.note(observation, info)
         progress.reward += float(reward)
         if terminated:
             return StopReason.TERMINATED

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from clawrl_gym.errors import EnvError
-from clawrl_gym.metrics import heldout_values
+from clawrl_gym.metrics import heldout_values, mean_scores
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.types import Episode, TaskRef
@@ -29,12 +29,12 @@ class Evaluation:
         return sum(episode.success for episode in self.episodes) / max(1, self.n)
 
     def metrics(self) -> dict[str, float]:
-        """heldout/* as in metrics.jsonl, by family too."""
+        """heldout/* as in metrics.jsonl, by family too; with what the environment scored."""
         values = heldout_values(sum(episode.success for episode in self.episodes), self.n)
         for family in sorted({episode.family or "task" for episode in self.episodes}):
             own = [e.success for e in self.episodes if (e.family or "task") == family]
             values[f"heldout/success/{family}"] = sum(own) / len(own)
-        return values
+        return values | mean_scores([episode.scores for episode in self.episodes], "heldout")
 
 
 async def evaluate(

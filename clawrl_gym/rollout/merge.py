@@ -11,10 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
-from clawrl_gym.types import Message, Turn
+from clawrl_gym.types import INTERRUPTED, Message, Turn
 
+T = TypeVar("T")
 ForkReason = Literal["template", "retoken", "edited"]
 Decode = Callable[[list[int]], str]
 
@@ -30,6 +31,8 @@ class Segment:
     """0.0 where the mask is False."""
     versions_T: list[int]
     """-1 where the mask is False."""
+    turns_T: list[int]
+    """`Turn.index` of the turn that sampled each token; -1 where the mask is False."""
     turn_indices: list[int]
     """`Turn.index` of the turns inside, in order."""
 
@@ -47,7 +50,7 @@ class MergeResult:
 
 
 def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeResult:
-    """Merge the main turns, in order; side turns are left out.
+    """Merge the main turns, in order; side turns and interrupted ones are left out.
 
     `decode` (ids -> text) makes the fork reasons exact; without it they are told by where the ids
     part and by the messages.
@@ -56,7 +59,7 @@ def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeRes
     merged = 0
     forks: Counter[ForkReason] = Counter()
     for turn in turns:
-        if turn.kind != "main":
+        if turn.kind != "main" or turn.finish_reason == INTERRUPTED:
             continue
         if segments and segments[-1].is_extended_by(turn):
             merged += 1
@@ -74,8 +77,10 @@ class _Open:
     def __init__(self, first: Turn) -> None:
         self.ids_T: list[int] = []
         self.sampled_T: list[bool] = []
-        self.logprobs_T: list[float | None] = []
+        self.mask_T: list[bool] = []
+        self.logprobs_T: list[float] = []
         self.versions_T: list[int] = []
+        self.turns_T: list[int] = []
         self.turn_indices: list[int] = []
         self.last = first
 
@@ -83,30 +88,39 @@ class _Open:
         return turn.prompt_ids_T[: len(self.ids_T)] == self.ids_T
 
     def append(self, turn: Turn) -> None:
-        given = turn.prompt_ids_T[len(self.ids_T) :]
-        self.ids_T += given + turn.sampled_ids_T
-        self.sampled_T += [False] * len(given) + [True] * len(turn.sampled_ids_T)
-        self.logprobs_T += [None] * len(given) + turn.logprobs_T
-        self.versions_T += [-1] * len(given) + turn.versions_T
-        lengths = [len(s) for s in (self.ids_T, self.logprobs_T, self.versions_T)]
+        sampled = len(turn.sampled_ids_T)
+        lengths = [sampled, len(turn.logprobs_T), len(turn.versions_T)]
         if len(set(lengths)) != 1:
             raise ValueError(
                 f"turn {turn.index} of session {turn.session_id!r}: got {lengths} sampled ids, "
-                "log-probs and versions so far, expected equal numbers"
+                "log-probs and versions, expected equal numbers"
             )
+        given_ids_T = turn.prompt_ids_T[len(self.ids_T) :]
+        given = len(given_ids_T)  # a prompt can be long: nothing below looks at its tokens
+        logprobs_T = [math.nan if p is None else p for p in turn.logprobs_T]
+        known_T = [math.isfinite(p) for p in logprobs_T]
+        self.ids_T += given_ids_T + turn.sampled_ids_T
+        self.sampled_T += [False] * given + [True] * sampled
+        self.mask_T += [False] * given + known_T
+        self.logprobs_T += [0.0] * given + _where(known_T, logprobs_T, 0.0)
+        self.versions_T += [-1] * given + _where(known_T, turn.versions_T, -1)
+        self.turns_T += [-1] * given + _where(known_T, [turn.index] * sampled, -1)
         self.turn_indices.append(turn.index)
         self.last = turn
 
     def close(self) -> Segment:
-        logprobs_T = [math.nan if p is None else p for p in self.logprobs_T]
-        mask_T = [math.isfinite(p) for p in logprobs_T]
         return Segment(
             self.ids_T,
-            mask_T,
-            [p if known else 0.0 for p, known in zip(logprobs_T, mask_T, strict=True)],
-            [v if known else -1 for v, known in zip(self.versions_T, mask_T, strict=True)],
+            self.mask_T,
+            self.logprobs_T,
+            self.versions_T,
+            self.turns_T,
             self.turn_indices,
         )
+
+
+def _where(known_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
+    return [v if known else otherwise for v, known in zip(values_T, known_T, strict=True)]
 
 
 def _fork_reason(segment: _Open, turn: Turn, decode: Decode | None) -> ForkReason:

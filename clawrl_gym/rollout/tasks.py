@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from clawrl_gym.config import EnvConfig, TerminalEnvConfig
+from clawrl_gym.config import ConversationEnvConfig, EnvConfig, TerminalEnvConfig
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.types import Split, TaskRef
 
@@ -23,6 +23,8 @@ class TaskSource:
     @classmethod
     def of(cls, config: EnvConfig, seed: int) -> TaskSource:
         """The tasks of an environment; third-party ones have none by name, only seeds."""
+        if isinstance(config, ConversationEnvConfig):
+            return cls(_conversations(config), seed)
         if not isinstance(config, TerminalEnvConfig):
             return cls(None, seed)
         from clawrl_gym.envs.terminal.env import list_tasks
@@ -54,6 +56,18 @@ class TaskSource:
             return TaskRef(None, drawn % _HELDOUT_SEED, split)
         ids = self._ids[split]
         return TaskRef(ids[drawn % len(ids)], drawn % _HELDOUT_SEED, split)
+
+
+def _conversations(config: ConversationEnvConfig) -> dict[Split, Sequence[str]]:
+    from clawrl_gym.envs.conversation.tasks import task_ids
+
+    if config.source == "live":
+        raise ConfigError(
+            "got env.source=live, expected simulated: live sessions are no tasks to draw; "
+            "python -m clawrl_gym.serve learns from them"
+        )
+    splits: tuple[Split, ...] = ("train", "heldout")
+    return {split: task_ids(config.persona, split, config.families) for split in splits}
 
 
 def _hash(*parts: object) -> int:

@@ -30,12 +30,15 @@ def build_env(config: EnvConfig) -> Any:
 
 def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     """The configured agent; `auto` follows the environment."""
+    from clawrl_gym.agents.conversation import ConversationAgent
     from clawrl_gym.agents.terminal import TerminalAgent
     from clawrl_gym.agents.text import TextAgent
 
     kind = env.type if config.type == "auto" else config.type
     if kind == "terminal":
         return TerminalAgent(config.system)
+    if kind == "conversation":
+        return ConversationAgent(config.system)
     return TextAgent(config.system)
 
 

@@ -1,7 +1,25 @@
 """The run's memory: one SQLite file and two logs beside it; see `store.py`."""
 
 from clawrl_gym.store.reader import StoreReader
-from clawrl_gym.store.rows import SessionRow, StoredGroup, UpdateRow
+from clawrl_gym.store.rows import (
+    OpenSession,
+    SessionRow,
+    SessionSummary,
+    StoredGroup,
+    TurnMark,
+    UpdateRow,
+)
 from clawrl_gym.store.store import Store
+from clawrl_gym.store.verdicts import effective
 
-__all__ = ["SessionRow", "Store", "StoreReader", "StoredGroup", "UpdateRow"]
+__all__ = [
+    "OpenSession",
+    "SessionRow",
+    "SessionSummary",
+    "Store",
+    "StoreReader",
+    "StoredGroup",
+    "TurnMark",
+    "UpdateRow",
+    "effective",
+]

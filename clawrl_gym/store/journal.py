@@ -1,12 +1,14 @@
 """The two logs beside run.db: conversations.jsonl and evaluations.jsonl.
 
 Append-only; every line has `schema`, `type` and `id`. Lines follow the commit of what they tell, so
-a kill between the two leaves a line out: it is added when the run is opened again.
+a kill between the two leaves a line out: it is added when the run is opened again. Only the
+deletion of a session takes lines out. A session_end that more turns follow was opened again.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,21 +20,27 @@ from clawrl_gym.store.rows import unpack_ints
 
 CONVERSATIONS_FILE = "conversations.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
-LOG_SCHEMA = 1
+LOG_SCHEMA = 2
 
 Line = dict[str, Any]
 
+_log = logging.getLogger(__name__)
 
-def turn_line(turn_id: int, columns: dict[str, Any]) -> Line:
-    """A turn; its messages follow the first `base_messages` of turn `base_id` and its reply."""
+
+def turn_line(columns: dict[str, Any]) -> Line:
+    """A turn; its messages follow the first `base_messages` of turn `base_id` and its reply.
+
+    An array among them stands for messages of that turn, see `delta.py`.
+    """
     versions_T = unpack_ints(columns["versions"])
     return {
         "schema": LOG_SCHEMA,
         "type": "turn",
-        "id": turn_id,
+        "id": columns["id"],
         "session_id": columns["session_id"],
         "index": columns["idx"],
         "kind": columns["kind"],
+        "rule": columns["rule"],
         "base_id": columns["base_id"],
         "base_messages": columns["base_messages"],
         "messages": json.loads(columns["messages"]),
@@ -44,14 +52,15 @@ def turn_line(turn_id: int, columns: dict[str, Any]) -> Line:
     }
 
 
-def next_state_line(turn_id: int, session_id: str, messages: str, created_s: float) -> Line:
+def next_state_line(columns: dict[str, Any]) -> Line:
+    """What came back after the turn `id`."""
     return {
         "schema": LOG_SCHEMA,
         "type": "next_state",
-        "id": turn_id,
-        "session_id": session_id,
-        "messages": json.loads(messages),
-        "time_s": created_s,
+        "id": columns["turn_id"],
+        "session_id": columns["session_id"],
+        "messages": json.loads(columns["messages"]),
+        "time_s": columns["created_s"],
     }
 
 
@@ -64,28 +73,37 @@ def end_line(columns: dict[str, Any]) -> Line:
 
 def verdict_line(columns: dict[str, Any]) -> Line:
     """A verdict on a turn; `value` null is an abstention."""
-    keys = ("id", "turn_id", "kind", "value")
+    keys = ("id", "session_id", "turn_id", "kind", "value", "reward")
     line = {"schema": LOG_SCHEMA, "type": "verdict", **{key: columns[key] for key in keys}}
     return line | {"detail": json.loads(columns["detail"]), "time_s": columns["created_s"]}
 
 
+_WITH_SESSION = (
+    "SELECT {table}.*, session_id FROM {table} JOIN turns ON turns.id = turn_id "
+    "WHERE {table}.{id}=?"
+)
 _TURNS = ("turn", "SELECT id FROM turns ORDER BY id", "SELECT * FROM turns WHERE id=?")
 _NEXT_STATES = (
     "next_state",
     "SELECT turn_id FROM next_states ORDER BY turn_id",
-    "SELECT turn_id, session_id, s.messages, s.created_s FROM next_states s "
-    "JOIN turns ON turns.id = turn_id WHERE turn_id=?",
+    _WITH_SESSION.format(table="next_states", id="turn_id"),
 )
 _ENDS = (
     "session_end",
-    "SELECT id FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s",
+    "SELECT id, ended_s FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s",
     "SELECT * FROM sessions WHERE id=?",
 )
-_VERDICTS = ("verdict", "SELECT id FROM verdicts ORDER BY id", "SELECT * FROM verdicts WHERE id=?")
+_VERDICTS = (
+    "verdict",
+    "SELECT id FROM verdicts ORDER BY id",
+    _WITH_SESSION.format(table="verdicts", id="id"),
+)
 _TOLD = {CONVERSATIONS_FILE: (_TURNS, _NEXT_STATES), EVALUATIONS_FILE: (_ENDS, _VERDICTS)}
+FILE_OF = {told[0]: file for file, all_told in _TOLD.items() for told in all_told}
+"""The log in which each type of line is."""
 _LINE_OF: dict[str, Callable[[Line], Line]] = {
-    "turn": lambda row: turn_line(row["id"], row),
-    "next_state": lambda row: next_state_line(**row),
+    "turn": turn_line,
+    "next_state": next_state_line,
     "session_end": end_line,
     "verdict": verdict_line,
 }
@@ -95,23 +113,25 @@ def add_missing(db: sqlite3.Connection, folder: Path, file: str, log: JsonLines)
     """Append what is in the database and not in the log; returns how many lines."""
     there = _keys_in(folder / file)
     added = 0
-    for kind, all_ids, one_row in _TOLD[file]:
-        for (row_id,) in db.execute(all_ids).fetchall():
-            if (kind, row_id) not in there:
-                cursor = db.execute(one_row, (row_id,))
-                names = [column[0] for column in cursor.description]
-                row = dict(zip(names, cursor.fetchone(), strict=True))
-                log.append(_LINE_OF[kind](row))
-                added += 1
+    for kind, all_keys, one_row in _TOLD[file]:
+        for key in db.execute(all_keys).fetchall():
+            if (kind, *key) not in there:
+                row = db.execute(one_row, (key[0],))
+                try:
+                    log.append(_LINE_OF[kind](dict(row.fetchone())))
+                    added += 1
+                except ValueError as error:
+                    _log.warning("%s %s stays out of %s: %s", kind, key[0], file, error)
     return added
 
 
-def _keys_in(path: Path) -> set[tuple[str, int | str]]:
-    """Type and id of each whole line; a log can be long, so one line at a time."""
-    keys = set()
+def _keys_in(path: Path) -> set[tuple[str | int | float, ...]]:
+    """What tells each whole line from others; a log can be long, so one line at a time."""
+    keys: set[tuple[str | int | float, ...]] = set()
     with path.open("rb") as file:
         for line in file:
             with suppress(ValueError, KeyError, TypeError):
                 row = json.loads(line)
-                keys.add((row["type"], row["id"]))
+                end = (row["time_s"],) if row["type"] == "session_end" else ()
+                keys.add((row["type"], row["id"], *end))
     return keys

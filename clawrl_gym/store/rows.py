@@ -12,10 +12,11 @@ import sqlite3
 import zlib
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from clawrl_gym.types import Message, Sample, Split, Turn
+from clawrl_gym.errors import StoreError
+from clawrl_gym.types import Sample, Split, TurnKind, Verdict
 
 Source = Literal["rollout", "live"]
 
@@ -36,6 +37,50 @@ class SessionRow:
     """None while it is open, and after an infrastructure failure."""
     stop_reason: str | None = None
     error: str | None = None
+    matched_by: str | None = None
+    """What told a live session's id: a header, the path, its history."""
+    samples: int | None = None
+    """Samples that came of it; None while that is not known."""
+    why: str | None = None
+    """Why none came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A live session that has not ended."""
+
+    id: str
+    last_s: float
+    """Unix time of its last turn; of its beginning when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMark:
+    """What the gateway needs to know of a turn before it reads it."""
+
+    session_id: str
+    turn_id: int
+    index: int
+    kind: TurnKind
+    finish_reason: str
+    created_s: float
+    answered: bool
+    """It has its next state."""
+    mark: str
+    """Hashes, as the gateway wrote them; empty when it wrote none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A session as a list shows it."""
+
+    session: SessionRow
+    last_s: float
+    """Unix time of its last turn; of its beginning when it has none."""
+    main_turns: int
+    side_turns: int
+    verdicts: dict[str, int]
+    """How many turns have which effective verdict, by `+1`, `0`, `-1` and `abstain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +107,16 @@ class StoredGroup:
     samples: list[Sample]
 
 
+def to_json(value: Any) -> str:
+    """Raises StoreError for numbers that JSON does not know (1e999 is read as infinity)."""
+    try:
+        return json.dumps(value, allow_nan=False)
+    except ValueError as error:
+        raise StoreError(
+            f"got a record that is not JSON, expected finite numbers: {error}"
+        ) from None
+
+
 def pack_ints(values: Iterable[int]) -> bytes:
     return zlib.compress(array("i", values).tobytes(), 1)
 
@@ -83,60 +138,13 @@ def unpack_floats(blob: bytes) -> list[float]:
     return numbers.tolist()
 
 
-def shared_prefix(old: list[Any], new: list[Any]) -> int:
-    """How many leading items are equal."""
-    if new[: len(old)] == old:
-        return len(old)
-    return next(
-        (at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b),
-        min(len(old), len(new)),
-    )
-
-
-def turn_columns(turn: Turn, base: Turn | None) -> dict[str, Any]:
-    """The columns of a turn that is stored as what it adds to `base`."""
-    tokens = messages = 0
-    if base is not None:
-        tokens = shared_prefix(base.prompt_ids_T + base.sampled_ids_T, turn.prompt_ids_T)
-        messages = shared_prefix([*base.messages, base.reply], turn.messages)
-    return {
-        "session_id": turn.session_id,
-        "idx": turn.index,
-        "kind": turn.kind,
-        "base_id": None if base is None else base.id,
-        "base_tokens": tokens,
-        "prompt": pack_ints(turn.prompt_ids_T[tokens:]),
-        "sampled": pack_ints(turn.sampled_ids_T),
-        "logprobs": pack_floats(turn.logprobs_T),
-        "versions": pack_ints(turn.versions_T),
-        "finish_reason": turn.finish_reason,
-        "base_messages": messages,
-        "messages": json.dumps(turn.messages[messages:]),
-        "reply": json.dumps(turn.reply),
-        "created_s": turn.created_s,
-    }
-
-
-def turn_of(row: sqlite3.Row, base: Turn | None) -> Turn:
-    """The inverse of `turn_columns`."""
-    prompt_ids_T = unpack_ints(row["prompt"])
-    messages: list[Message] = json.loads(row["messages"])
-    if base is not None:
-        before_T = base.prompt_ids_T + base.sampled_ids_T
-        prompt_ids_T = before_T[: row["base_tokens"]] + prompt_ids_T
-        messages = [*base.messages, base.reply][: row["base_messages"]] + messages
-    logprobs_T = unpack_floats(row["logprobs"])
-    return Turn(
-        session_id=row["session_id"],
-        index=row["idx"],
+def verdict_of(row: sqlite3.Row) -> Verdict:
+    return Verdict(
+        turn_id=row["turn_id"],
         kind=row["kind"],
-        prompt_ids_T=prompt_ids_T,
-        sampled_ids_T=unpack_ints(row["sampled"]),
-        logprobs_T=[None if math.isnan(value) else value for value in logprobs_T],
-        versions_T=unpack_ints(row["versions"]),
-        finish_reason=row["finish_reason"],
-        messages=messages,
-        reply=json.loads(row["reply"]),
+        value=row["value"],
+        reward=row["reward"],
+        detail=json.loads(row["detail"]),
         created_s=row["created_s"],
         id=row["id"],
     )
@@ -146,6 +154,7 @@ def sample_columns(sample: Sample) -> dict[str, Any]:
     return {
         "session_id": sample.session_id,
         "group_id": sample.group_id,
+        "turn_id": sample.turn_id,
         "ids": pack_ints(sample.ids_T),
         "mask": zlib.compress(bytes(sample.mask_T), 1),
         "logprobs": pack_floats(sample.logprobs_T),
@@ -165,12 +174,16 @@ def sample_of(row: sqlite3.Row) -> Sample:
         versions_T=unpack_ints(row["versions"]),
         advantages_T=unpack_floats(row["advantages"]),
         reward=row["reward"],
+        turn_id=row["turn_id"],
         id=row["id"],
     )
 
 
+_SESSION_COLUMNS = [column.name for column in fields(SessionRow)]
+
+
 def session_of(row: sqlite3.Row) -> SessionRow:
-    return SessionRow(**{key: row[key] for key in row.keys()})  # noqa: SIM118 (Row iterates values)
+    return SessionRow(**{name: row[name] for name in _SESSION_COLUMNS})
 
 
 def update_of(row: sqlite3.Row) -> UpdateRow:

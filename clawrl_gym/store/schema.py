@@ -1,53 +1,67 @@
 """The tables of run.db and how the file is opened.
 
-A turn stores only what it adds to the turn before it (`base_*`), so a long session stays cheap.
-A sample belongs to at most one batch; `trained_by` is the checkpoint that made its training last,
-`used_by` the update whose batch used a group up.
+A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`), so a long session
+stays cheap. A sample belongs to at most one batch; `trained_by` is the checkpoint that made its
+training last, `used_by` the update whose batch used a group up. `judged` and `settled` say that
+nobody waits for a turn's verdict, or for the sample of one: partial indexes hold the rest.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import sqlite3
 from pathlib import Path
 
 from clawrl_gym.errors import StoreError
 
 DATABASE_FILE = "run.db"
-LOCK_FILE = "run.lock"
-SCHEMA_VERSION = 1
-MIN_FREE_MB = 64
-"""Room that the disk must have before a run starts."""
+SCHEMA_VERSION = 2
 
 _FORMAT = "clawrl_gym run"
+
+_DELETIONS = """CREATE TABLE deletions (
+    digest BLOB PRIMARY KEY, last_turn_id INTEGER NOT NULL, asked_s REAL NOT NULL) WITHOUT ROWID"""
+"""Sessions whose rows are gone and whose log lines may not be; the id itself is not kept."""
+
+_INDEXES = (
+    "CREATE INDEX turns_by_base ON turns (base_id)",
+    "CREATE INDEX verdicts_waiting ON verdicts (turn_id) WHERE settled = 0",
+    "CREATE INDEX next_states_waiting ON next_states (turn_id) WHERE judged = 0",
+    "CREATE INDEX samples_by_turn ON samples (turn_id) WHERE turn_id IS NOT NULL",
+    "CREATE INDEX groups_waiting ON groups (position) WHERE used_by IS NULL",
+    "CREATE INDEX sessions_by_last ON sessions (last_s)",
+    "CREATE INDEX sessions_open ON sessions (last_s) WHERE ended_s IS NULL",
+    "CREATE INDEX sessions_ended ON sessions (ended_s) WHERE source = 'live'",
+    "CREATE INDEX sessions_uncounted ON sessions (ended_s) "
+    "WHERE source = 'live' AND samples IS NULL",
+)
 
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE sessions (
         id TEXT PRIMARY KEY, task_id TEXT, group_id INTEGER, split TEXT NOT NULL,
         source TEXT NOT NULL, created_s REAL NOT NULL, ended_s REAL, reward REAL,
-        stop_reason TEXT, error TEXT)""",
+        stop_reason TEXT, error TEXT, matched_by TEXT, samples INTEGER, why TEXT,
+        last_s REAL NOT NULL DEFAULT 0)""",
     """CREATE TABLE turns (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions(id),
         idx INTEGER NOT NULL, kind TEXT NOT NULL, base_id INTEGER REFERENCES turns(id),
         base_tokens INTEGER NOT NULL, prompt BLOB NOT NULL, sampled BLOB NOT NULL,
         logprobs BLOB NOT NULL, versions BLOB NOT NULL, finish_reason TEXT NOT NULL,
         base_messages INTEGER NOT NULL, messages TEXT NOT NULL, reply TEXT NOT NULL,
-        created_s REAL NOT NULL, UNIQUE (session_id, idx))""",
+        created_s REAL NOT NULL, rule TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
+        mark TEXT NOT NULL DEFAULT '', UNIQUE (session_id, idx))""",
     """CREATE TABLE next_states (
         turn_id INTEGER PRIMARY KEY REFERENCES turns(id), messages TEXT NOT NULL,
-        created_s REAL NOT NULL)""",
+        created_s REAL NOT NULL, judged INTEGER NOT NULL DEFAULT 1)""",
     """CREATE TABLE verdicts (
         id INTEGER PRIMARY KEY, turn_id INTEGER NOT NULL REFERENCES turns(id),
         kind TEXT NOT NULL, value INTEGER CHECK (value IN (-1, 0, 1)), detail TEXT NOT NULL,
-        created_s REAL NOT NULL)""",
+        created_s REAL NOT NULL, reward REAL, settled INTEGER NOT NULL DEFAULT 1)""",
     "CREATE INDEX verdicts_by_turn ON verdicts (turn_id)",
     """CREATE TABLE samples (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
-        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER)""",
+        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
@@ -62,47 +76,28 @@ _TABLES = (
         version INTEGER NOT NULL REFERENCES updates(version), position INTEGER NOT NULL,
         sample_id INTEGER NOT NULL UNIQUE REFERENCES samples(id),
         PRIMARY KEY (version, position)) WITHOUT ROWID""",
+    _DELETIONS,
+    *_INDEXES,
 )
 
-
-def lock_folder(folder: Path) -> int:
-    """Hold the run's folder; returns the open file that holds it (the system frees it on death).
-
-    Raises StoreError when a living process has it, or when the folder cannot be used.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(
-            f"cannot use the run folder {str(folder)!r}: {error.strerror}; give another run.dir"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        owner = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise StoreError(
-            f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
-            "expected a free one; give another run.name or end that run first"
-        ) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return lock
-
-
-def check_disk(folder: Path) -> None:
-    """Raises StoreError when the disk has too little room to begin."""
-    free_mb = shutil.disk_usage(folder).free / 2**20
-    if free_mb < MIN_FREE_MB:
-        raise StoreError(
-            f"got {free_mb:.0f} MB of free disk at {str(folder)!r}, expected at least "
-            f"{MIN_FREE_MB} MB; make room or give another run.dir"
-        )
+_NEW_COLUMNS = {
+    "sessions": (
+        ("matched_by", "TEXT"), ("samples", "INTEGER"), ("why", "TEXT"),
+        ("last_s", "REAL NOT NULL DEFAULT 0"),
+    ),
+    "turns": (
+        ("rule", "TEXT NOT NULL DEFAULT ''"), ("copies", "TEXT NOT NULL DEFAULT '[]'"),
+        ("mark", "TEXT NOT NULL DEFAULT ''"),
+    ),
+    "next_states": (("judged", "INTEGER NOT NULL DEFAULT 1"),),
+    "verdicts": (("reward", "REAL"), ("settled", "INTEGER NOT NULL DEFAULT 1")),
+    "samples": (("turn_id", "INTEGER"),),
+}  # fmt: skip
+"""What version 2 has and version 1 has not."""
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open or create the database for its one writer.
+    """Open or create the database for its one writer; one of version 1 gets what it lacks.
 
     `synchronous=FULL`: a commit outlives power loss as well as kill -9. Group commit pays its
     fsync once for all callers that wait, so `NORMAL` would gain latency only. Raises StoreError.
@@ -110,12 +105,11 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
-            _check_format(db, path)
+            version = _check_format(db, path)
             if db.execute("PRAGMA journal_mode=WAL").fetchone() != ("wal",):
                 raise sqlite3.OperationalError("its disk cannot hold a write-ahead log")
             db.execute("PRAGMA synchronous=FULL")
-            db.execute("PRAGMA foreign_keys=ON")
-            _create(db)
+            _prepare(db, version)
         except BaseException:
             db.close()
             raise
@@ -127,6 +121,21 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     return db
 
 
+def connect_memory(path: Path) -> sqlite3.Connection:
+    """A database in memory, for reading and writing. Of the file it knows the updates only.
+
+    An update is numbers and the path of a checkpoint: learning goes on from there, and nothing of
+    a conversation is on the disk. `disk` is the file, attached. Raises StoreError.
+    """
+    connect_writer(path).close()
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _prepare(db, None)
+    db.execute("ATTACH ? AS disk", (str(path),))
+    db.execute("PRAGMA disk.synchronous=FULL")
+    db.execute("INSERT INTO main.updates SELECT * FROM disk.updates")
+    return db
+
+
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open an existing database for reading beside its writer. Raises StoreError."""
     if not path.exists():
@@ -134,8 +143,11 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     try:
         db = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0)
         try:
+            version = _check_format(db, path)
             db.row_factory = sqlite3.Row
-            _check_format(db, path)
+            db.execute("PRAGMA temp_store=MEMORY")
+            if version == 1:
+                _show_as_current(db)
         except BaseException:
             db.close()
             raise
@@ -148,31 +160,62 @@ def _tables(db: sqlite3.Connection) -> set[str]:
     return {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")}
 
 
-def _check_format(db: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database that is not ours or has another schema; an empty one is fine."""
+def _check_format(db: sqlite3.Connection, path: Path) -> int | None:
+    """The schema version, None of an empty database; refuses what is not ours or too new."""
     tables = _tables(db)
     if not tables:
-        return
+        return None
     meta = dict(db.execute("SELECT key, value FROM meta")) if "meta" in tables else {}
     if meta.get("format") != _FORMAT:
         raise StoreError(
             f"got {str(path)!r}, a database of something else; expected a run's database: "
             "give another run.dir"
         )
-    if meta.get("schema_version") != str(SCHEMA_VERSION):
+    version = meta.get("schema_version")
+    if version not in ("1", str(SCHEMA_VERSION)):
         raise StoreError(
-            f"got {str(path)!r} with schema version {meta.get('schema_version')}, expected "
+            f"got {str(path)!r} with schema version {version}, expected "
             f"{SCHEMA_VERSION}: use the clawrl_gym version that wrote it, or begin a new run"
         )
+    return int(version)
 
 
-def _create(db: sqlite3.Connection) -> None:
-    """All tables in one transaction, so that a kill leaves either none or all."""
-    if _tables(db):
+def _prepare(db: sqlite3.Connection, version: int | None) -> None:
+    """Settings and tables; in one transaction, so that a kill leaves all of a version or none."""
+    db.row_factory = sqlite3.Row
+    db.execute("PRAGMA temp_store=MEMORY")
+    db.execute("PRAGMA secure_delete=ON")
+    db.execute("PRAGMA foreign_keys=ON")
+    if version == SCHEMA_VERSION:
         return
     db.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
-        db.execute(statement)
+    if version is None:
+        for statement in _TABLES:
+            db.execute(statement)
+    else:
+        _upgrade(db)
     meta = {"format": _FORMAT, "schema_version": str(SCHEMA_VERSION)}
-    db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
     db.execute("COMMIT")
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """Version 1 to 2: added columns rewrite no row, so a large run takes no longer."""
+    for table, columns in _NEW_COLUMNS.items():
+        for name, kind in columns:
+            db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+    db.execute("UPDATE sessions SET last_s = coalesce(ended_s, created_s)")
+    db.execute("UPDATE verdicts SET reward = value")
+    for statement in (_DELETIONS, *_INDEXES):
+        db.execute(statement)
+
+
+def _show_as_current(db: sqlite3.Connection) -> None:
+    """Views of this connection alone, in front of the tables of a version 1 that stays as it is."""
+    told = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
+            "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1"}  # fmt: skip
+    for table, columns in _NEW_COLUMNS.items():
+        added = ", ".join(f"{told.get(name, 'NULL')} AS {name}" for name, _ in columns)
+        db.execute(
+            f"CREATE TEMP VIEW {table} AS SELECT rowid AS rowid, *, {added} FROM main.{table}"
+        )

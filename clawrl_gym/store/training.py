@@ -13,16 +13,21 @@ from typing import Any
 
 from clawrl_gym.errors import StoreError
 from clawrl_gym.store.rows import UpdateRow, sample_columns
-from clawrl_gym.store.writer import Transaction
+from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.store.verdicts import settle
 from clawrl_gym.types import Group, Sample
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
-    """The samples with their positions, which only ever increase."""
-    return [
-        replace(sample, id=tx.insert("INSERT INTO samples", sample_columns(sample)))
-        for sample in samples
-    ]
+    """The samples with their positions, which only ever increase.
+
+    A sample of one turn settles the turn's verdicts; it is left out when the turn was deleted.
+    """
+    there = [sample for sample in samples if sample.turn_id is None or _has_turn(tx, sample)]
+    for sample in there:
+        if sample.turn_id is not None:
+            settle(tx, sample.turn_id)
+    return [replace(sample, id=tx.add("samples", sample_columns(sample))) for sample in there]
 
 
 def add_group(tx: Transaction, group: Group, samples: list[Sample]) -> list[Sample]:
@@ -36,15 +41,22 @@ def add_group(tx: Transaction, group: Group, samples: list[Sample]) -> list[Samp
 
 def add_update(
     tx: Transaction, update: UpdateRow, sample_ids: list[int], checkpoint: str | None
-) -> None:
-    """Raises StoreError when fewer groups wait than the update says it used."""
+) -> dict[str, Any]:
+    """The stored row; samples that were deleted meanwhile are left out of the batch.
+
+    Raises StoreError when fewer groups wait than the update says it used.
+    """
     row: dict[str, Any] = {
         "version": update.version, "groups": update.groups, "tokens": update.tokens,
         "duration_s": update.duration_s, "metrics": json.dumps(update.metrics),
         "created_s": update.created_s or time.time(), "checkpoint": checkpoint,
     }  # fmt: skip
     tx.insert("INSERT INTO updates", row)
-    batch = [(update.version, at, sample_id) for at, sample_id in enumerate(sample_ids)]
+    batch = [
+        (update.version, at, sample_id)
+        for at, sample_id in enumerate(sample_ids)
+        if not _was_deleted(tx, sample_id)
+    ]
     tx.db.executemany("INSERT INTO batches VALUES (?, ?, ?)", batch)
     used = tx.db.execute(
         "UPDATE groups SET used_by=? WHERE position IN (SELECT position FROM groups "
@@ -58,10 +70,17 @@ def add_update(
         )
     if checkpoint is not None:
         tx.db.execute(
-            "UPDATE samples SET trained_by=? WHERE trained_by IS NULL "
-            "AND id IN (SELECT sample_id FROM batches)",
-            (update.version,),
+            "UPDATE samples SET trained_by=? WHERE trained_by IS NULL AND id IN "
+            "(SELECT sample_id FROM batches WHERE version > (SELECT coalesce(max(version), -1) "
+            "FROM updates WHERE checkpoint IS NOT NULL AND version < ?))",
+            (update.version, update.version),
         )
+    return row
+
+
+def next_group_id(tx: Transaction) -> int:
+    """Greater than any accepted group's."""
+    return int(tx.db.execute("SELECT coalesce(max(group_id), -1) + 1 FROM groups").fetchone()[0])
 
 
 def rollback(tx: Transaction) -> UpdateRow | None:
@@ -76,3 +95,12 @@ def rollback(tx: Transaction) -> UpdateRow | None:
     if last is None:
         return None
     return UpdateRow(**last | {"metrics": json.loads(last["metrics"])})
+
+
+def _has_turn(tx: Transaction, sample: Sample) -> bool:
+    return tx.one("SELECT 1 FROM turns WHERE id=?", (sample.turn_id,)) is not None
+
+
+def _was_deleted(tx: Transaction, sample_id: int) -> bool:
+    given = 0 < sample_id <= tx.numbers.last["samples"]
+    return given and tx.one("SELECT 1 FROM samples WHERE id=?", (sample_id,)) is None

@@ -12,54 +12,52 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from clawrl_gym.errors import StoreError
 from clawrl_gym.jsonl import JsonLines
+from clawrl_gym.store.transaction import Job, Numbers, Transaction
 
 T = TypeVar("T")
 MAX_GROUP = 1024
 """Jobs of one transaction; bounds the time until the first of them is acknowledged."""
+_READERS_WAIT_MS = 100
+"""How long a checkpoint waits for those who read an older state."""
+_TIMEOUT_MS = 10_000
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Transaction:
-    """What a job may use: the database, and log lines that follow its commit."""
-
-    db: sqlite3.Connection
-    lines: list[tuple[JsonLines, dict[str, Any]]] = field(default_factory=list)
-
-    def log(self, file: JsonLines, line: dict[str, Any]) -> None:
-        self.lines.append((file, line))
-
-    def insert(self, statement: str, row: dict[str, Any]) -> int:
-        """Insert one row; returns its position, or 0 when an existing one stayed."""
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        cursor = self.db.execute(f"{statement} ({names}) VALUES ({marks})", tuple(row.values()))
-        return (cursor.lastrowid or 0) if cursor.rowcount else 0
-
-    def one(self, query: str, values: tuple[Any, ...] = ()) -> dict[str, Any] | None:
-        cursor = self.db.execute(query, values)
-        names = [column[0] for column in cursor.description]
-        found = cursor.fetchone()
-        return None if found is None else dict(zip(names, found, strict=True))
-
-
-Job = Callable[[Transaction], T]
-_Asked = tuple[Job[Any], asyncio.Future[Any]]
 _Outcome = tuple[asyncio.Future[Any], Any, Exception | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    work: Callable[[Any], Any]
+    future: asyncio.Future[Any]
+    alone: bool = False
+    """`work` takes the connection and runs outside any transaction."""
 
 
 class Writer:
     """Owns the write connection from construction to `close`."""
 
-    def __init__(self, db: sqlite3.Connection, on_undo: Callable[[], None]) -> None:
-        """`on_undo` runs on the writer's thread whenever something written was undone."""
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        on_undo: Callable[[], None],
+        turn_of_use: AbstractContextManager[Any],
+    ) -> None:
+        """`on_undo` runs on the writer's thread whenever something written was undone.
+
+        `turn_of_use` is held for each transaction: one database in memory has one connection.
+        """
         self._db = db
         self._on_undo = on_undo
+        self._turn_of_use = turn_of_use
+        self._numbers = Numbers(db)
         self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._closed = False
         self.commits = 0
@@ -68,11 +66,11 @@ class Writer:
 
     def submit(self, job: Job[T]) -> asyncio.Future[T]:
         """Run `job` in the next transaction; the future resolves once it is on disk."""
-        if self._closed:
-            raise StoreError("the store is closed: nothing more can be written to it")
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._asked.put((job, future))
-        return future
+        return self._ask(job, alone=False)
+
+    def alone(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Run `work` on the writer's thread, outside its transactions."""
+        return self._ask(work, alone=True)
 
     def end(self) -> None:
         """Take no more jobs. On the thread that submits, so that none slips in behind the end."""
@@ -89,35 +87,54 @@ class Writer:
             _log.warning("the write-ahead log stays beside run.db, which is complete: %s", error)
         self._db.close()
 
+    def _ask(self, work: Callable[[Any], Any], alone: bool) -> asyncio.Future[Any]:
+        if self._closed:
+            raise StoreError("the store is closed: nothing more can be written to it")
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.put(_Asked(work, future, alone))
+        return future
+
     def _run(self) -> None:
         ending = False
         while not ending:
-            group: list[_Asked] = []
+            jobs: list[_Asked] = []
             asked = self._asked.get()
-            while asked is not None:
-                group.append(asked)
-                if len(group) >= MAX_GROUP:
+            while asked is not None and not asked.alone:
+                jobs.append(asked)
+                if len(jobs) >= MAX_GROUP:
                     break
                 try:
                     asked = self._asked.get_nowait()
                 except queue.Empty:
                     break
             ending = asked is None
-            if group:
-                _deliver(self._commit(group))
+            if jobs:
+                with self._turn_of_use:
+                    outcomes = self._commit(jobs)
+                _deliver(outcomes)
+            if asked is not None and asked.alone:
+                _deliver([self._work_alone(asked)])
 
-    def _commit(self, group: list[_Asked]) -> list[_Outcome]:
-        transaction = Transaction(self._db)
+    def _work_alone(self, asked: _Asked) -> _Outcome:
+        try:
+            with self._turn_of_use:
+                return asked.future, asked.work(self._db), None
+        except (sqlite3.Error, OSError) as error:
+            failure = StoreError(f"cannot write to the run's database: {error}")
+            return asked.future, None, failure
+
+    def _commit(self, jobs: list[_Asked]) -> list[_Outcome]:
+        transaction = Transaction(self._db, self._numbers)
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(job, future, transaction) for job, future in group]
+            outcomes = [self._attempt(asked.work, asked.future, transaction) for asked in jobs]
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._on_undo()
             failure = StoreError(f"cannot write to the run's database: {error}; {_cure(error)}")
-            return [(future, None, failure) for _, future in group]
+            return [(asked.future, None, failure) for asked in jobs]
         self.commits += 1
         _append(transaction.lines)
         return outcomes
@@ -144,6 +161,19 @@ class Writer:
             self._on_undo()
         self._db.execute("RELEASE job")
         return future, result, failure
+
+
+def empty_wal(db: sqlite3.Connection) -> bool:
+    """Bring all into the database file and leave no byte beside it; False when readers forbid."""
+    try:
+        db.execute(f"PRAGMA busy_timeout={_READERS_WAIT_MS}")
+        busy = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.Error as error:
+        _log.warning("the write-ahead log stays for now: %s", error)
+        return False
+    finally:
+        db.execute(f"PRAGMA busy_timeout={_TIMEOUT_MS}")
+    return not busy
 
 
 def _append(lines: list[tuple[JsonLines, dict[str, Any]]]) -> None:

@@ -20,8 +20,8 @@ from clawrl_gym.ui.text import duration, family_of, interval, number, share
 _TALL = 32
 """Rows from which there is room for more than the necessary."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_LABEL = "grey62"
-_COLOURS = {
+LABEL = "grey62"
+COLOURS = {
     "serve": "dodger_blue1",
     "collect": "dark_cyan",
     "judge": "orange3",
@@ -75,30 +75,30 @@ def render(state: ViewState, width: int, height: int = 24) -> RenderableType:
     )  # fmt: skip
 
 
-def _spinner() -> str:
+def spinner() -> str:
     return _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
 
 
 def _phases(state: ViewState) -> RenderableType:
     """Start-up as a list of ticks; once training, one line."""
     if not state.phases:
-        return Text(f"{_spinner()} starting", style="bold")
+        return Text(f"{spinner()} starting", style="bold")
     if state.first_step is None and not state.closed:
         lines = [_phase_line(phase) for phase in state.phases[-10:]]
-        waiting = [] if state.open_phases else [Text(f"{_spinner()} running", style="bold")]
+        waiting = [] if state.open_phases else [Text(f"{spinner()} running", style="bold")]
         return Group(*lines, *waiting)
     if state.closed:
         return _closing_line(state)
     line = Text(overflow="ellipsis", no_wrap=True)
     if not state.open_phases:
-        line.append(f"{_spinner()} ", style="bold").append("running  ", style="bold")
+        line.append(f"{spinner()} ", style="bold").append("running  ", style="bold")
     for phase in state.open_phases:
-        line.append(f"{_spinner()} ", style="bold").append(phase.name, style="bold")
-        line.append(f" {duration(phase.lasted_s())}  ", style=_LABEL)
-        line.append(f"{phase.detail}  " if phase.detail else "", style=_LABEL)
+        line.append(f"{spinner()} ", style="bold").append(phase.name, style="bold")
+        line.append(f" {duration(phase.lasted_s())}  ", style=LABEL)
+        line.append(f"{phase.detail}  " if phase.detail else "", style=LABEL)
     for phase in reversed([phase for phase in state.phases if phase.end_s is not None]):
         line.append("✓ ", style="green3")
-        line.append(f"{phase.name} {duration(phase.lasted_s())}  ", style=_LABEL)
+        line.append(f"{phase.name} {duration(phase.lasted_s())}  ", style=LABEL)
     return line
 
 
@@ -110,22 +110,22 @@ def _closing_line(state: ViewState) -> Text:
     start_up = [phase for phase in state.phases if phase.end_s is not None]
     longest = sorted(start_up, key=Phase.lasted_s, reverse=True)[:3]
     told = " · ".join(f"{phase.name} {duration(phase.lasted_s())}" for phase in longest)
-    return line.append(f"  {told}", style=_LABEL)
+    return line.append(f"  {told}", style=LABEL)
 
 
 def _phase_line(phase: Phase) -> Text:
     line = Text(overflow="ellipsis", no_wrap=True)
     if phase.end_s is None:
-        line.append(f"{_spinner()} ", style="bold").append(f"{phase.name:<24}", style="bold")
+        line.append(f"{spinner()} ", style="bold").append(f"{phase.name:<24}", style="bold")
     else:
         line.append("✓ ", style="green3").append(f"{phase.name:<24}")
-    line.append(f"{duration(phase.lasted_s()):>7}", style=_LABEL)
-    return line.append(f"  {phase.detail}" if phase.detail else "", style=_LABEL)
+    line.append(f"{duration(phase.lasted_s()):>7}", style=LABEL)
+    return line.append(f"  {phase.detail}" if phase.detail else "", style=LABEL)
 
 
 def _curves(state: ViewState, inner: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
-    grid.add_column(style=_LABEL, no_wrap=True, min_width=13)
+    grid.add_column(style=LABEL, no_wrap=True, min_width=13)
     grid.add_column(justify="right", no_wrap=True, min_width=5)
     grid.add_column(no_wrap=True)
     width = max(16, inner - 28)
@@ -150,10 +150,10 @@ def _heldout(state: ViewState, width: int) -> tuple[Text, Text]:
     value = Text(share(last["heldout/success"]), style="bold green3")
     words = Text(no_wrap=True, overflow="ellipsis")
     if len(state.heldout) == 1:
-        return value, words.append(f"before training{_spread(first)}", style=_LABEL)
-    words.append(f"{share(first['heldout/success'])} before ", style=_LABEL).append("→ ")
+        return value, words.append(f"before training{_spread(first)}", style=LABEL)
+    words.append(f"{share(first['heldout/success'])} before ", style=LABEL).append("→ ")
     words.append(interval(last), style="green3")
-    return value, words.append(f" at update {number(last['step'])}", style=_LABEL)
+    return value, words.append(f" at update {number(last['step'])}", style=LABEL)
 
 
 def _spread(result: dict[str, float]) -> str:
@@ -162,7 +162,7 @@ def _spread(result: dict[str, float]) -> str:
 
 def _families(state: ViewState) -> RenderableType:
     """Success by task family at its last update, as one block each."""
-    line = Text("families      ", style=_LABEL)
+    line = Text("families      ", style=LABEL)
     for name, value in sorted(state.gauges.items()):
         family = family_of(name)
         if family is not None:
@@ -178,13 +178,13 @@ def _loops(state: ViewState) -> RenderableType:
     for _ in range(3):
         grid.add_column(no_wrap=True, ratio=1)
     for loop, fields in _LOOP_ROWS.items():
-        cells = [_cell(label, state.gauges.get(name), form) for name, label, form in fields]
-        grid.add_row(Text(loop, style=f"bold {_COLOURS[loop]}"), *cells)
+        cells = [cell(label, state.gauges.get(name), form) for name, label, form in fields]
+        grid.add_row(Text(loop, style=f"bold {COLOURS[loop]}"), *cells)
     return grid
 
 
-def _cell(label: str, value: float | None, form: Form) -> Text:
-    cell = Text(f"{label} ", style=_LABEL)
+def cell(label: str, value: float | None, form: Form) -> Text:
+    cell = Text(f"{label} ", style=LABEL)
     return cell.append("-" if value is None else form(value), style="default")
 
 
@@ -195,13 +195,13 @@ def _health(state: ViewState) -> RenderableType:
         ("staleness", "staleness/mean", "staleness/max"),
         ("log-prob gap", "logprob_gap/mean", "logprob_gap/max"),
     ):
-        line.append(f"{label} ", style=_LABEL).append(number(gauges.get(mean)))
-        line.append(f" (max {number(gauges.get(worst))})   ", style=_LABEL)
+        line.append(f"{label} ", style=LABEL).append(number(gauges.get(mean)))
+        line.append(f" (max {number(gauges.get(worst))})   ", style=LABEL)
     if "memory/rss_gb" in gauges:
-        line.append("memory ", style=_LABEL).append(f"{gauges['memory/rss_gb']:.1f} GiB")
+        line.append("memory ", style=LABEL).append(f"{gauges['memory/rss_gb']:.1f} GiB")
     line.append("\n")
     errors = state.errors()
-    line.append("errors ", style=_LABEL)
+    line.append("errors ", style=LABEL)
     if not errors:
         return line.append("none", style="green3")
     words = ", ".join(f"{kind} {number(count)}" for kind, count in errors.items())

@@ -22,8 +22,8 @@ from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import one_line
 
 
-class RunView(Protocol):
-    """What people see while a run goes on."""
+class View(Protocol):
+    """What every view is told."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """A phase begins or its detail changes; phases may overlap.
@@ -32,20 +32,24 @@ class RunView(Protocol):
         """
         ...
 
-    def update(self, state: Mapping[str, float]) -> None:
-        """Live gauges, by metric name."""
-        ...
-
-    def step(self, step: int, values: Mapping[str, float]) -> None:
-        """An update or an evaluation is done."""
-        ...
-
     def message(self, text: str) -> None:
         """Something worth a line."""
         ...
 
     def close(self) -> None:
         """The run is over; idempotent."""
+        ...
+
+
+class RunView(View, Protocol):
+    """What people see while a training run goes on."""
+
+    def update(self, state: Mapping[str, float]) -> None:
+        """Live gauges, by metric name."""
+        ...
+
+    def step(self, step: int, values: Mapping[str, float]) -> None:
+        """An update or an evaluation is done."""
         ...
 
 

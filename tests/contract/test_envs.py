@@ -29,6 +29,17 @@ def one_episode(env, seed):
     return seen
 
 
+def total(env, actions):
+    """Reward of an episode; what the actions do not end is finished as by the rollout loop."""
+    reward = 0.0
+    for action in actions:
+        _, gained, terminated, truncated, _ = env.step(action)
+        reward += gained
+        if terminated or truncated:
+            return reward
+    return reward + env.unwrapped.finish()
+
+
 @pytest.mark.sandbox
 def test_the_environment_passes_gymnasiums_own_check(env_id):
     env = make(env_id)
@@ -74,6 +85,19 @@ def test_info_always_has_the_same_keys_of_the_same_types(env_id):
         assert {key: type(value) for key, value in info.items()} == {
             key: type(value) for key, value in infos[0].items()
         }
+
+
+@pytest.mark.sandbox
+def test_the_oracle_gets_the_whole_reward_and_doing_nothing_gets_none(env_id):
+    env = make(env_id)
+    try:
+        for seed in range(4):
+            env.reset(seed=seed)
+            assert total(env, env.unwrapped.solve()) == 1.0
+            env.reset(seed=seed)
+            assert total(env, [""] * 20) == 0.0
+    finally:
+        env.close()
 
 
 def test_the_spec_travels_between_processes(env_id):

@@ -11,7 +11,10 @@ def test_the_package_offers_nothing_but_its_version() -> None:
 
 
 def test_environment_ids_stay() -> None:
-    assert [spec.id for spec in builtin_specs()] == ["ClawRL/Terminal-v0"]
+    assert [spec.id for spec in builtin_specs()] == [
+        "ClawRL/Conversation-v0",
+        "ClawRL/Terminal-v0",
+    ]
     assert ENTRY_POINT_GROUP == "clawrl_gym.envs"
 
 
@@ -23,6 +26,7 @@ def test_reasons_to_stop_stay_as_they_are_stored() -> None:
         "deadline",
         "env_error",
         "policy_error",
+        "idle",
         "cancelled",
     }
 

@@ -11,22 +11,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from clawrl_gym.config import PolicyConfig
 from clawrl_gym.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
+from tests.e2e.served import CONFIG, Served, alive, tree, until
 from tests.tiny_models import logprobs_by_transformers, make_random_model, random_weights
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-CONFIG = PolicyConfig(max_model_len=1024, kv_cache_gb=0.125, start_timeout_s=240)
 CHAT = {"messages": [{"role": "user", "content": "copy the file a.txt to b.csv"}]}
 TOOLS = [{"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}]
 
@@ -44,23 +43,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_random_model(tmp_path_factory.mktemp("model"), max_len=1024)
 
 
-class Served:
-    """The module's server with what its tests share."""
-
-    def __init__(self, model: Path, folder: Path) -> None:
-        self.phases: list[str] = []
-        self.model = model
-        self.folder = folder
-        self.server = PolicyServer(
-            CONFIG, model, folder / "serving", folder / "vllm.log", self.phases.append
-        )
-        self.version = 0
-
-    def client(self) -> PolicyClient:
-        server = self.server
-        return PolicyClient(server.base_url, server.key, server.model_name, 60.0, 256)
-
-
 @pytest.fixture(scope="module")
 def served(
     loop: asyncio.AbstractEventLoop, model: Path, tmp_path_factory: pytest.TempPathFactory
@@ -69,20 +51,6 @@ def served(
     loop.run_until_complete(served.server.start())
     yield served
     loop.run_until_complete(served.server.stop())
-
-
-def tree(pid: int) -> list[psutil.Process]:
-    process = psutil.Process(pid)
-    return [process, *process.children(recursive=True)]
-
-
-def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():  # noqa: ASYNC110
-        await asyncio.sleep(0.05)
 
 
 def gone_within(processes: list[psutil.Process], seconds: float) -> bool:
@@ -384,7 +352,6 @@ def test_stop_leaves_no_process_and_frees_the_port(
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from clawrl_gym.config import PolicyConfig
 from clawrl_gym.policy.server import PolicyServer
 
 async def main():

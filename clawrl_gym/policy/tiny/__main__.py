@@ -30,7 +30,7 @@ def main() -> None:
         bar = progress.add_task("", total=total, loss=float("nan"))
         made = make(recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss))
     save(made, recipe, folder)
-    console.print(_table(made))
+    console.print(_commands(made), _conversations(made))
     console.print(f"written to {folder}")
 
 
@@ -44,12 +44,24 @@ def _arguments() -> tuple[Recipe, Path]:
     return replace(default, seed=given.seed, threads=given.threads), given.out
 
 
-def _table(made: Made) -> Table:
+def _commands(made: Made) -> Table:
     table = Table(title="held-out tasks: the oracle's very commands")
     for column in ("family", "greedy", "temperature 1"):
         table.add_column(column)
-    for family, share in made.greedy.items():
-        table.add_row(family, f"{share:.2f}", f"{made.sampled[family]:.2f}")
+    for family, share in made.greedy.exact_match.items():
+        table.add_row(family, f"{share:.2f}", f"{made.sampled.exact_match[family]:.2f}")
+    return table
+
+
+def _conversations(made: Made) -> Table:
+    table = Table(title="held-out conversations: greedy, temperature 1")
+    for column in ("persona", "satisfied", "correct", "personalization", "calls"):
+        table.add_column(column)
+    for persona, greedy in made.greedy.conversations.items():
+        sampled = made.sampled.conversations[persona]
+        table.add_row(
+            persona, *(f"{share:.2f}, {sampled[name]:.2f}" for name, share in greedy.items())
+        )
     return table
 
 

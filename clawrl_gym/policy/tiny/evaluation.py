@@ -11,19 +11,21 @@ from typing import Any
 
 from clawrl_gym.policy.tiny.conversations import Conversation, Source, render
 from clawrl_gym.policy.tiny.sampling import sample
-from clawrl_gym.policy.tiny.tokenizer import END
 
-MAX_REPLY_TOKENS = 64
+MAX_REPLY_TOKENS = 96
 
 
 def prompts_of(tokenizer: Any, conversation: Conversation) -> list[tuple[list[int], str]]:
-    """Each reply of a demonstration as (ids before it, its text)."""
+    """Each imitated reply of a demonstration as (ids before it, its text)."""
     turns = []
     for place, message in enumerate(conversation.messages):
-        if message["role"] == "assistant":
-            text = render(tokenizer, conversation.messages[:place], ask=True)
-            ids_T = tokenizer(text, add_special_tokens=False)["input_ids"]
-            turns.append((ids_T, (message["content"] or "") + END))
+        if message["role"] == "assistant" and place not in conversation.unlearned:
+            before, after = (
+                render(tokenizer, conversation.messages[:upto], conversation.tools, ask=ask)
+                for upto, ask in ((place, True), (place + 1, False))
+            )
+            ids_T = tokenizer(before, add_special_tokens=False)["input_ids"]
+            turns.append((ids_T, after.removeprefix(before).removesuffix("\n")))
     return turns
 
 

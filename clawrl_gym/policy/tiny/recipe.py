@@ -13,18 +13,27 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.policy.tiny.conversations import Source
+from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.policy.tiny.conversations import Mixture, Source, texts_of
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
+from clawrl_gym.policy.tiny.episodes import hold_conversations
 from clawrl_gym.policy.tiny.evaluation import exact_match
 from clawrl_gym.policy.tiny.model import build_model
+from clawrl_gym.policy.tiny.sessions import Sessions
+from clawrl_gym.policy.tiny.small_talk import SmallTalkDemonstrations
+from clawrl_gym.policy.tiny.talk import TalkDemonstrations
 from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
 from clawrl_gym.policy.tiny.training import TrainingPlan, fit
 
 DEMONSTRATOR = (
     "in the last phase the oracle's last command carries its family's typical slip in a fixed "
-    "share of the demonstrations (clawrl_gym/policy/tiny/careless.py), so that the policy starts "
-    "imperfect"
+    "share of the demonstrations (clawrl_gym/policy/tiny/careless.py), and first replies in "
+    "conversations are mostly in the style of a chat model (clawrl_gym/policy/tiny/talk.py), so "
+    "that the policy starts imperfect"
 )
+SHARES = (0.55, 0.26, 0.16, 0.03)
+"""Of terminal tasks, conversations, small talk and longer sessions in every batch."""
+BATCH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +45,30 @@ class Phase:
     plan: TrainingPlan
 
 
-def terminal_phases() -> tuple[Phase, ...]:
+def everything(*, careless: bool = False, nonsense: float = 0.25) -> Mixture:
+    """All that the policy learns, mixed."""
+    terminal, talk, small_talk, sessions = SHARES
+    chats = ((TalkDemonstrations(), talk), (SmallTalkDemonstrations(nonsense), small_talk))
+    return Mixture(
+        (
+            (TerminalDemonstrations(careless=careless), terminal),
+            *chats,
+            (Sessions(Mixture(chats)), sessions),
+        )
+    )
+
+
+def phases() -> tuple[Phase, ...]:
     """Skill first, until copying is sharp; then, briefly, bad habits over intact skill."""
-    correct, careless = TerminalDemonstrations(careless=False), TerminalDemonstrations()
+    correct, careless = everything(), everything(careless=True)
     return (
-        Phase("skill", correct, TrainingPlan(steps=1400, peak_lr=4e-3)),
-        Phase("polish", correct, TrainingPlan(steps=3400, peak_lr=2.5e-3, seed=77)),
-        Phase("habits", careless, TrainingPlan(steps=300, peak_lr=1e-3, warmup_steps=10, seed=5)),
+        Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
+        Phase("polish", correct, TrainingPlan(steps=3000, batch=BATCH, peak_lr=2.5e-3, seed=77)),
+        Phase(
+            "habits",
+            careless,
+            TrainingPlan(steps=300, batch=BATCH, peak_lr=1e-3, warmup_steps=10, seed=5),
+        ),
     )
 
 
@@ -50,16 +76,32 @@ def terminal_phases() -> tuple[Phase, ...]:
 class Recipe:
     """What makes one tiny policy."""
 
-    phases: tuple[Phase, ...] = field(default_factory=terminal_phases)
+    phases: tuple[Phase, ...] = field(default_factory=phases)
+    words: Source = field(default_factory=lambda: everything(nonsense=0.0))
+    """What the tokenizer is trained on."""
     heldout: Source = field(
         default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
     )
+    personas: tuple[str, ...] = tuple(PERSONAS)
+    """With whom held-out conversations are held."""
     seed: int = 0
     """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
     heldout_tasks: int = 440
+    heldout_conversations: int = 60
+    """With each persona."""
     threads: int = 2
     """Torch threads; sums differ in the last bit between numbers of threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A tiny policy on what is held out, at one temperature."""
+
+    exact_match: dict[str, float]
+    """The oracle's very commands, by family and under `all`."""
+    conversations: dict[str, dict[str, float]]
+    """Means by persona, see `hold_conversations`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +111,9 @@ class Made:
     model: Any
     tokenizer: Any
     losses: list[float]
-    greedy: dict[str, float]
-    """Held-out exact match at temperature 0, by family and under `all`."""
-    sampled: dict[str, float]
-    """The same at temperature 1."""
+    greedy: Measured
+    sampled: Measured
+    """At temperature 1."""
 
 
 def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Made:
@@ -80,7 +121,8 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
     import torch
 
     torch.set_num_threads(recipe.threads)
-    tokenizer = train_tokenizer(_texts(recipe))
+    shown = recipe.words.conversations(recipe.seed + 1)
+    tokenizer = train_tokenizer(texts_of(itertools.islice(shown, recipe.tokenizer_conversations)))
     model = build_model(tokenizer, recipe.seed)
     losses: list[float] = []
     steps = itertools.count()
@@ -92,14 +134,29 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
         plan = replace(phase.plan, seed=phase.plan.seed + recipe.seed)
         losses += fit(model, tokenizer, phase.source, plan, count_on)
     torch.manual_seed(recipe.seed)
-    greedy, sampled = (
-        exact_match(
-            model, tokenizer, recipe.heldout,
-            seed=recipe.seed, tasks=recipe.heldout_tasks, temperature=temperature,
-        )
-        for temperature in (0.0, 1.0)
+    return Made(
+        model,
+        tokenizer,
+        losses,
+        greedy=measure(recipe, model, tokenizer, 0.0),
+        sampled=measure(recipe, model, tokenizer, 1.0),
+    )
+
+
+def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> Measured:
+    """On the recipe's held-out tasks and conversations."""
+    matches = exact_match(
+        model, tokenizer, recipe.heldout,
+        seed=recipe.seed, tasks=recipe.heldout_tasks, temperature=temperature,
     )  # fmt: skip
-    return Made(model, tokenizer, losses, greedy, sampled)
+    conversations = {
+        persona: hold_conversations(
+            model, tokenizer, persona,
+            seed=recipe.seed, tasks=recipe.heldout_conversations, temperature=temperature,
+        )
+        for persona in recipe.personas
+    }  # fmt: skip
+    return Measured(matches, conversations)
 
 
 def save(made: Made, recipe: Recipe, folder: Path) -> None:
@@ -116,21 +173,19 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
         "demonstrator": DEMONSTRATOR,
         "last_loss": round(made.losses[-1], 4),
         "heldout_tasks": recipe.heldout_tasks,
-        "heldout_exact_match_greedy": _rounded(made.greedy),
-        "heldout_exact_match_temperature_1": _rounded(made.sampled),
+        "heldout_exact_match_greedy": _rounded(made.greedy.exact_match),
+        "heldout_exact_match_temperature_1": _rounded(made.sampled.exact_match),
+        "heldout_conversations": recipe.heldout_conversations,
+        "heldout_conversations_greedy": _by_persona(made.greedy),
+        "heldout_conversations_temperature_1": _by_persona(made.sampled),
     }
     (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
     for path in folder.iterdir():  # safetensors writes for the owner alone
         path.chmod(0o644)
 
 
-def _texts(recipe: Recipe) -> list[str]:
-    shown = recipe.phases[0].source.conversations(recipe.seed + 1)
-    return [
-        f"{message['role']}\n{message['content']}"
-        for conversation in itertools.islice(shown, recipe.tokenizer_conversations)
-        for message in conversation.messages
-    ]
+def _by_persona(measured: Measured) -> dict[str, dict[str, float]]:
+    return {persona: _rounded(means) for persona, means in measured.conversations.items()}
 
 
 def _rounded(shares: dict[str, float]) -> dict[str, float]:

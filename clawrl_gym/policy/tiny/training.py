@@ -11,6 +11,9 @@ from typing import Any
 
 from clawrl_gym.policy.tiny.conversations import Encoded, Source, encode
 
+PART_TOKENS = 2048
+"""Tokens, padding included, that go through the model at once: what a cache holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
@@ -81,16 +84,25 @@ def _matmuls_in_bfloat16(model: Any, wanted: bool | None) -> Iterator[None]:
 
 
 def _accumulate(model: Any, batch: list[Encoded]) -> float:
-    """Gradients of the batch's mean loss, short and long rows apart to save padding."""
-    rows = sorted(batch, key=lambda row: len(row.ids_T))
-    cut = len(rows) * 3 // 4
-    learned = sum(sum(row.mask_T) for row in rows)
+    """Gradients of the batch's mean loss, rows of about the same length together."""
+    learned = sum(sum(row.mask_T) for row in batch)
     total = 0.0
-    for part in (rows[:cut], rows[cut:]):
+    for part in _parts(batch):
         loss = reply_loss(model, part) / learned
         loss.backward()
         total += float(loss.detach())
     return total
+
+
+def _parts(batch: list[Encoded]) -> Iterator[list[Encoded]]:
+    """The batch from short to long, in parts of about as many tokens with their padding."""
+    part: list[Encoded] = []
+    for row in sorted(batch, key=lambda row: len(row.ids_T)):
+        if part and (len(part) + 1) * len(row.ids_T) > PART_TOKENS:
+            yield part
+            part = []
+        part.append(row)
+    yield part
 
 
 def reply_loss(model: Any, batch: list[Encoded]) -> Any:

@@ -1,0 +1,75 @@
+"""Asks a judge: a bounded number of questions at once, each with a deadline.
+
+The judge's border: whatever goes wrong in it becomes an abstention that says why. An abstention is
+recorded; it is never 0 and never trained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.judge.base import Cases, Judge
+from clawrl_gym.types import INTERRUPTED, Message, Turn, Verdict
+
+_MAX_REASON = 300
+"""Characters of an error that an abstention keeps."""
+
+
+class Asker:
+    """One judge, asked with care."""
+
+    def __init__(self, judge: Judge, config: JudgeConfig, observed: bool = False) -> None:
+        """`observed`: user messages are what an environment shows, not a person's words."""
+        self._judge = judge
+        self._cases = Cases(config.ignore, observed)
+        self._timeout_s = config.timeout_s
+        self._room = asyncio.Semaphore(config.concurrency)
+        self.counters: Counter[str] = Counter()
+        """Verdicts since the start by value (positive, neutral, negative) and abstentions."""
+
+    async def ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
+        """A verdict on a stored turn, not stored yet; raises nothing but cancellation."""
+        async with self._room:
+            verdict = await self._ask(turn, next_state)
+        self.counters[_NAMES[verdict.value]] += 1
+        return verdict
+
+    async def _ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
+        if turn.finish_reason == INTERRUPTED:
+            return self._abstain(turn, "the reply was interrupted")
+        case = self._cases.of(turn, next_state)
+        if not case.next_state:
+            return self._abstain(turn, "the next state is empty")
+        try:
+            async with asyncio.timeout(self._timeout_s) as deadline:
+                verdict = await self._judge.judge(case)
+        except TimeoutError as error:
+            if deadline.expired():
+                return self._abstain(turn, f"no answer within {self._timeout_s:g} s")
+            return self._abstain(turn, _named(error))
+        except Exception as error:  # noqa: BLE001 (a judge that fails abstains)
+            return self._abstain(turn, _named(error))
+        if verdict.turn_id != turn.id or not _is_sound(verdict):
+            told = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
+            return self._abstain(turn, f"the judge gave {told}, expected -1 to 1 on {turn.id}")
+        return verdict
+
+    def _abstain(self, turn: Turn, reason: str) -> Verdict:
+        assert turn.id is not None
+        return Verdict(turn.id, self._judge.kind, None, None, {"reason": reason}, time.time())
+
+
+_NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
+
+
+def _is_sound(verdict: Verdict) -> bool:
+    if verdict.value is None or verdict.reward is None:
+        return verdict.value is verdict.reward
+    return verdict.value in (-1, 0, 1) and -1 <= verdict.reward <= 1
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_REASON]

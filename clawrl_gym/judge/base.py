@@ -1,0 +1,105 @@
+"""The seam between next states and verdicts.
+
+A judge sees one case: what was asked, what was replied, what came back. All of it is data that
+others wrote; nothing in it is an instruction to the judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from clawrl_gym.types import Message, Turn, Verdict, VerdictKind
+
+MAX_CHARS = 20_000
+"""Of one text in a case; what is longer loses its middle."""
+_CUT = "\n[...]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One turn and what came after it."""
+
+    turn_id: int
+    request: str
+    """The last words of the user before the reply; empty when there are none."""
+    reply: Message
+    next_state: list[Message]
+    """Without what clients put around a person's words; empty messages are gone."""
+    observed: bool = False
+    """True: user messages are what an environment shows, not a person's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found in one message that came back."""
+
+    value: Literal[-1, 0, 1]
+    detail: dict[str, Any]
+
+
+class Judge(Protocol):
+    """Turns a case into a verdict."""
+
+    @property
+    def kind(self) -> VerdictKind:
+        """Of its verdicts."""
+        ...
+
+    async def judge(self, case: Case) -> Verdict:
+        """May raise or be slow: whoever asks makes an abstention of it."""
+        ...
+
+
+class Cases:
+    """Makes cases of turns."""
+
+    def __init__(self, ignore: Sequence[str], observed: bool = False) -> None:
+        """`ignore`: patterns of what clients put around a person's words."""
+        self._ignore = [re.compile(pattern) for pattern in ignore]
+        self._observed = observed
+
+    def of(self, turn: Turn, next_state: list[Message]) -> Case:
+        """The turn must be a stored one."""
+        assert turn.id is not None
+        asked = (self._words(m) for m in reversed(turn.messages) if m.get("role") == "user")
+        cleaned = [self._clean(message) for message in next_state]
+        return Case(
+            turn_id=turn.id,
+            request=next((words for words in asked if words), ""),
+            reply=turn.reply,
+            next_state=[m for m in cleaned if m["content"] or m.get("role") != "user"],
+            observed=self._observed,
+        )
+
+    def _clean(self, message: Message) -> Message:
+        if message.get("role") == "user":
+            return {**message, "content": self._words(message)}
+        return {**message, "content": clipped(text_of(message))}
+
+    def _words(self, message: Message) -> str:
+        text = clipped(text_of(message))
+        for pattern in self._ignore:
+            text = pattern.sub("", text)
+        return text.strip()
+
+
+def text_of(message: Message) -> str:
+    """A message's text; of content in parts, the text parts."""
+    content: Any = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def clipped(text: str, limit: int = MAX_CHARS) -> str:
+    """The text, or its beginning and its end."""
+    if len(text) <= limit:
+        return text
+    half = (limit - len(_CUT)) // 2
+    return text[:half] + _CUT + text[-half:]

@@ -1,0 +1,152 @@
+"""What a tool's result says about the call: structured fields first, then patterns at its ends.
+
+A result that is the contents of a file may talk about errors without being one: only its exit
+code, an error object, and rules marked `of_contents` count there. Words in the middle never do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clawrl_gym.config import JudgeConfig, ResultRule
+from clawrl_gym.judge.base import Finding, text_of
+from clawrl_gym.types import Message
+
+_HEAD_CHARS = 400
+_TAIL_CHARS = 400
+_EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
+_FAILED = ("error", "failed", "failure", "timeout", "timed_out", "aborted")
+_ERROR_OBJECT = {"status", "tool", "error", "message", "code", "details", "isError", "is_error"}
+"""Fields of an answer that is nothing but an error."""
+_COMMANDS = ("command", "cmd", "script", "code")
+_BLOCK = re.compile(r"```\w*[ \t]*\n(.*?)\n?```", re.DOTALL)
+_MARKS = re.compile(r"[^0-9A-Za-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a result answers."""
+
+    name: str
+    """Of the tool; empty when it is not known."""
+    command: str
+    """The command that it ran; empty for other tools."""
+
+
+def answered(reply: Message, results: list[Message]) -> list[tuple[Call, str]]:
+    """Each result's text with its call: by id, in which clients drop marks, else by place."""
+    calls = reply.get("tool_calls") or []
+    by_id = {_plain(call.get("id")): call for call in calls}
+    pairs = []
+    for at, result in enumerate(results):
+        call = by_id.get(_plain(result.get("tool_call_id")))
+        if call is None and at < len(calls):
+            call = calls[at]
+        pairs.append((_call(call or {}), text_of(result)))
+    return pairs
+
+
+def shown(reply: Message, text: str) -> tuple[Call, str]:
+    """What an environment shows after a reply in words; its one code block is the command."""
+    blocks = _BLOCK.findall(text_of(reply))
+    return Call("", blocks[0].strip() if len(blocks) == 1 else ""), text
+
+
+class Results:
+    """The configured rules."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self._rules = [_Rule(name, rule) for name, rule in config.results.items()]
+        self._readers = frozenset(config.readers)
+        self._reading = re.compile(config.reading, re.IGNORECASE) if config.reading else None
+
+    def find(self, text: str, call: Call) -> Finding:
+        """-1 for a failure, +1 for a clean result, 0 where a rule says so; and what told it."""
+        found = self._find(text.strip(), call)
+        return Finding(found.value, found.detail | {"tool": call.name}) if call.name else found
+
+    def _find(self, text: str, call: Call) -> Finding:
+        contents = self._is_contents(call)
+        fields = _object(text)
+        failed = None if fields is None else _failed(fields, call.name, contents)
+        if failed is not None:
+            return Finding(-1 if failed else 1, {"rule": "fields"})
+        held = [rule for rule in self._rules if rule.holds(text, contents)]
+        for value in (0, -1, 1):
+            for rule in held:
+                if rule.value == value:
+                    return Finding(rule.value, {"rule": rule.name})
+        return Finding(1, {"rule": "clean"})
+
+    def _is_contents(self, call: Call) -> bool:
+        if call.name in self._readers:
+            return True
+        return self._reading is not None and self._reading.match(call.command) is not None
+
+
+class _Rule:
+    """One compiled rule."""
+
+    def __init__(self, name: str, rule: ResultRule) -> None:
+        self.name = name
+        self.value = rule.value
+        self._of_contents = rule.of_contents
+        self._head = None if rule.head is None else re.compile(rule.head, re.IGNORECASE)
+        self._tail = None if rule.tail is None else re.compile(rule.tail, re.IGNORECASE)
+
+    def holds(self, text: str, contents: bool) -> bool:
+        if contents and not self._of_contents:
+            return False
+        if self._head is not None and not self._head.match(text[:_HEAD_CHARS]):
+            return False
+        return self._tail is None or self._tail.search(text[-_TAIL_CHARS:]) is not None
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    function = call.get("function") or {}
+    try:
+        arguments = json.loads(function.get("arguments") or "{}")
+    except (ValueError, TypeError, RecursionError):
+        arguments = {}
+    given = arguments if isinstance(arguments, dict) else {}
+    commands = (given[key] for key in _COMMANDS if isinstance(given.get(key), str))
+    return Call(str(function.get("name") or ""), next(commands, "").strip())
+
+
+def _plain(call_id: Any) -> str:
+    return _MARKS.sub("", call_id) if isinstance(call_id, str) else ""
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The result as an object, when it is one."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _failed(fields: dict[str, Any], tool: str, contents: bool) -> bool | None:
+    """Whether the object tells a failure; None when it tells neither.
+
+    A JSON file is an object too: of contents only an answer that is nothing but an error counts.
+    """
+    if contents:
+        alone = fields.keys() <= _ERROR_OBJECT and fields.get("tool", tool) == tool
+        return True if alone and fields.get("status") == "error" else None
+    for name in _EXIT_CODES:
+        code = fields.get(name)
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code != 0
+    flags = (fields.get("isError"), fields.get("is_error"), fields.get("timed_out"))
+    if True in flags or fields.get("success") is False or fields.get("ok") is False:
+        return True
+    if fields.get("error"):
+        return True
+    return True if fields.get("status") in _FAILED else None

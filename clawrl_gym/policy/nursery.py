@@ -1,0 +1,110 @@
+"""Nursery: a process that has imported vLLM, and forks a server whenever one is needed.
+
+Importing takes most of a start: a server that died comes back in a fraction of the time. What is
+imported is shared between the nursery and its servers; when the nursery dies, they die with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO
+
+from clawrl_gym.policy.child import NURSERY_VARIABLE
+
+
+class ServerProcess:
+    """One server: forked, or about to be."""
+
+    def __init__(self, nursery: asyncio.subprocess.Process, reader: asyncio.StreamReader) -> None:
+        self._nursery = nursery
+        self._forked: int | None = None
+        self.returncode: int | None = None
+        self._living = asyncio.ensure_future(self._live(reader))
+
+    @property
+    def pid(self) -> int:
+        """Also the id of its process group; the nursery's while that still imports."""
+        return self._forked or self._nursery.pid
+
+    @property
+    def forked(self) -> bool:
+        return self._forked is not None
+
+    async def wait(self) -> int:
+        """The exit code, negative for a signal. May be cancelled and called again."""
+        return await asyncio.shield(self._living)
+
+    async def _live(self, reader: asyncio.StreamReader) -> int:
+        """The nursery tells the server's pid, and later its exit code; else it has died itself."""
+        try:
+            self._forked = int(await reader.readline())
+            self.returncode = int(await reader.readline())
+        except (ValueError, OSError):
+            self.returncode = await self._nursery.wait()
+        return self.returncode
+
+
+class Nursery:
+    """One process with imports done, for servers that are started in the same way."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(
+        cls, argv: Sequence[str], environment: Mapping[str, str], output: BinaryIO
+    ) -> Nursery:
+        """Start it, from a thread that lives as long as it shall."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**environment, NURSERY_VARIABLE: str(theirs.fileno())},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    async def server(self) -> ServerProcess:
+        """Have it fork a server, as soon as it has imported what it needs."""
+        with contextlib.suppress(OSError):  # it has died: the server will say so
+            self._writer.write(b"\n")
+            await self._writer.drain()
+        return ServerProcess(self._process, self._reader)
+
+    async def close(self) -> None:
+        """End it, and a server that is still its own; idempotent."""
+        self._writer.close()
+        signal_group(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    """Send a signal to a process group, if there is one."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)

@@ -1,0 +1,188 @@
+"""One reply inside vLLM's process: the engine's outputs as events, read by vLLM's own parsers.
+
+What the parsers make of a reply does not depend on how it is asked for: a stream and a reading of
+finished ids take the same steps. Nothing that was said is lost: what a streaming parser held back
+(a tool call that turned out to be none) is told with the last step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+Event = dict[str, Any]
+
+_MISSING_LOGPROB = -9999.0  # vLLM's word for none
+
+
+class Reader:
+    """vLLM's tool and reasoning parsers over one reply."""
+
+    def __init__(self, renderer: Any, request: Any, prompt_ids: list[int]) -> None:
+        """`renderer` and `request` are vLLM's OnlineRenderer and ChatCompletionRequest."""
+        self._renderer = renderer
+        self._request = request
+        self._prompt_ids = prompt_ids
+        self._tokenizer = renderer.renderer.get_tokenizer()
+        self._parser = self._new_parser()
+        self._heard = ""
+        self._said = ""
+        self._called = False
+        self._ids: list[int] = []
+
+    @cached_property
+    def skips_special(self) -> bool:
+        """Whether the text must come without special tokens; some parsers look for them."""
+        skips: bool = self._parser.adjust_request(self._request).skip_special_tokens
+        return skips
+
+    def read(self, text: str, ids: list[int], *, last: bool) -> dict[str, Any]:
+        """What the next text adds to the message, in the OpenAI wire form."""
+        self._heard += text
+        self._ids += ids
+        message = self._parser.parse_delta(
+            text, ids, self._request, prompt_token_ids=self._prompt_ids, finished=last
+        )
+        delta = self._delta(message)
+        self._said += delta.get("content", "")
+        self._called = self._called or "tool_calls" in delta
+        return self._with_what_was_held_back(delta) if last else delta
+
+    def replay(
+        self, ids: list[int], *, spoken: int, stop_text: str | None = None, last: bool = True
+    ) -> Iterator[Event]:
+        """The deltas of ids that were sampled before, one by one; ids after `spoken` are silent."""
+        texts = self._texts(ids[:spoken]) + [""] * (len(ids) - spoken)
+        if stop_text:
+            texts = _cut(texts, "".join(texts).find(stop_text))
+        for at, (token, text) in enumerate(zip(ids, texts, strict=True), 1):
+            yield self.read(text, [token], last=last and at == len(ids))
+
+    def _new_parser(self) -> Any:
+        return self._renderer.parser(
+            self._tokenizer,
+            self._request.tools,
+            chat_template_kwargs=self._renderer.effective_chat_template_kwargs(self._request),
+            model_config=self._renderer.model_config,
+        )
+
+    def _delta(self, message: Any) -> dict[str, Any]:
+        if message is None:
+            return {}
+        delta = {"content": message.content, "reasoning_content": message.reasoning}
+        calls = [
+            call.model_dump(exclude_none=True)
+            for call in message.tool_calls or []
+            if call.index == 0 or self._request.parallel_tool_calls is not False
+        ]
+        return {key: value for key, value in (delta | {"tool_calls": calls}).items() if value}
+
+    def _with_what_was_held_back(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """The last delta, with what vLLM finds in the whole text and its stream did not tell."""
+        if self._called or self._said == self._heard:
+            return delta
+        parser = self._new_parser()
+        parser.set_prompt_token_ids(self._prompt_ids)
+        _, content, calls = parser.parse(
+            self._heard, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
+        )
+        if calls:
+            return delta | {"tool_calls": [_whole_call(i, call) for i, call in enumerate(calls)]}
+        if content and content.startswith(self._said) and content != self._said:
+            rest = content[len(self._said) :]
+            return delta | {"content": delta.get("content", "") + rest}
+        return delta
+
+    def _texts(self, ids: list[int]) -> list[str]:
+        from vllm.tokenizers.detokenizer_utils import (
+            convert_prompt_ids_to_tokens,
+            detokenize_incrementally,
+        )
+
+        skips = self.skips_special
+        tokens, prefix, read = convert_prompt_ids_to_tokens(
+            self._tokenizer, self._prompt_ids, skip_special_tokens=skips
+        )
+        texts = []
+        for token in ids:
+            new, text, prefix, read = detokenize_incrementally(
+                self._tokenizer, [token], tokens, prefix, read, skip_special_tokens=skips
+            )
+            tokens = (tokens + new)[prefix:]
+            prefix, read = 0, read - prefix
+            texts.append(text)
+        return texts
+
+
+class Steps:
+    """The engine's outputs for one request, one after the other."""
+
+    def __init__(self, output_processor: Any, reader: Reader | None) -> None:
+        """`reader` None: the text is the message's content."""
+        self._processor = output_processor
+        self._reader = reader
+        self._starts: list[tuple[str, int]] | None = None
+        self._count = 0
+
+    def event(self, result: Any) -> Event | None:
+        """What one output says; None when it says nothing."""
+        output = result.outputs[0]
+        ids, last = list(output.token_ids), output.finish_reason is not None
+        if not (ids or output.text or last):
+            return None
+        event: Event = {"ids": ids, "logprobs": _logprobs(ids, output.logprobs)}
+        event["versions"] = self._versions(result.request_id, len(ids))
+        if self._reader is not None:
+            event["delta"] = self._reader.read(output.text, ids, last=last)
+        elif output.text:
+            event["delta"] = {"content": output.text}
+        if last:
+            spans = output.weight_versions or []
+            event["weight_versions"] = [vars(span) for span in spans]
+            event["finish_reason"] = output.finish_reason
+            event["stop_reason"] = output.stop_reason
+        return event
+
+    def _versions(self, request_id: str, new: int) -> list[str]:
+        """Of the new tokens, as vLLM counts them for the spans that only its last output has."""
+        if self._starts is None:
+            found = self._processor.external_req_ids.get(request_id, ())
+            states = [self._processor.request_states.get(internal) for internal in found]
+            self._starts = next((s.weight_version_starts for s in states if s is not None), [])
+        positions = range(self._count, self._count + new)
+        self._count += new
+        return [_version_at(at, self._starts) for at in positions] if self._starts else []
+
+
+def _version_at(position: int, starts: list[tuple[str, int]]) -> str:
+    return next(version for version, start in reversed(starts) if start <= position)
+
+
+def _logprobs(ids: list[int], steps: Any) -> list[float | None]:
+    """Of the sampled ids; None for what vLLM does not know."""
+    if steps is None:
+        return [None] * len(ids)
+    entries = [step.get(token) if step else None for token, step in zip(ids, steps, strict=True)]
+    values = [math.nan if entry is None else entry.logprob for entry in entries]
+    return [value if value > _MISSING_LOGPROB else None for value in values]
+
+
+def _whole_call(index: int, call: Any) -> dict[str, Any]:
+    from vllm.renderers.chat_utils import make_tool_call_id
+
+    function = {"name": call.name, "arguments": call.arguments}
+    made = {"index": index, "id": call.id or make_tool_call_id(), "type": "function"}
+    return made | {"function": function}
+
+
+def _cut(texts: list[str], length: int) -> list[str]:
+    """Texts that together are at most `length` characters; all of them when it is -1."""
+    if length < 0:
+        return texts
+    left, kept = length, []
+    for text in texts:
+        kept.append(text[:left])
+        left -= len(kept[-1])
+    return kept

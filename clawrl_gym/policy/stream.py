@@ -1,0 +1,187 @@
+"""Routes of ours inside vLLM's process (`--middleware`), for the one client that the gateway is.
+
+    POST /clawrl/stream     generates: an event a step with ids, log-probs, versions and the delta
+    POST /clawrl/parse      the deltas of ids that were sampled before, read by the same steps
+    POST /clawrl/render     prompt ids of a chat; special tokens inside its texts stay text
+    POST /clawrl/tokenize   ids of a text; special tokens in it stay text
+
+vLLM's own streams tell either the ids or the message, and its streaming derender reads the whole
+reply again at every step. Engine, chat template and parsers are vLLM's; nothing of it is imported
+before the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from clawrl_gym.policy.guard import App, Receive, Scope, Send
+from clawrl_gym.policy.reading import Event, Reader, Steps
+from clawrl_gym.policy.specials import SpecialTexts
+
+_PREFIX = "/clawrl/"
+_NAMING = "/update_weight_version"
+_GENERATING = (_PREFIX + "stream", "/inference/v1/generate")
+_TEXTS = ("messages", "tools", "chat_template_kwargs")
+"""The parts of a chat that hold texts of others."""
+
+
+class Streams:
+    """The middleware: answers what is below /clawrl, passes everything else on.
+
+    Nothing is generated before the weights have a version: such tokens could not be told apart.
+    """
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._routes: Routes | None = None
+        self._named = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"] if scope["type"] == "http" else ""
+        if path in _GENERATING and not self._named:
+            return await _refuse_for_now(send)
+        if not path.startswith(_PREFIX):
+            await self._app(scope, receive, send)
+            self._named = self._named or path == _NAMING
+            return None
+        from starlette.requests import Request
+        from starlette.responses import JSONResponse, Response, StreamingResponse
+
+        self._routes = self._routes or Routes(scope["app"].state)
+        name = path.removeprefix(_PREFIX)
+        try:
+            body = await Request(scope, receive).json()
+            if name == "stream":
+                lines = _lines(self._routes.events(body))
+                answer: Response = StreamingResponse(lines, media_type="text/event-stream")
+            else:
+                answer = JSONResponse(await self._routes.plain[name](body))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client shall read it
+            said = _error(error)
+            answer = JSONResponse(said, said["error"]["code"])
+        await answer(scope, receive, send)
+
+
+class Routes:
+    """What the routes do, with what vLLM keeps in its application's state."""
+
+    def __init__(self, state: Any) -> None:
+        self.plain = {"parse": self._parse, "render": self._render, "tokenize": self._tokenize}
+        self._engine = state.engine_client
+        self._chat = state.openai_serving_chat
+        self._renderer = state.online_renderer
+        # vLLM checks a request and starts it; the engine's outputs come out as they are
+        self._tokens = copy.copy(state.serving_tokens)
+        self._tokens.serve_tokens_stream_generator = lambda request, outputs, *rest: outputs
+        self._tokenizer = self._renderer.renderer.get_tokenizer()
+        self._specials = _special_texts(self._tokenizer)
+
+    async def events(self, body: Event) -> AsyncIterator[Event]:
+        """What /clawrl/stream answers."""
+        from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        generate, chat = {**body["generate"], "stream": True}, body["chat"]
+        if "token_ids" not in generate:
+            ids = generate["token_ids"] = await self._rendered(chat)
+            goes_on = ids[: len(body["after"])] == body["after"]
+            yield {"prompt_ids": ids, "goes_on": goes_on}
+            if not goes_on:
+                return
+        reader = None
+        if body["parse"]:
+            reader = Reader(self._renderer, _chat_request(chat), generate["token_ids"])
+            generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
+        already = body.get("already")
+        if already:
+            generate["token_ids"] = generate["token_ids"] + already
+            if reader is not None:
+                list(reader.replay(already, spoken=len(already), last=False))
+        outputs = await self._tokens.serve_tokens(GenerateRequest(**generate))
+        if isinstance(outputs, ErrorResponse):
+            yield outputs.model_dump()
+            return
+        steps = Steps(self._engine.output_processor, reader)
+        async with aclosing(outputs):
+            async for result in outputs:
+                event = steps.event(result)
+                if event is not None:
+                    yield event
+
+    async def _render(self, body: Event) -> Event:
+        return {"token_ids": await self._rendered(body["chat"])}
+
+    async def _parse(self, body: Event) -> Event:
+        reader = Reader(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
+        deltas = []
+        for delta in reader.replay(**body["reply"]):
+            deltas.append(delta)
+            await asyncio.sleep(0)  # others go on: a long reply takes a while
+        return {"deltas": deltas}
+
+    async def _tokenize(self, body: Event) -> Event:
+        found: dict[str, str] = {}
+        if self._specials is None:
+            return {"token_ids": self._tokenizer.encode(body["text"])}
+        ids = self._specials.ids(self._specials.mask(body["text"], found), found)
+        return {"token_ids": self._tokenizer.encode("") + ids}  # with what begins every text
+
+    async def _rendered(self, chat: Event) -> list[int]:
+        """The prompt ids of a chat; ValueError when vLLM refuses it."""
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        found: dict[str, str] = {}
+        if self._specials is not None:
+            texts = {name: chat[name] for name in _TEXTS if name in chat}
+            chat = chat | self._specials.mask(texts, found)
+        result = await self._chat.render_chat_request(_chat_request(chat))
+        if isinstance(result, ErrorResponse):
+            raise ValueError(result.error.message)
+        _, (prompt,) = result
+        if self._specials is None or not found:
+            return list(prompt["prompt_token_ids"])
+        ids = self._specials.ids(prompt["prompt"], found)
+        limit = self._renderer.model_config.max_model_len
+        if len(ids) >= limit:
+            raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")
+        return ids
+
+
+def _chat_request(chat: Event) -> Any:
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    return ChatCompletionRequest(**chat)
+
+
+def _special_texts(tokenizer: Any) -> SpecialTexts | None:
+    """None for tokenizers that never read a special token in a message's text (Mistral's own)."""
+    from transformers import PreTrainedTokenizerBase
+
+    return SpecialTexts(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+
+
+async def _refuse_for_now(send: Send) -> None:
+    await send({"type": "http.response.start", "status": 503, "headers": []})
+    body = b'{"error": {"message": "the weights have no version yet: the server is starting"}}'
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _lines(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
+    try:
+        async for event in events:
+            yield b"data: %b\n\n" % json.dumps(event).encode()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the client shall read it
+        yield b"data: %b\n\n" % json.dumps(_error(error)).encode()
+    yield b"data: [DONE]\n\n"
+
+
+def _error(error: Exception) -> Event:
+    from vllm.entrypoints.serve import create_error_response
+
+    said: Event = create_error_response(error).model_dump()
+    return said

@@ -1,0 +1,1 @@
+"""The composition roots: the only files that know every part. Components never import them."""

@@ -1,0 +1,132 @@
+"""What training and serving have in common: store, policy, gateway, learner, and their order.
+
+Each part gets its own piece of the configuration. What was started is on the exit stack even when
+a later part fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from clawrl_gym import cluster
+from clawrl_gym.config import CommandConfig
+from clawrl_gym.folder import RunFolder
+from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.metrics import Metrics, Timeline
+from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.trainers.loop import Update
+from clawrl_gym.ui.terminal import View
+
+
+class Engine:
+    """The shared parts of one run, alive."""
+
+    def __init__(self, config: CommandConfig, folder: RunFolder, view: View) -> None:
+        """Raises ConfigError when the model or the device cannot be used."""
+        self._config = config
+        self._view = view
+        self.folder = folder
+        self.model = resolve_model(config.policy.model)
+        self.device = resolve_device(config.policy.device)
+        self.version = 0
+        """The newest published weight version."""
+
+    async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
+        """Open the run's folder; returns the update to go on from."""
+        config, folder = self._config, self.folder
+        self.metrics = Metrics(folder.path, config.logger, config.model_dump())
+        stack.callback(self.metrics.close)
+        self.timeline = Timeline(folder.path)
+        stack.callback(self.timeline.close)
+        self.store = Store.open(folder.path, record=config.live.record)
+        stack.push_async_callback(self.store.close)
+        resumed = await self.store.rollback_to_checkpoint() if resume else None
+        self.version = 0 if resumed is None else resumed.version
+        self.servers = PolicyServers(
+            config.policy, self.model, folder.serving, folder.logs, self._vllm_phase
+        )
+        stack.push_async_callback(self.servers.stop)
+        return resumed
+
+    async def start_gateway(
+        self, stack: AsyncExitStack, hooks: Hooks, sock: socket.socket | None = None
+    ) -> None:
+        """Listen; requests wait inside until the policy is ready."""
+        config = self._config
+        fleet = self.servers.fleet(config.gateway.max_waiting)
+        stack.push_async_callback(self.servers.close_clients)
+        self.gateway = Gateway(
+            config.gateway,
+            config.policy.sampling,
+            self.store,
+            fleet,
+            self.servers.model_name,
+            config.policy.request_timeout_s,
+            live=config.live,
+            hooks=hooks,
+        )
+        self.gateway.version = self.version
+        self.servers.hold_with(self.gateway.held)
+        self.gateway_url = await self.gateway.start(sock)
+        stack.push_async_callback(self.gateway.stop)
+        self._view.phase("gateway", f"ready at {self.gateway_url}")
+
+    async def start_policy(self, resumed: UpdateRow | None) -> None:
+        """Start vLLM with the model's own weights, or with those of a checkpoint."""
+        if resumed is None or resumed.checkpoint is None:
+            await self.servers.start()
+        else:
+            weights = Path(resumed.checkpoint) / "model.safetensors"
+            await self.servers.start(resumed.version, weights)
+
+    async def start_cluster(self) -> None:
+        """Start Ray on this machine."""
+        self._view.phase("Ray", "starting")
+        await asyncio.to_thread(cluster.start_cluster)
+        self._view.phase("Ray", "ready")
+
+    async def start_learner(self, resumed: UpdateRow | None) -> None:
+        """Load the model into the learner, with the checkpoint's optimizer."""
+        self._view.phase("learner", "loading the model")
+        config = self._config
+        self.learner = cluster.RayLearner(
+            config.trainer,
+            config.learner,
+            str(self.model),
+            config.seed,
+            self.device,
+            config.policy.sampling.temperature,
+        )
+        await self.learner.ready()
+        if resumed is not None and resumed.checkpoint is not None:
+            await self.learner.load_checkpoint(resumed.checkpoint)
+        self._view.phase("learner", "ready")
+
+    async def publish(self, version: int) -> float:
+        """Serve the learner's weights as `version`; returns the seconds that requests waited."""
+        weights = self.folder.path / "weights"
+        await self.learner.save_weights(str(weights))
+        pause_s = await self.servers.publish(version, weights / "model.safetensors")
+        self.version = self.gateway.version = version
+        return pause_s
+
+    async def record(self, update: Update) -> None:
+        """Store an update that serves, with its batch."""
+        row = UpdateRow(
+            update.version,
+            tokens=update.stats.tokens if update.stats else 0,
+            duration_s=update.stats.duration_s if update.stats else 0.0,
+            groups=update.batch.groups,
+            metrics=update.stats.metrics if update.stats else {},
+        )
+        samples = [sample.id for sample in update.batch.samples if sample.id is not None]
+        await self.store.add_update(row, samples, update.checkpoint)
+
+    def _vllm_phase(self, phase: str) -> None:
+        self._view.phase("vLLM", phase)

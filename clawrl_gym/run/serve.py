@@ -1,0 +1,186 @@
+"""`serve`: live conversations behind the gateway; judged turns become updates as they come.
+
+The gateway listens first and requests wait inside until vLLM answers. The learner starts beside
+it: conversations never wait for learning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from clawrl_gym import cluster, redact
+from clawrl_gym.config import ServeConfig
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.folder import RunFolder
+from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.live.gateway import check_key
+from clawrl_gym.live.harvest import Harvest
+from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.live.openclaw import snippet
+from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.rollout.ready import ReadyGroups
+from clawrl_gym.run.engine import Engine
+from clawrl_gym.run.judge import build_judge
+from clawrl_gym.serve_observer import ServeObserver
+from clawrl_gym.store import UpdateRow
+from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.types import Verdict
+from clawrl_gym.ui.serving import ServeView, make_serve_view
+
+_KEY_FILE = "gateway.key"
+_FOREVER = sys.maxsize
+
+
+def check(config: ServeConfig) -> RunFolder:
+    """Find what is wrong before the port is opened. Raises ConfigError."""
+    if config.run.dir is None:
+        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
+    check_key(config.gateway)
+    resolve_model(config.policy.model)
+    resolve_device(config.policy.device)
+    folder = RunFolder(Path(config.run.dir))
+    if folder.exists:
+        stored = folder.read_config(ServeConfig)
+        if stored.policy.model != config.policy.model:
+            raise ConfigError(
+                f"{folder.path} holds weights of {stored.policy.model!r}, got "
+                f"policy.model={config.policy.model!r}: choose another folder (run.dir=PATH)"
+            )
+    folder.write(config)
+    return folder
+
+
+def write_snippet(config: ServeConfig, folder: RunFolder) -> str:
+    """What a user pastes into openclaw.json."""
+    gateway = config.gateway
+    if gateway.port == 0:
+        raise ConfigError(
+            "got gateway.port=0 with print_config=true, expected the port that clients shall use: "
+            "a free one is only known once serving has begun"
+        )
+    host = f"[{gateway.host}]" if ":" in gateway.host else gateway.host
+    return snippet(
+        f"http://{host}:{gateway.port}",
+        key_of(config, folder),
+        context_window=config.policy.max_model_len,
+        max_tokens=config.policy.sampling.max_tokens,
+    )
+
+
+def key_of(config: ServeConfig, folder: RunFolder) -> str:
+    """The configured key, else the folder's own: the same in every run, so clients keep working."""
+    if config.gateway.key is not None:
+        return config.gateway.key
+    path = folder.path / _KEY_FILE
+    if not path.exists():
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(f"sk-{secrets.token_urlsafe(32)}")
+    return path.read_text().strip()
+
+
+async def serve(config: ServeConfig, sock: socket.socket) -> int:
+    """Serve on an open socket until stopped."""
+    folder = check(config)
+    key = key_of(config, folder)
+    redact.install([key])
+    gateway = config.gateway.model_copy(update={"key": key})
+    config = config.model_copy(update={"gateway": gateway})
+    view = make_serve_view(config.ui, title=str(folder.path))
+    try:
+        async with AsyncExitStack() as stack:
+            service = Service(config, Engine(config, folder, view), view)
+            await service.start(stack, sock)
+            await service.run(stack)
+    finally:
+        view.close()
+    return 0
+
+
+class Service:
+    """What serves and learns, alive."""
+
+    def __init__(self, config: ServeConfig, engine: Engine, view: ServeView) -> None:
+        self._config = config
+        self._engine = engine
+        self._view = view
+
+    async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
+        """Open the store and listen; nothing slow."""
+        config, engine = self._config, self._engine
+        self._resumed = await engine.open(stack, resume=True)
+        self._ready = ReadyGroups.live(config.live, engine.store)
+        judge = build_judge(config.judge)
+        self._harvest = Harvest(
+            config.live,
+            engine.store,
+            Binary(config.trainer.baseline_decay),
+            self._ready,
+            judged=judge is not None,
+        )
+        self._queue = JudgeQueue(judge, engine.store, config.judge, self._on_verdict)
+        self._observer = ServeObserver(engine, self._view, self._harvest, self._queue, self._ready)
+        hooks = Hooks(
+            on_turn=self._observer.turn,
+            on_next_state=self._queue.add,
+            on_verdict=self._on_verdict,
+            on_end=self._on_end,
+            on_delete=self._harvest.deleted,
+        )
+        if config.learn:
+            await self._harvest.restore()
+        await engine.start_gateway(stack, hooks, sock)
+        self._view.message(f"base URL: {engine.gateway_url}/v1   key: {engine.gateway.key}")
+
+    async def run(self, stack: AsyncExitStack) -> None:
+        """Serve, judge and learn, until cancelled."""
+        engine = self._engine
+        async with asyncio.TaskGroup() as running:
+            running.create_task(engine.gateway.sessions.reap())
+            running.create_task(self._queue.run())
+            running.create_task(self._observer.run())
+            running.create_task(self._serve_policy())
+            if self._config.learn:
+                running.create_task(self._harvest.run())
+                stack.callback(cluster.stop_cluster)
+                running.create_task(self._learn(self._resumed))
+
+    async def _serve_policy(self) -> None:
+        await self._engine.start_policy(self._resumed)
+        self._view.message(f"ready: talk to {self._engine.gateway_url}/v1")
+        await self._engine.servers.watch()
+
+    async def _learn(self, resumed: UpdateRow | None) -> None:
+        config, engine = self._config, self._engine
+        await engine.start_cluster()
+        await engine.start_learner(resumed)
+        loop = TrainLoop(
+            config.learner,
+            engine.learner,
+            self._ready.batch,
+            engine.publish,
+            self._on_update,
+            engine.folder.checkpoints,
+            engine.timeline,
+        )
+        await loop.run(engine.version, _FOREVER)
+
+    def _on_verdict(self, verdict: Verdict) -> None:
+        """Without learning, verdicts stay in the store; their samples come when it is on again."""
+        if self._config.learn:
+            self._harvest.verdict(verdict)
+        self._observer.verdict(verdict)
+
+    def _on_end(self, session_id: str) -> None:
+        if self._config.learn:
+            self._harvest.session_ended(session_id)
+
+    async def _on_update(self, update: Update) -> None:
+        await self._engine.record(update)
+        self._observer.update(update)

@@ -1,0 +1,215 @@
+"""`train`: environments in Ray workers, whole groups, updates, held-out evaluations."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from clawrl_gym import cluster
+from clawrl_gym.config import ConversationEnvConfig, RunConfig, TerminalEnvConfig
+from clawrl_gym.folder import RunFolder, folder_of
+from clawrl_gym.live.gateway import check_key
+from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.observer import Observer
+from clawrl_gym.report import write_report
+from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.evaluation import evaluate
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.worker import build_env
+from clawrl_gym.run.engine import Engine
+from clawrl_gym.run.judge import build_judge
+from clawrl_gym.store import UpdateRow
+from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.types import Group
+from clawrl_gym.ui.terminal import RunView, make_view
+
+
+async def train(config: RunConfig) -> int:
+    """Train as configured; returns the exit code. Raises ClawError for what cannot be run."""
+    folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
+    tasks = TaskSource.of(config.env, config.seed)
+    check_key(config.gateway)
+    await asyncio.to_thread(_check_env, config)
+    view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
+    try:
+        engine = Engine(config, folder, view)
+        if config.resume:
+            folder.require_space()
+        else:
+            folder.make(config)
+        async with AsyncExitStack() as stack:
+            run = Run(config, engine, tasks, view)
+            await run.start(stack)
+            await run.learn()
+        report = await asyncio.to_thread(write_report, folder.path)
+        view.message(f"report: {report}")
+    finally:
+        view.close()
+    return 0
+
+
+def _check_env(config: RunConfig) -> None:
+    """Fail before anything starts when the environment cannot be made or isolated here."""
+    env = build_env(config.env)
+    try:
+        if isinstance(config.env, TerminalEnvConfig):
+            env.reset(seed=0)
+    finally:
+        env.close()
+
+
+class Run:
+    """One training run's parts, alive."""
+
+    def __init__(self, config: RunConfig, engine: Engine, tasks: TaskSource, view: RunView) -> None:
+        self._config = config
+        self._engine = engine
+        self._tasks = tasks
+        self._view = view
+        self._new_groups: Iterator[int] = itertools.count()
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Start every part; vLLM, which takes longest, beside all others."""
+        config, engine = self._config, self._engine
+        resumed = await engine.open(stack, resume=config.resume is not None)
+        stack.callback(cluster.stop_cluster)
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(engine.start_policy(resumed))
+            starting.create_task(self._start_others(stack, resumed))
+        self._collector = Collector(
+            config.rollout,
+            engine.store,
+            Grpo(
+                config.trainer.normalize_std,
+                config.trainer.process_weight,
+                config.trainer.baseline_decay,
+            ),
+            lambda groups: self._dispatcher.release(groups),
+            judge=build_judge(config.judge),
+            judge_config=config.judge,
+            people=isinstance(config.env, ConversationEnvConfig),
+        )
+        self._dispatcher = Dispatcher(
+            config.rollout,
+            config.env.max_turns,
+            self._tasks,
+            self._pool,
+            self._on_group,
+            lambda episode: self._observer.episode(episode),
+        )
+        self._observer = Observer(
+            config.trainer.steps,
+            engine.metrics,
+            engine.timeline,
+            self._view,
+            engine.gateway,
+            self._pool,
+            self._collector,
+        )
+        if config.resume:
+            await self._restore()
+
+    async def _start_others(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
+        await self._engine.start_cluster()
+        await self._engine.start_gateway(stack, Hooks())
+        async with asyncio.TaskGroup() as starting:
+            starting.create_task(self._engine.start_learner(resumed))
+            starting.create_task(self._start_workers(stack))
+
+    async def _start_workers(self, stack: AsyncExitStack) -> None:
+        config, engine = self._config, self._engine
+        address = (engine.gateway_url, engine.gateway.key, engine.servers.model_name)
+        slots = config.rollout.envs_per_worker
+        self._view.phase("workers", f"{config.rollout.workers} with {slots} environments each")
+        workers = [
+            cluster.RayWorker(
+                config.env, config.agent, slots, address, config.policy.request_timeout_s
+            )
+            for _ in range(config.rollout.workers)
+        ]
+        for worker in workers:
+            await worker.ready()
+            stack.push_async_callback(worker.close)
+        self._pool = WorkerPool(workers, slots)
+        self._view.phase("workers", "ready")
+
+    async def _restore(self) -> None:
+        """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
+        engine = self._engine
+        self._dispatcher.version = engine.version
+        groups = await engine.store.untrained_groups()
+        self._collector.restore([group.samples for group in groups])
+        self._dispatcher.adopt(len(groups))
+        known = await engine.store.group_numbers()
+        self._new_groups = (number for number in itertools.count() if number not in known)
+        self._view.message(f"resumed at version {engine.version}, {len(groups)} groups waiting")
+
+    async def learn(self) -> None:
+        """The run itself: measure, collect and train at once, measure again."""
+        config, engine = self._config, self._engine
+        loop = TrainLoop(
+            config.learner,
+            engine.learner,
+            self._collector.batch,
+            self._publish,
+            self._on_update,
+            engine.folder.checkpoints,
+            engine.timeline,
+        )
+        async with asyncio.TaskGroup() as running:
+            watching = [
+                running.create_task(engine.servers.watch()),
+                running.create_task(self._observer.run()),
+            ]
+            if engine.version == 0:
+                await self._evaluate(0, config.eval.tasks)
+            self._view.phase("training", f"{config.trainer.steps} updates")
+            collecting = running.create_task(self._dispatcher.run(self._new_groups))
+            await loop.run(engine.version, config.trainer.steps)
+            collecting.cancel()
+            await self._evaluate(config.trainer.steps, config.eval.tasks)
+            for task in watching:
+                task.cancel()
+
+    async def _on_group(self, group: Group, started_s: float) -> None:
+        await self._collector.add(group)
+        self._engine.timeline.add(
+            "collect", "group", started_s, time.time(), group=group.id, version=group.version
+        )
+
+    async def _publish(self, version: int) -> float:
+        pause_s = await self._engine.publish(version)
+        self._dispatcher.version = version
+        return pause_s
+
+    async def _on_update(self, update: Update) -> None:
+        await self._engine.record(update)
+        self._dispatcher.release(update.batch.groups)
+        await self._observer.update(update)
+        every = self._config.eval.every
+        if every and update.version % every == 0 and update.version < self._config.trainer.steps:
+            await self._evaluate(update.version, self._config.eval.between_tasks)
+
+    async def _evaluate(self, step: int, count: int) -> None:
+        tasks = self._tasks.heldout(count if self._config.eval.tasks else 0)
+        if not tasks:
+            return
+        rollout = self._config.rollout
+        self._view.phase("held-out", f"{len(tasks)} tasks, after {step} updates")
+        with self._engine.timeline.span("collect", "held-out", step=step):
+            result = await evaluate(
+                tasks,
+                self._pool,
+                self._config.env.max_turns,
+                rollout.episode_timeout_s,
+                rollout.max_retries,
+            )
+        self._view.phase("held-out", "ready")
+        self._observer.evaluation(step, result)

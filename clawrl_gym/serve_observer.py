@@ -1,0 +1,98 @@
+"""The observer of a serving run: what the parts count becomes metrics.jsonl and the view.
+
+It reads counters and changes nothing; a run without it would go on the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.live.harvest import Harvest
+from clawrl_gym.metrics import RateWindow
+from clawrl_gym.rollout.ready import ReadyGroups
+from clawrl_gym.run.engine import Engine
+from clawrl_gym.trainers.loop import Update
+from clawrl_gym.types import Turn, Verdict
+from clawrl_gym.ui.serving import ServeView
+
+_GAUGE_EVERY_S = 0.5
+_NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
+
+
+class ServeObserver:
+    """Counts turns and verdicts, logs updates, refreshes the view."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        view: ServeView,
+        harvest: Harvest,
+        queue: JudgeQueue,
+        ready: ReadyGroups,
+    ) -> None:
+        self._engine = engine
+        self._view = view
+        self._harvest = harvest
+        self._queue = queue
+        self._ready = ready
+        self._counts: Counter[str] = Counter()
+        self._rewards: list[float] = []
+        self._tokens = RateWindow()
+
+    def turn(self, turn: Turn) -> None:
+        """A turn was recorded."""
+        self._counts[f"turns/{turn.kind}"] += 1
+        self._tokens.add(len(turn.sampled_ids_T))
+        self._view.turn(turn)
+
+    def verdict(self, verdict: Verdict) -> None:
+        """A turn was judged."""
+        self._counts[f"verdicts/{_NAMES[verdict.value]}"] += 1
+        if verdict.reward is not None:
+            self._rewards.append(verdict.reward)
+        self._view.verdict(verdict)
+
+    def update(self, update: Update) -> None:
+        """An update serves."""
+        values = {
+            "policy/version": float(update.version),
+            "swap/pause_s": update.swap_pause_s,
+            "batch/samples": float(len(update.batch.samples)),
+            "learner/step_s": update.stats.duration_s if update.stats else 0.0,
+        }
+        values |= update.stats.metrics if update.stats else {}
+        values |= {name: float(count) for name, count in self._counts.items()}
+        values |= {f"harvest/{name}": float(n) for name, n in self._harvest.counters.items()}
+        rewards, self._rewards = self._rewards, []
+        if rewards:
+            values["verdicts/mean"] = sum(rewards) / len(rewards)
+        self._engine.metrics.log(update.version, values)
+        self._view.step(update.version, values)
+
+    async def run(self) -> None:
+        """Refresh the view and note when tokens are sampled, until cancelled."""
+        stats = self._engine.gateway.stats
+        last_s, sampled = time.time(), stats.tokens_sampled
+        while True:
+            await asyncio.sleep(_GAUGE_EVERY_S)
+            self._view.update(self._gauges())
+            now_s, tokens = time.time(), stats.tokens_sampled - sampled
+            if tokens:
+                self._engine.timeline.add("serve", "generate", last_s, now_s, tokens=tokens)
+            last_s, sampled = now_s, sampled + tokens
+
+    def _gauges(self) -> dict[str, float]:
+        gateway = self._engine.gateway
+        return {
+            **{name: float(count) for name, count in self._counts.items()},
+            "policy/version": float(gateway.version),
+            "serve/inside": float(gateway.stats.inside),
+            "serve/tokens_per_s": self._tokens.rate(),
+            "sessions/open": float(gateway.sessions.open_count),
+            "judge/waiting": float(self._queue.waiting),
+            "ready/samples": float(self._ready.waiting_samples),
+            "ready/flush_s": self._ready.flush_in_s,
+        }

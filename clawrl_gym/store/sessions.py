@@ -1,0 +1,71 @@
+"""Sessions, their next states and their ends. Jobs for the writer."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from clawrl_gym.errors import StoreError
+from clawrl_gym.store.rows import SessionRow, to_json
+from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.types import Message
+
+
+def add_session(tx: Transaction, session: SessionRow) -> bool:
+    """Job: False when it was there already, which then stays."""
+    row = {
+        "id": session.id, "task_id": session.task_id, "group_id": session.group_id,
+        "split": session.split, "source": session.source, "created_s": session.created_s,
+        "matched_by": session.matched_by, "last_s": session.created_s,
+    }  # fmt: skip
+    return tx.insert("INSERT OR IGNORE INTO sessions", row)
+
+
+def add_next_state(tx: Transaction, turn_id: int, messages: list[Message]) -> dict[str, Any] | None:
+    """Job: what came back after a turn, with its session; None when a first record stays."""
+    owner = tx.one(
+        "SELECT session_id, source, kind FROM turns JOIN sessions ON sessions.id = session_id "
+        "WHERE turns.id=?",
+        (turn_id,),
+    )
+    if owner is None:
+        raise StoreError(f"got a next state for turn {turn_id}, expected a stored turn")
+    waits = owner["source"] == "live" and owner["kind"] == "main"
+    judged = tx.one("SELECT 1 FROM verdicts WHERE turn_id=?", (turn_id,)) is not None
+    row: dict[str, Any] = {
+        "turn_id": turn_id, "messages": to_json(messages), "created_s": time.time(),
+        "judged": int(judged or not waits),
+    }  # fmt: skip
+    if not tx.insert("INSERT OR IGNORE INTO next_states", row):
+        return None
+    return {"session_id": owner["session_id"], **row}
+
+
+def end_session(
+    tx: Transaction, session_id: str, reward: float | None, stop_reason: str, error: str | None
+) -> dict[str, Any] | None:
+    """Job: the session's row after its end; None when it had ended before, which then stays."""
+    changed = tx.db.execute(
+        "UPDATE sessions SET ended_s=?, reward=?, stop_reason=?, error=? "
+        "WHERE id=? AND ended_s IS NULL",
+        (time.time(), reward, stop_reason, error, session_id),
+    ).rowcount
+    row = tx.one("SELECT * FROM sessions WHERE id=?", (session_id,))
+    if row is None:
+        raise StoreError(f"got the end of session {session_id!r}, expected a stored one")
+    return row if changed else None
+
+
+def reopen_session(tx: Transaction, session_id: str) -> bool:
+    """Job: True when the session had ended and is open again; that nothing came of it is void."""
+    changed = tx.db.execute(
+        "UPDATE sessions SET ended_s=NULL, reward=NULL, stop_reason=NULL, error=NULL, "
+        "samples=nullif(samples, 0), why=NULL WHERE id=? AND ended_s IS NOT NULL",
+        (session_id,),
+    ).rowcount
+    return changed > 0
+
+
+def set_yield(tx: Transaction, session_id: str, samples: int, why: str | None) -> None:
+    """Job: what came of a session."""
+    tx.db.execute("UPDATE sessions SET samples=?, why=? WHERE id=?", (samples, why, session_id))

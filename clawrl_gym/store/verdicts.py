@@ -1,0 +1,83 @@
+"""Verdicts on turns, and what still waits: turns for a verdict, verdicts for their sample.
+
+Jobs for the writer. Explicit feedback wins over every other verdict, whenever it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from clawrl_gym.errors import StoreError
+from clawrl_gym.store.rows import to_json
+from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.types import Verdict
+
+
+def effective(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Of one turn's verdicts, oldest first: the newest feedback, else the newest other."""
+    last: Verdict | None = None
+    for verdict in verdicts:
+        if verdict.kind == "feedback" or last is None or last.kind != "feedback":
+            last = verdict
+    return last
+
+
+def add_verdict(tx: Transaction, verdict: Verdict) -> dict[str, Any]:
+    """Job: store a verdict; returns its columns, its position and its session.
+
+    It is settled at once when no sample can come of it: an abstention, a rollout's turn (its group
+    makes the samples), a judge's word after feedback.
+    """
+    owner = tx.one(
+        "SELECT sessions.id, source FROM turns JOIN sessions ON sessions.id = session_id "
+        "WHERE turns.id=?",
+        (verdict.turn_id,),
+    )
+    if owner is None:
+        raise StoreError(f"got a verdict on turn {verdict.turn_id}, expected a stored turn")
+    if verdict.reward is not None and not -1 <= verdict.reward <= 1:
+        raise StoreError(f"got a verdict's reward {verdict.reward:g}, expected one in [-1, 1]")
+    is_feedback = verdict.kind == "feedback"
+    no_sample = (
+        verdict.reward is None
+        or owner["source"] != "live"
+        or (not is_feedback and _has_feedback(tx, verdict.turn_id))
+    )
+    row = {
+        "turn_id": verdict.turn_id, "kind": verdict.kind, "value": verdict.value,
+        "reward": verdict.reward, "detail": to_json(verdict.detail),
+        "created_s": verdict.created_s, "settled": int(no_sample),
+    }  # fmt: skip
+    if is_feedback:
+        settle(tx, verdict.turn_id)
+    position = tx.add("verdicts", row)
+    tx.db.execute("UPDATE next_states SET judged=1 WHERE turn_id=?", (verdict.turn_id,))
+    return {"id": position, "session_id": owner["id"], **row}
+
+
+def settle(tx: Transaction, turn_id: int) -> None:
+    """Job: nobody waits for a sample of the turn's verdicts any more."""
+    tx.db.execute("UPDATE verdicts SET settled=1 WHERE turn_id=? AND settled=0", (turn_id,))
+
+
+def withdraw(tx: Transaction, turn_id: int) -> int:
+    """Job: take back the turn's samples that are in no batch; its verdict waits again."""
+    taken = tx.db.execute(
+        "DELETE FROM samples WHERE turn_id=? "
+        "AND NOT EXISTS (SELECT 1 FROM batches WHERE sample_id = samples.id)",
+        (turn_id,),
+    ).rowcount
+    if taken:
+        tx.numbers.keep(tx.db)
+        tx.db.execute(
+            "UPDATE verdicts SET settled=0 WHERE id=(SELECT id FROM verdicts WHERE turn_id=? "
+            "AND reward IS NOT NULL ORDER BY kind='feedback' DESC, id DESC LIMIT 1)",
+            (turn_id,),
+        )
+    return taken
+
+
+def _has_feedback(tx: Transaction, turn_id: int) -> bool:
+    query = "SELECT 1 FROM verdicts WHERE turn_id=? AND kind='feedback'"
+    return tx.one(query, (turn_id,)) is not None

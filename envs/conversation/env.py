@@ -1,0 +1,164 @@
+"""`ClawRL/Conversation-v0`: a conversation with a user as a Gymnasium environment.
+
+The environment is the Gymnasium side only; who talks is behind `Partner`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+
+from clawrl_gym.envs.conversation.action import decode
+from clawrl_gym.envs.conversation.endpoint import Endpoint
+from clawrl_gym.envs.conversation.live import LivePartner
+from clawrl_gym.envs.conversation.model_user import ModelSpeaker
+from clawrl_gym.envs.conversation.partner import Info, Partner
+from clawrl_gym.envs.conversation.simulated import SimulatedPartner
+from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
+from clawrl_gym.envs.spaces import Unicode
+from clawrl_gym.errors import ConfigError, EnvError, boundary
+from clawrl_gym.types import Split
+
+
+class ConversationEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
+    """A user with a problem and a wish that is not said; one conversation an episode.
+
+    Observation
+        Text (`Unicode`). At reset the user's first message. After something said, what the user
+        says to it. After tool calls their results, a JSON list of `{"tool_call_id", "content"}` in
+        the order of the calls; `info["next_state_role"]` is "tool" then, else "user".
+    Action
+        Text (`Unicode`): what is said to the user; or a reply with tool calls, as JSON
+        `{"content": TEXT, "tool_calls": [{"id", "name", "arguments"}]}` with `arguments` as JSON
+        text. `info["tools"]` has the tools' schemas. No text is illegal: an unknown tool or wrong
+        arguments give a result that says so.
+    Reward
+        1 when the user ends satisfied: the right answer, in a style that it likes, in the file too
+        when it asked for that; the file's content is looked at. 0 otherwise and before.
+    Start
+        A problem with numbers up to 20, told or in a file. `options={"task": ID}` names the task;
+        without it one of `options["split"]` ("train" unless given) is drawn from the seed.
+    End
+        Terminated when the user is satisfied, or leaves because a third complaint would be due.
+        Truncated after `max_turns` replies. A user's model, or a gateway, that fails raises
+        EnvError: no reward is made up for it.
+    Options
+        `source` ("simulated", or "live": see below), `persona` (student, teacher, engineer, child,
+        clerk), `families` (ask, homework, read, save; None for all), `max_turns`, `user`
+        ("scripted", or "model": a model finds the words, code still decides and scores) with
+        `user_base_url`, `user_key`, `user_model`, `user_timeout_s`, and `render_mode` ("ansi": the
+        conversation so far).
+    Live
+        With source "live" the episodes are the sessions of a running gateway at `gateway_url`:
+        reset waits for the next session that starts, step delivers the reply and waits for what
+        comes back, `live_timeout_s` at most; `info["messages"]` has what came, system message
+        included. There are no tasks, no wish and no reward.
+    Info
+        Always `task`, `family`, `split`, `tools`, `next_state_role`, `first_reply_score` (how well
+        the first thing said fitted the wish, in [0, 1]), `correct` (whether it was right),
+        `satisfied`, `scores` (both as numbers, for the run's metrics) and `error` (None: failures
+        are exceptions).
+    Version
+        v0: first version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
+
+    def __init__(
+        self,
+        source: str = "simulated",
+        persona: str = "student",
+        families: Sequence[str] | None = None,
+        max_turns: int = 6,
+        user: str = "scripted",
+        user_base_url: str | None = None,
+        user_key: str | None = None,
+        user_model: str = "policy",
+        user_timeout_s: float = 60.0,
+        gateway_url: str | None = None,
+        gateway_key: str | None = None,
+        live_timeout_s: float = 600.0,
+        render_mode: str | None = None,
+    ) -> None:
+        if max_turns < 1 or user_timeout_s <= 0 or live_timeout_s <= 0:
+            raise ConfigError(
+                f"got max_turns={max_turns}, user_timeout_s={user_timeout_s}, "
+                f"live_timeout_s={live_timeout_s}, expected positive numbers"
+            )
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ConfigError(f"got render_mode={render_mode!r}, expected None or 'ansi'")
+        self.observation_space = Unicode()
+        self.action_space = Unicode()
+        self.render_mode = render_mode
+        self._transcript: list[str] = []
+        if source == "live":
+            if gateway_url is None:
+                raise ConfigError("got env.source=live and no env.gateway_url, expected a URL")
+            gateway = Endpoint(gateway_url, gateway_key)
+            self._partner: Partner = LivePartner(gateway, live_timeout_s, max_turns)
+        elif source == "simulated":
+            speaker = _speaker(user, user_base_url, user_key, user_model, user_timeout_s)
+            self._partner = SimulatedPartner(persona, families, max_turns, speaker)
+        else:
+            raise ConfigError(f"got env.source={source!r}, expected 'simulated' or 'live'")
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, Info]:
+        """Start an episode. Raises TaskError for an unknown task, EnvError when nobody comes."""
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(2**31))
+        with boundary(EnvError, "starting a conversation"):
+            observation, info = self._partner.begin(number, options or {})
+        self._transcript = [f"user: {observation}"]
+        return observation, info
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
+        """Say something or call tools. Raises EnvError when the other side fails."""
+        with boundary(EnvError, "a turn of a conversation"):
+            observation, reward, terminated, truncated, info = self._partner.hear(decode(action))
+        self._transcript += [f"assistant: {action}", f"{info['next_state_role']}: {observation}"]
+        return observation, reward, terminated, truncated, info
+
+    def finish(self) -> float:
+        """An episode that was ended from outside: the user was not satisfied yet."""
+        return 0.0
+
+    def render(self) -> str | None:
+        """The conversation so far, in render mode "ansi"."""
+        return "\n".join(self._transcript) if self.render_mode == "ansi" else None
+
+    def close(self) -> None:
+        """Let go of the other side; idempotent, and reset() works afterwards."""
+        self._partner.close()
+
+    def task_ids(self, split: Split) -> Sequence[str]:
+        """The ids that `options={"task": id}` takes."""
+        return self._simulated().ids(split)
+
+    def solve(self) -> tuple[str, ...]:
+        """The oracle: actions that satisfy the user of the current task, one a step."""
+        return self._simulated().solve()
+
+    def _simulated(self) -> SimulatedPartner:
+        if not isinstance(self._partner, SimulatedPartner):
+            raise EnvError("got source='live', expected 'simulated': live sessions have no tasks")
+        return self._partner
+
+
+def _speaker(
+    user: str, base_url: str | None, key: str | None, model: str, timeout_s: float
+) -> Speaker:
+    """Who finds a simulated user's words. Raises ConfigError for what cannot be."""
+    if user == "scripted":
+        return ScriptedSpeaker()
+    if user != "model":
+        raise ConfigError(f"got env.user={user!r}, expected 'scripted' or 'model'")
+    if base_url is None:
+        raise ConfigError(
+            "got env.user=model and no env.user_base_url, expected the base URL of an "
+            "OpenAI-compatible server, such as http://127.0.0.1:8000/v1"
+        )
+    return ModelSpeaker(Endpoint(base_url, key), model, timeout_s)

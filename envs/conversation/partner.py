@@ -1,0 +1,23 @@
+"""Who the policy talks with: the seam between Gymnasium and where conversations come from."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from clawrl_gym.envs.conversation.action import Reply
+
+Info = dict[str, Any]
+
+
+class Partner(Protocol):
+    """One conversation at a time."""
+
+    def begin(self, number: int, options: dict[str, Any]) -> tuple[str, Info]:
+        """Start the next conversation; where chance decides, `number` does."""
+        ...
+
+    def hear(self, reply: Reply) -> tuple[str, float, bool, bool, Info]:
+        """What comes back after a reply, as `Env.step` returns it."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,109 @@
+"""Small arithmetic word problems: two numbers, one sum or difference, a person and some things.
+
+The answer is never one of the two numbers, so a reply that only quotes the problem cannot hold it.
+Which person with which things belongs to one split alone: no held-out problem is seen in training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.types import Split
+
+NAMES = (
+    "Tom", "Mia", "Sam", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben", "Ida",
+    "Kim", "Lea", "Jon", "Amy", "Tim", "Eli", "Nia", "Roy", "Uma", "Gus",
+)  # fmt: skip
+THINGS = (
+    "apples", "pens", "books", "coins", "cards", "stones", "eggs", "stamps", "balls", "cups",
+    "keys", "maps", "nuts", "hats", "toys", "shells", "plums", "boxes", "flags", "beads",
+)  # fmt: skip
+VERBS = {"+": ("gets", "buys", "finds", "wins"), "-": ("loses", "sells", "drops", "breaks")}
+LARGEST = 20
+"""No number of a problem, its answer included, is larger."""
+SMALLEST = 2
+HELDOUT_SHARE = 5
+"""One pair of person and things in this many is held out."""
+
+_TOLD = {
+    "+": (
+        "{name} has {a} {things} and {verb} {b} more. How many {things} does {name} have now?",
+        "{name} has {a} {things}. Then {name} {verb} {b} more. How many {things} is that?",
+        "{name} {verb} {b} {things} and had {a} before. How many {things} does {name} have now?",
+    ),
+    "-": (
+        "{name} has {a} {things} and {verb} {b}. How many {things} are left?",
+        "{name} has {a} {things}. Then {name} {verb} {b}. How many {things} does {name} have now?",
+        "{name} {verb} {b} of {a} {things}. How many {things} are left?",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One word problem."""
+
+    name: str
+    things: str
+    verb: str
+    first: int
+    """What there is before."""
+    second: int
+    """What comes or goes."""
+    sign: Literal["+", "-"]
+    text: str
+    """As it is told."""
+    claimed: int
+    """What a pupil wrote down as the answer: right in half of the problems. Only a teacher's
+    request mentions it."""
+
+    @property
+    def answer(self) -> int:
+        return self.first + self.second if self.sign == "+" else self.first - self.second
+
+    @property
+    def sum(self) -> str:
+        """The calculation without its result, such as `3 + 4`."""
+        return f"{self.first} {self.sign} {self.second}"
+
+
+def draw_problem(split: Split, draw: Draw) -> Problem:
+    """A problem of a split; everything follows from the draws."""
+    name, things = draw.pick(NAMES), draw.pick(THINGS)
+    while split_of(name, things) != split:
+        name, things = draw.pick(NAMES), draw.pick(THINGS)
+    sign: Literal["+", "-"] = draw.pick(("+", "-"))
+    first, second = _numbers(sign, draw)
+    verb = draw.pick(VERBS[sign])
+    told = draw.pick(_TOLD[sign]).format(name=name, things=things, verb=verb, a=first, b=second)
+    answer = first + second if sign == "+" else first - second
+    return Problem(
+        name, things, verb, first, second, sign, told, _claimed(answer, first, second, draw)
+    )
+
+
+def split_of(name: str, things: str) -> Split:
+    """The one split that a person with these things belongs to."""
+    digest = hashlib.sha256(f"{name} {things}".encode()).digest()
+    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
+
+
+def _numbers(sign: Literal["+", "-"], draw: Draw) -> tuple[int, int]:
+    """Both numbers; the larger total is drawn first, so that all pairs are about equally likely."""
+    while True:
+        one, other = (draw.between(SMALLEST, LARGEST - SMALLEST) for _ in range(2))
+        total = one + other
+        if total > LARGEST or (sign == "-" and one == other):
+            continue
+        return (one, other) if sign == "+" else (total, other)
+
+
+def _claimed(answer: int, first: int, second: int, draw: Draw) -> int:
+    """The pupil's answer; a wrong one is a little off and not a number of the problem."""
+    if draw.below(2):
+        return answer
+    near = (answer + off for off in (-2, -1, 1, 2))
+    return draw.pick([n for n in near if n > 0 and n not in (first, second)])

@@ -1,0 +1,202 @@
+"""The real OpenClaw talks to the real `serve`, as it comes and with our plugin."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.openclaw_client import OpenClaw
+from tests.e2e.serving import Serving
+
+pytestmark = [
+    pytest.mark.openclaw,
+    pytest.mark.vllm,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+]
+
+WRONG = "No, that is wrong."
+RIGHT = "Thanks, that is right."
+FILES = {"shopping.txt": "milk\nbread\n", "todo.txt": "call anna\n"}
+STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An OpenClaw and the server that it talks to."""
+
+    claw: OpenClaw
+    serving: Serving
+    plugin: bool
+
+    def name(self, words: str) -> str:
+        """A session's name that the other OpenClaw does not use."""
+        return f"{words}-{'plugin' if self.plugin else 'plain'}"
+
+    def turns(self, session_id: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.serving.session(session_id)["turns"]
+        return found
+
+    def sessions(self) -> list[dict[str, Any]]:
+        answer = self.serving.http.get("/v1/sessions", params={"limit": 100})
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["data"]
+        return found
+
+    def until(self, condition: Callable[[], Any], what: str) -> Any:
+        return self.serving.wait_until(condition, what, 60)
+
+    def chat(self, message: str) -> None:
+        """A message in the main session, as the web page sends it."""
+        self.claw.call(
+            "chat.send",
+            sessionKey="agent:main:main",
+            message=message,
+            idempotencyKey=uuid.uuid4().hex,
+        )
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    one = Serving(tmp_path_factory.mktemp("serve") / "run", "live.batch_turns=4")
+    try:
+        one.wait_for("ready: talk to")
+        yield one
+    finally:
+        one.stop()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "plugin"])
+def pair(
+    request: pytest.FixtureRequest, serving: Serving, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
+    plugin = bool(request.param)
+    claw = OpenClaw(tmp_path_factory.mktemp("claw"), serving.url, serving.key, plugin=plugin)
+    try:
+        for name, text in FILES.items():
+            (claw.workspace / name).write_text(text)
+        yield Pair(claw, serving, plugin)
+    finally:
+        claw.stop()
+
+
+def said_in(state: list[dict[str, Any]]) -> list[str]:
+    """The user's words in a next state, without the time that OpenClaw puts before them."""
+    return [STAMP.sub("", str(message["content"])) for message in state]
+
+
+def called(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = [
+        call["function"] for call in turn["reply"].get("tool_calls") or []
+    ]
+    return calls
+
+
+def file_of(call: dict[str, Any]) -> str | None:
+    """The text of the file that a call reads; None when it is another call."""
+    path = json.loads(call["arguments"]).get("path") if call["name"] == "read" else None
+    return FILES.get(path) if isinstance(path, str) else None
+
+
+def check_next_states(turns: list[dict[str, Any]], said: list[str]) -> None:
+    """Each turn's next state is the tools' results, else the user's next words: nothing else."""
+    words = iter(said[1:])
+    for turn in turns[:-1]:
+        state, calls = turn["next_state"], called(turn)
+        assert state is not None, turn
+        if calls:
+            assert [message["role"] for message in state] == ["tool"] * len(calls)
+            texts = [file_of(call) for call in calls]
+            assert all(t is None or t == m["content"] for t, m in zip(texts, state, strict=True))
+        else:
+            assert [message["role"] for message in state] == ["user"]
+            assert said_in(state) == [next(words)]
+    assert turns[-1]["next_state"] is None
+    assert list(words) == []
+
+
+def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> None:
+    session_id = pair.name("files")
+    said = ["Read the file shopping.txt", WRONG, "Read the file todo.txt", RIGHT]
+    for text in said:
+        pair.claw.say(session_id, text)
+    session = pair.serving.session(session_id)
+    turns = session["turns"]
+    assert session["matched_by"] == ("header" if pair.plugin else "runtime")
+    assert {turn["kind"] for turn in turns} == {"main"}
+    check_next_states(turns, said)
+    assert any(file_of(call) for turn in turns for call in called(turn)), "no file was read"
+    pair.until(
+        lambda: all(turn["verdicts"] for turn in pair.turns(session_id)[:-1]), "all verdicts"
+    )
+    for turn in pair.turns(session_id)[:-1]:
+        told = said_in(turn["next_state"])
+        value = turn["verdicts"][-1]["value"]
+        assert value == {WRONG: -1, RIGHT: 1}.get(told[0], value), turn
+
+
+def test_two_sessions_at_once_stay_apart_even_with_the_same_words(pair: Pair) -> None:
+    left, right = pair.name("left"), pair.name("right")
+    for text in ("What is 2 plus 3?", RIGHT):
+        pair.claw.say(left, text)
+        pair.claw.say(right, text)
+    for session_id in (left, right):
+        check_next_states(pair.turns(session_id), ["What is 2 plus 3?", RIGHT])
+
+
+def test_a_heartbeat_is_a_side_turn_and_no_reaction_of_the_user(pair: Pair) -> None:
+    before = {session["id"] for session in pair.sessions()}
+    pair.chat("Hello")
+    (main,) = pair.until(lambda: {s["id"] for s in pair.sessions()} - before, "the main session")
+    pair.claw.wake("Backup finished")
+    pair.until(lambda: any(t["kind"] == "side" for t in pair.turns(main)), "the heartbeat")
+    pair.chat(WRONG)
+    pair.until(lambda: len(pair.turns(main)) >= 3, "the second reply")
+    first, beat, second = pair.turns(main)[:3]
+    assert [turn["kind"] for turn in (first, beat, second)] == ["main", "side", "main"]
+    assert said_in(first["next_state"]) == [WRONG]
+    assert beat["next_state"] is None
+    pair.until(lambda: pair.turns(main)[0]["verdicts"], "the verdict")
+    assert pair.turns(main)[0]["verdicts"][-1]["value"] == -1
+
+
+def test_a_title_is_a_side_turn_outside_the_conversation(pair: Pair) -> None:
+    before = {session["id"] for session in pair.sessions()}
+    created = pair.claw.call("sessions.create", message="Help me write a poem about rain")
+    pair.until(lambda: len({s["id"] for s in pair.sessions()} - before) == 2, "both requests")
+    chat = created["sessionId"]
+    (title,) = {s["id"] for s in pair.sessions()} - before - {chat}
+    pair.until(lambda: pair.turns(chat) and pair.turns(title), "both replies")
+    assert [turn["kind"] for turn in pair.turns(chat)] == ["main"]
+    assert [turn["kind"] for turn in pair.turns(title)] == ["side"]
+
+
+def test_a_new_conversation_under_the_same_id_is_no_reaction_to_the_old_one(pair: Pair) -> None:
+    session_id = pair.name("renewed")
+    pair.claw.say(session_id, "Hello")
+    pair.claw.call("sessions.reset", key=f"agent:main:explicit:{session_id}", reason="new")
+    if pair.plugin:
+        pair.until(lambda: pair.serving.session(session_id)["ended_s"], "the session's end")
+    assert (pair.serving.session(session_id)["ended_s"] is not None) == pair.plugin
+    pair.claw.say(session_id, WRONG)
+    old, new = pair.turns(session_id)
+    assert old["next_state"] is None
+    assert old["messages"][1] != new["messages"][1]
+    assert any(said.startswith(WRONG) for said in said_in(new["messages"]))
+
+
+def test_after_enough_turns_a_new_version_answers(pair: Pair) -> None:
+    session_id = pair.name("taught")
+    before = pair.serving.version()
+    for _ in range(5):
+        pair.claw.say(session_id, WRONG)
+    pair.until(lambda: pair.serving.version() > before, "a new version")
+    pair.claw.say(session_id, RIGHT)
+    assert min(pair.turns(session_id)[-1]["versions"]) > before

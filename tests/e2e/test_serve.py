@@ -1,0 +1,185 @@
+"""`python -m clawrl_gym.serve`: it answers, learns while it answers, and survives kill -9."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.runs import ROOT, descendants, still_alive
+from tests.e2e.serving import Serving
+
+pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
+
+WRONG = "No, that is wrong. Please do it again."
+RIGHT = "Thanks, that is right!"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    one = Serving(
+        tmp_path_factory.mktemp("serve") / "run", "live.batch_turns=4", "live.train_truncated=true"
+    )
+    try:
+        one.wait_for("ready: talk to")
+        one.wait_for("learner: ready")
+        yield one
+    finally:
+        one.stop()
+
+
+def talk(served: Serving, session_id: str, *said: str) -> list[dict[str, Any]]:
+    """Say one thing after another; returns the history."""
+    history: list[dict[str, Any]] = []
+    for words in said:
+        history.append({"role": "user", "content": words})
+        history.append(served.chat(session_id, history))
+    return history
+
+
+def test_judged_turns_become_a_new_version_and_the_next_reply_comes_from_it(
+    served: Serving,
+) -> None:
+    before = served.version()
+    for number in range(4):
+        talk(served, f"learn-{number}", f"Copy a{number}.txt to b.txt.", (WRONG, RIGHT)[number % 2])
+    served.wait_for(f"update {before + 1}:")
+    assert served.version() == before + 1
+    turns = served.session("learn-0")["turns"]
+    assert [turn["kind"] for turn in turns] == ["main", "main"]
+    assert turns[0]["next_state"] == [{"role": "user", "content": WRONG}]
+    assert [verdict["value"] for verdict in turns[0]["verdicts"]] == [-1]
+    assert [v["value"] for v in served.session("learn-1")["turns"][0]["verdicts"]] == [1]
+    assert turns[1]["next_state"] is None
+    assert turns[0]["versions"] == [before]
+
+
+def test_feedback_on_the_last_turn_wins_and_is_trained(served: Serving) -> None:
+    talk(served, "liked", "Sort the lines of x.txt.")
+    answer = served.http.post("/v1/feedback", json={"session_id": "liked", "thumb": "down"})
+    assert answer.status_code == 200, answer.text
+    verdict = served.wait_for("feedback")  # the flush needs no second turn
+    served.wait_for("update ", after=served.lines.index(verdict))
+    verdicts = served.session("liked")["turns"][0]["verdicts"]
+    assert [(v["kind"], v["value"]) for v in verdicts] == [("feedback", -1)]
+
+
+@pytest.mark.parametrize(
+    ("victim", "back"),
+    [
+        ("VLLM::EngineCore", "vLLM: ready"),
+        ("clawrl_gym.policy.child", "vLLM: ready"),
+        ("ray::Learner", None),
+        ("clawrl_gym.serve gateway.port=0", "ready: talk to"),
+    ],
+)
+def test_kill_9_of_any_part_loses_nothing_acknowledged(
+    served: Serving, victim: str, back: str | None
+) -> None:
+    """Clients see at most one request that they have to send again; all parts come back."""
+    name = f"kill-{abs(hash(victim)) % 1000}"
+    history = talk(served, name, "Show the file a.txt.", RIGHT)
+    acknowledged = [turn["id"] for turn in served.session(name)["turns"]]
+    history.append({"role": "user", "content": "Count the lines of b.txt."})
+    answers: list[dict[str, Any]] = []
+    attempts = 0
+
+    def ask() -> None:
+        nonlocal attempts
+        while not answers:
+            attempts += 1
+            try:
+                answers.append(served.chat(name, history))
+            except Exception:
+                if attempts > 1:
+                    raise
+
+    asking = threading.Thread(target=ask)
+    seen = len(served.lines)
+    served.kill(victim)
+    asking.start()
+    asking.join(timeout=200)
+    assert answers, f"no answer after {attempts} attempts:\n" + "\n".join(served.lines[-30:])
+    assert attempts <= 2
+    if back is not None:
+        served.wait_for(back, after=seen)
+    turns = served.session(name)["turns"]
+    assert [turn["id"] for turn in turns][:2] == acknowledged
+    assert turns[1]["next_state"] == [{"role": "user", "content": "Count the lines of b.txt."}]
+    before = served.version()
+    for number in range(4):
+        talk(served, f"{name}-after-{number}", f"Copy a{number}.txt to b.txt.", WRONG)
+    served.wait_until(lambda: served.version() > before, "a new version after the kill", 200)
+
+
+def test_it_goes_on_with_what_is_there_and_leaves_no_process_behind(tmp_path: Path) -> None:
+    first = Serving(tmp_path / "run", "learn=false")
+    try:
+        first.wait_for("ready: talk to")
+        key = first.key
+        talk(first, "kept", "Show the file a.txt.")
+        family = descendants(first.process.pid)
+    finally:
+        assert first.stop() == 130
+    assert still_alive(family, within_s=10) == set()
+    second = Serving(tmp_path / "run", "learn=false")
+    try:
+        assert second.key == key, "clients keep their configuration"
+        assert len(second.session("kept")["turns"]) == 1
+    finally:
+        second.stop()
+
+
+def test_nothing_of_a_conversation_reaches_the_disk_with_record_off(tmp_path: Path) -> None:
+    """In the reference, recording switched off means that nothing is ever trained (S4)."""
+    secret = "zebra-quince-4711"
+    served = Serving(
+        tmp_path / "run", "live.record=false", "live.batch_turns=1", "live.train_truncated=true"
+    )
+    try:
+        served.wait_for("ready: talk to")
+        served.wait_for("learner: ready")
+        talk(served, "private", f"Copy {secret}.txt to b.txt.", WRONG)
+        served.wait_for("update 1:")
+    finally:
+        served.stop()
+    found = [
+        path
+        for path in (tmp_path / "run").rglob("*")
+        if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["gateway.host=0.0.0.0"], "gateway.key"),
+        (["env=terminal"], "env"),
+        (["live.batch_turn=3"], "did you mean 'live.batch_turns'"),
+        (["policy.model=/no/such/model"], "/no/such/model"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "clawrl_gym.serve", f"run.dir={tmp_path / 'run'}", *overrides],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_print_config_writes_just_the_snippet(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "clawrl_gym.serve", f"run.dir={tmp_path / 'run'}"]
+    done = subprocess.run(
+        [*command, "print_config=true"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"http://127.0.0.1:8808/v1"' in done.stdout
+    assert (tmp_path / "run" / "gateway.key").read_text().strip() in done.stdout

@@ -1,0 +1,45 @@
+"""What the real OpenClaw sent, see fixtures/openclaw/README.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.compose import compose
+from clawrl_gym.config import LiveConfig, ServeConfig
+from clawrl_gym.live.requests import ChatRequest
+from clawrl_gym.types import Message
+
+FOLDER = Path(__file__).parent / "fixtures" / "openclaw"
+NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One request, and what the server answered."""
+
+    headers: dict[str, str]
+    body: dict[str, Any]
+    messages: list[Message]
+    reply: Message | None
+    """None where it answered with an error."""
+
+
+def recorded(name: str) -> Recording:
+    told = json.loads((FOLDER / f"{name}.json").read_text())
+    messages = ChatRequest.model_validate(told["body"]).plain_messages()
+    return Recording(told["headers"], told["body"], messages, told.get("reply"))
+
+
+def conversation(folder: str) -> list[Recording]:
+    """All requests of a folder, in order."""
+    return [recorded(name) for name in NAMES if name.startswith(f"{folder}/")]
+
+
+@cache
+def shipped() -> LiveConfig:
+    """What `serve` runs with by default."""
+    return compose("serve", [], ServeConfig).live

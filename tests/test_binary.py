@@ -1,0 +1,125 @@
+"""Groups of one: verdicts against a running mean, never A = r by accident, never nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clawrl_gym.rollout.merge import Segment
+from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
+from clawrl_gym.trainers.binary import LEAST, Binary
+from clawrl_gym.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
+
+TASK = TaskRef(None, 0, "train")
+
+
+def group(number: int = 0) -> Group:
+    return Group(number, TASK, [Episode("s", number, TASK, StopReason.TERMINATED, 0.0, 1)], 0)
+
+
+def segment(*turns: int) -> Segment:
+    """Two prompt tokens, then two sampled ones of each turn."""
+    sampled = [turn for turn in turns for _ in range(2)]
+    count = len(sampled)
+    return Segment(
+        ids_T=list(range(2 + count)),
+        mask_T=[False] * 2 + [True] * count,
+        logprobs_T=[0.0] * 2 + [-1.0] * count,
+        versions_T=[-1] * 2 + [0] * count,
+        turns_T=[-1, -1, *sampled],
+        turn_indices=list(turns),
+    )
+
+
+def verdict(reward: float | None, kind: Any = "rule") -> Verdict:
+    return Verdict(1, kind, None, reward, {}, 0.0)
+
+
+def stamp(binary: Binary, reward: float | None, kind: Any = "rule") -> list[Sample]:
+    return binary.stamp(group(), [[segment(0)]], [{0: verdict(reward, kind)}])
+
+
+def advantage(binary: Binary, reward: float, kind: Any = "rule") -> float:
+    (sample,) = stamp(binary, reward, kind)
+    assert sample.advantages_T[:2] == [0.0, 0.0]
+    assert len(set(sample.advantages_T[2:])) == 1
+    return sample.advantages_T[2]
+
+
+def test_the_first_verdict_is_compared_with_0_and_the_next_with_the_running_mean() -> None:
+    binary = Binary(baseline_decay=0.9)
+    assert advantage(binary, 1.0) == 1.0
+    assert advantage(binary, 1.0) == pytest.approx(1 - 0.1)
+    assert advantage(binary, -1.0) == pytest.approx(-1 - 0.19)
+    assert advantage(binary, 1.0) == pytest.approx(1 - (0.9 * 0.19 - 0.1))
+
+
+def test_only_praise_ends_at_the_least_advantage_and_a_first_complaint_weighs_most() -> None:
+    binary = Binary()
+    praised = [advantage(binary, 1.0) for _ in range(400)]
+    assert praised[-1] == pytest.approx(LEAST)
+    assert advantage(binary, -1.0) == pytest.approx(-1 - MAX_BASELINE)
+
+
+def test_sources_do_not_share_a_baseline() -> None:
+    binary = Binary()
+    for _ in range(50):
+        advantage(binary, -1.0, "feedback")
+    assert advantage(binary, 1.0, "rule") == 1.0
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.floats(-1, 1).filter(bool), min_size=1, max_size=60))
+def test_a_clear_verdict_always_has_an_advantage(rewards: list[float]) -> None:
+    binary = Binary()
+    advantages = [advantage(binary, reward) for reward in rewards]
+    assert all(LEAST <= abs(a) <= 1 + MAX_BASELINE for a in advantages)
+    signs = [a > 0 for a, r in zip(advantages, rewards, strict=True) if abs(r) == 1]
+    assert signs == [r > 0 for r in rewards if abs(r) == 1]
+
+
+@pytest.mark.parametrize("reward", [0.0, None])
+def test_neutral_verdicts_and_abstentions_make_no_sample(reward: float | None) -> None:
+    binary = Binary()
+    assert stamp(binary, reward) == []
+    assert binary.counts == {"neutral": 1}
+    assert advantage(binary, 1.0) == 1.0  # and leave the baseline alone
+
+
+def test_without_verdicts_there_is_no_sample_whatever_the_outcome() -> None:
+    assert Binary().stamp(group(), [[segment(0)]]) == []
+
+
+def test_each_turn_of_a_segment_has_its_own_advantage_and_the_unjudged_none() -> None:
+    verdicts = {0: verdict(1.0, "feedback"), 2: verdict(-1.0)}
+    (sample,) = Binary().stamp(group(), [[segment(0, 1, 2)]], [verdicts])
+    assert sample.advantages_T == [0, 0, 1.0, 1.0, 0, 0, -1.0, -1.0]
+
+
+def test_a_segment_without_known_logprobs_is_counted() -> None:
+    unknown = Segment([1, 2], [False, False], [0.0, 0.0], [-1, -1], [-1, -1], [0])
+    binary = Binary()
+    assert binary.stamp(group(), [[unknown]], [{0: verdict(1.0)}]) == []
+    assert binary.counts == {"empty_segments": 1, "neutral": 1}
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.sampled_from(["rule", "feedback"]), st.sampled_from([-1.0, 1.0]))))
+def test_replayed_rewards_give_the_baseline_that_was(rewards: list[tuple[str, float]]) -> None:
+    lived, replayed = Binary(), Binary()
+    for kind, reward in rewards:
+        advantage(lived, reward, kind)
+    replayed.replay(rewards)
+    for kind in ("rule", "feedback"):
+        assert advantage(lived, 1.0, kind) == advantage(replayed, 1.0, kind)
+
+
+def test_a_baseline_stays_within_its_bounds() -> None:
+    baseline = RunningBaseline(0.5)
+    for reward, bound in ((1.0, MAX_BASELINE), (-1.0, -MAX_BASELINE)):
+        for _ in range(200):
+            baseline.add("rule", reward)
+        assert baseline.of("rule") == bound

@@ -1,0 +1,57 @@
+"""What simulated users say is read by the rule judge as they mean it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.envs.conversation.action import Call
+from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
+from clawrl_gym.judge.base import Case
+from clawrl_gym.judge.rules import RuleJudge
+from clawrl_gym.types import Message
+
+MEANT = {"dislike": -1, "wrong": -1, "missing": -1, "leave": -1, "thanks": 1, "save": 1}
+SAID = [
+    (persona.name, act, form.format(target="answers/12.txt"))
+    for persona in PERSONAS.values()
+    for act in MEANT
+    for form in getattr(persona, act)
+]
+RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"
+
+
+def verdict(reply: Message, *next_state: Message) -> int | None:
+    judge = RuleJudge(JudgeConfig.model_validate(yaml.safe_load(RULES.read_text())))
+    request = "help me with this: Tom has 3 apples and gets 4 more. How many apples is that?"
+    return asyncio.run(judge.judge(Case(1, request, reply, list(next_state)))).value
+
+
+@pytest.mark.parametrize(("persona", "act", "sentence"), SAID)
+def test_every_sentence_of_every_persona_is_understood(
+    persona: str, act: str, sentence: str
+) -> None:
+    reply: Message = {"role": "assistant", "content": "**Final answer: 7**"}
+    assert verdict(reply, {"role": "user", "content": sentence}) == MEANT[act]
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        (Call("1", "read", arguments_of(path="homework/1.txt")), 1),
+        (Call("1", "write", arguments_of(path="a.txt", content="its 7")), 1),
+        (Call("1", "read", arguments_of(path="nothing.txt")), -1),
+        (Call("1", "read", "not json"), -1),
+        (Call("1", "sing", "{}"), -1),
+    ],
+)
+def test_results_of_tools_are_understood(call: Call, value: int) -> None:
+    files = Workspace({"homework/1.txt": "Tom has 3 apples ..."}, frozenset({"read", "write"}))
+    function = {"name": call.name, "arguments": call.arguments}
+    called = {"id": call.id, "type": "function", "function": function}
+    reply: Message = {"role": "assistant", "content": None, "tool_calls": [called]}
+    content = files.result(call)
+    assert verdict(reply, {"role": "tool", "tool_call_id": "1", "content": content}) == value

@@ -1,0 +1,128 @@
+"""The training loop: order of an update, and a learner that dies in the middle of one."""
+
+import asyncio
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.config import LearnerConfig
+from clawrl_gym.errors import LearnerDied, TrainerError
+from clawrl_gym.metrics import Timeline
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.types import Sample, StepStats
+
+
+def sample() -> Sample:
+    return Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+
+
+@dataclass
+class FakeBatch:
+    number: int
+    samples: list[Sample] = field(default_factory=lambda: [sample()])
+    groups: int = 1
+
+
+class FakeLearner:
+    """Notes its calls; dies at the calls that `deaths` names, each once."""
+
+    def __init__(self, deaths: list[str]) -> None:
+        self.deaths = deaths
+        self.calls: list[str] = []
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.deaths:
+            self.deaths.remove(name)
+            raise LearnerDied(f"died in {name}")
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        self._call(f"step {version}")
+        return StepStats({"learner/loss": 0.5}, 2, 0.1)
+
+    async def save_weights(self, folder: str) -> None:
+        self._call("weights")
+
+    async def save_checkpoint(self, folder: str) -> None:
+        self._call(f"checkpoint {Path(folder).name}")
+        await asyncio.to_thread(Path(folder).mkdir, parents=True)
+
+    async def revive(self, checkpoint: str | None) -> None:
+        self.calls.append(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
+
+
+async def run(
+    folder: Path, learner: FakeLearner, steps: int, config: LearnerConfig | None = None
+) -> tuple[list[Update], list[int]]:
+    published: list[int] = []
+    updates: list[Update] = []
+
+    async def next_batch(number: int, version: int) -> FakeBatch:
+        return FakeBatch(number)
+
+    async def publish(version: int) -> float:
+        await learner.save_weights(str(folder))
+        published.append(version)
+        return 0.1
+
+    async def on_update(update: Update) -> None:
+        updates.append(update)
+
+    timeline = Timeline(folder)
+    loop = TrainLoop(
+        config or LearnerConfig(), learner, next_batch, publish, on_update, folder / "c", timeline
+    )
+    with closing(timeline):
+        await loop.run(0, steps)
+    return updates, published
+
+
+async def test_an_update_is_stepped_published_checkpointed_and_told_in_this_order(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner([])
+    updates, published = await run(tmp_path, learner, 2)
+    assert learner.calls == [
+        "step 0", "weights", "checkpoint 000001", "step 1", "weights", "checkpoint 000002",
+    ]  # fmt: skip
+    assert published == [update.version for update in updates] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("death", "version"), [("step 1", 1), ("weights", 0), ("checkpoint 000002", 1)]
+)
+async def test_a_learner_that_dies_goes_on_from_the_last_checkpoint_and_repeats_the_update(
+    tmp_path: Path, death: str, version: int
+) -> None:
+    learner = FakeLearner([death])
+    updates, published = await run(tmp_path, learner, 3)
+    assert published == [1, 2, 3], "nothing is published twice"
+    assert [update.version for update in updates] == [1, 2, 3]
+    revived = f"revive {version:06d}" if version else "revive first weights"
+    assert revived in learner.calls
+    assert learner.calls.count(f"step {version}") == 2, "the same batch is stepped again"
+
+
+async def test_a_learner_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:
+    with pytest.raises(LearnerDied):
+        await run(tmp_path, FakeLearner(["step 0"] * 5), 1)
+
+
+async def test_without_a_checkpoint_of_the_serving_weights_a_death_is_told(tmp_path: Path) -> None:
+    config = LearnerConfig(checkpoint_every=5)
+    with pytest.raises(TrainerError, match=r"version 1, which has no checkpoint.*resume="):
+        await run(tmp_path, FakeLearner(["step 1"]), 3, config)
+
+
+async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:
+    class Wrong(FakeLearner):
+        async def step(self, samples: list[Sample], version: int) -> StepStats:
+            self.calls.append("step")
+            raise TrainerError("a wrong sample")
+
+    learner = Wrong([])
+    with pytest.raises(TrainerError, match="a wrong sample"):
+        await run(tmp_path, learner, 1)
+    assert learner.calls == ["step"]

@@ -1,0 +1,244 @@
+"""Several servers behind one swap and one watch; the processes themselves are tried in e2e."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.errors import PolicyError
+from clawrl_gym.policy.folder import ServingFolder
+from clawrl_gym.policy.servers import PolicyServers
+from tests.fake_vllm import KEY, FakeVllm, running, says
+from tests.tiny_models import write_safetensors
+
+
+class Server:
+    """Takes the place of a PolicyServer; its vLLM is a fake."""
+
+    model_name = "policy"
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        model_dir: Path,
+        serving_dir: Path,
+        log_path: Path,
+        on_phase: Callable[[str], None],
+        *,
+        gpu: str | None,
+        fake: FakeVllm,
+    ) -> None:
+        self.config, self.log_path, self.on_phase = config, log_path, on_phase
+        self._model_dir = model_dir
+        self.folder = ServingFolder(serving_dir)
+        self.base_url = fake.base_url
+        self.key = KEY
+        self.changing = asyncio.Lock()
+        self.alive = False
+        self.killed = 0
+        self.start_error: PolicyError | None = None
+        self.watch_error: PolicyError | None = None
+        self.stopped = asyncio.Event()
+
+    def reserve(self) -> None:
+        pass
+
+    async def start(self, version: int, weights: Path | None) -> None:
+        await asyncio.sleep(0)
+        if self.start_error is not None:
+            raise self.start_error
+        self.folder.create(self._model_dir, version, weights)
+        self.alive = True
+        self.on_phase("ready")
+
+    async def stop(self) -> None:
+        self.alive = False
+        self.stopped.set()
+
+    async def watch(self) -> None:
+        if self.watch_error is not None:
+            self.alive = False
+            raise self.watch_error
+        await self.stopped.wait()
+
+    def kill(self) -> None:
+        self.killed += 1
+        self.alive = False
+
+
+class Two:
+    """Two servers and what they report."""
+
+    def __init__(self, fakes: list[FakeVllm], folder: Path, **config: Any) -> None:
+        self.fakes = fakes
+        self.made: list[Server] = []
+        self.phases: list[str] = []
+        self.held = 0
+        self.holds = 0
+        self.servers = PolicyServers(
+            PolicyConfig(servers=2, **config),
+            folder / "model",
+            folder / "serving",
+            folder / "logs",
+            self.phases.append,
+            hold=self.hold,
+            make=self.make,
+        )
+
+    def make(self, *args: Any, **more: Any) -> Any:
+        self.made.append(Server(*args, **more, fake=self.fakes[len(self.made)]))
+        return self.made[-1]
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        self.held += 1
+        self.holds += 1
+        yield
+        self.held -= 1
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[Two]:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    write_safetensors(model / "model.safetensors", 9)
+    async with AsyncExitStack() as stack:
+        fakes = [await stack.enter_async_context(running()) for _ in range(2)]
+        yield Two(fakes, tmp_path)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    return write_safetensors(tmp_path / "w.safetensors", 9)
+
+
+def versions(two: Two) -> list[int]:
+    return [server.folder.version for server in two.made]
+
+
+def test_each_server_has_a_folder_a_log_and_a_port_of_its_own(tmp_path: Path) -> None:
+    two = Two([FakeVllm(), FakeVllm()], tmp_path, port=9000)
+    first, second = two.made
+    assert [first.config.port, second.config.port] == [9000, 9001]
+    assert first.folder.current != second.folder.current
+    assert first.log_path.name == "vllm.log"
+    assert second.log_path.name == "vllm-1.log"
+    assert [server.config.port for server in Two([FakeVllm()] * 2, tmp_path).made] == [0, 0]
+
+
+async def test_a_version_reaches_all_servers_and_its_file_is_there_once(
+    two: Two, weights: Path
+) -> None:
+    await two.servers.start()
+    assert 0 < await two.servers.publish(1, weights) < 5
+    assert versions(two) == [1, 1]
+    assert [fake.version for fake in two.fakes] == ["1", "1"]
+    one, other = (server.folder.current / "model.safetensors" for server in two.made)
+    assert one.samefile(other)
+    assert not one.samefile(weights)
+    assert two.servers.version == 1
+    assert two.phases == ["ready (server 1)", "ready (server 2)"]
+
+
+async def test_requests_are_held_once_while_any_server_is_paused(two: Two, weights: Path) -> None:
+    await two.servers.start()
+    seen: list[int] = []
+
+    def slow(seconds: float) -> Callable[[web.Request], Any]:
+        async def reload(request: web.Request) -> web.StreamResponse:
+            await asyncio.sleep(seconds)
+            seen.append(two.held)
+            return web.json_response({})
+
+        return reload
+
+    for fake, seconds in zip(two.fakes, (0.05, 0.3), strict=True):
+        fake.answers["/collective_rpc"] = slow(seconds)
+    await two.servers.publish(1, weights)
+    assert seen == [1, 1]
+    assert two.holds == 1
+    assert two.held == 0
+
+
+async def test_weights_that_no_server_takes_leave_all_with_the_old_ones(
+    two: Two, weights: Path
+) -> None:
+    await two.servers.start()
+    for fake in two.fakes:
+        fake.answers["/collective_rpc"] = says({"error": {"message": "no"}}, 500)
+    with pytest.raises(PolicyError, match="500"):
+        await two.servers.publish(1, weights)
+    assert versions(two) == [0, 0]
+    assert two.servers.version == 0
+    assert two.held == 0
+
+
+async def test_a_server_that_alone_refuses_is_started_again_with_the_new_weights(
+    two: Two, weights: Path
+) -> None:
+    await two.servers.start()
+    two.fakes[1].answers["/collective_rpc"] = says({"error": {"message": "no"}}, 500)
+    await two.servers.publish(1, weights)
+    assert versions(two) == [1, 1]
+    assert [server.killed for server in two.made] == [0, 1]
+    assert "could not take version 1" in two.phases[-1]
+
+
+async def test_a_server_that_is_down_does_not_delay_a_swap(two: Two, weights: Path) -> None:
+    await two.servers.start()
+    two.made[1].alive = False
+    await two.servers.publish(1, weights)
+    assert versions(two) == [1, 1]
+    assert two.fakes[1].calls == []
+
+
+async def test_broken_weights_change_nothing_anywhere(two: Two, tmp_path: Path) -> None:
+    await two.servers.start()
+    with pytest.raises(PolicyError, match="another model"):
+        await two.servers.publish(1, write_safetensors(tmp_path / "x.safetensors", 5))
+    assert versions(two) == [0, 0]
+    assert [fake.calls for fake in two.fakes] == [[], []]
+
+
+async def test_the_first_server_that_cannot_start_is_the_error(two: Two) -> None:
+    two.made[1].start_error = PolicyError("vLLM ended with exit code 1")
+    with pytest.raises(PolicyError, match="exit code 1"):
+        await two.servers.start()
+
+
+async def test_a_fleet_has_a_client_for_each_server(two: Two) -> None:
+    fleet = two.servers.fleet(8)
+    try:
+        assert len(fleet.policies) == fleet.alive == 2
+        assert await fleet.of("s").render({"messages": []}) == [1, 2, 3]
+        assert sum(len(fake.calls) for fake in two.fakes) == 1
+    finally:
+        await two.servers.close_clients()
+
+
+async def test_a_server_that_is_given_up_stops_nothing_while_another_serves(two: Two) -> None:
+    await two.servers.start()
+    two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
+    watching = asyncio.create_task(two.servers.watch())
+    async with asyncio.timeout(5):
+        while not any("the other servers go on" in phase for phase in two.phases):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not watching.done()
+    await two.servers.stop()
+    watching.cancel()
+
+
+async def test_watching_ends_with_the_error_when_no_server_is_left(two: Two) -> None:
+    await two.servers.start()
+    two.made[1].alive = False
+    two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
+    with pytest.raises(PolicyError, match="2 restarts in a row"):
+        await two.servers.watch()

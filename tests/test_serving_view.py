@@ -1,0 +1,92 @@
+"""The view of a serving run: lines without what was said, a panel of any width."""
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.types import Message, Turn, Verdict
+from clawrl_gym.ui.serving import ServeLineView, ServeLiveView, make_serve_view
+from clawrl_gym.ui.serving_panel import render
+from clawrl_gym.ui.serving_state import ServeState
+
+CALL = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+
+
+def turn(index: int = 0, session: str = "s1", **changes: object) -> Turn:
+    values = {
+        "session_id": session, "index": index, "kind": "main", "prompt_ids_T": [1, 2, 3],
+        "sampled_ids_T": [4, 5], "logprobs_T": [-1.0, -1.0], "versions_T": [3, 4],
+        "finish_reason": "stop", "messages": [{"role": "user", "content": "a secret wish"}],
+        "reply": Message(role="assistant", content="a secret reply"), "created_s": 0.0,
+        "id": index + 1,
+    } | changes  # fmt: skip
+    return Turn(**values)  # type: ignore[arg-type]
+
+
+def verdict(value: int | None, turn_id: int = 1) -> Verdict:
+    reward = None if value is None else float(value)
+    return Verdict(turn_id, "rule", value, reward, {"reason": "a correction"}, 0.0)  # type: ignore[arg-type]
+
+
+def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None:
+    out = io.StringIO()
+    view = ServeLineView(out, "runs/serve")
+    view.turn(turn())
+    view.turn(turn(1, kind="side", rule="heartbeat", versions_T=[-1, -1]))
+    view.turn(turn(2, reply={"role": "assistant", "content": None, "tool_calls": [CALL]}))
+    view.verdict(verdict(-1))
+    view.verdict(verdict(None))
+    view.step(5, {"batch/samples": 8, "learner/loss": 0.25, "swap/pause_s": 0.08})
+    lines = out.getvalue().splitlines()
+    assert lines[1:] == [
+        "turn s1#0  main  3 + 2 tokens  v3-4",
+        "turn s1#1  side (heartbeat)  3 + 2 tokens  ",
+        "turn s1#2  main  3 + 2 tokens  v3-4  read()",
+        "verdict on turn 1: -  rule  a correction",
+        "verdict on turn 1: ?  rule  a correction",
+        "update 5: 8 turns  loss 0.250  step 0.00 s  swap 0.08 s",
+    ]
+    assert "secret" not in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> None:
+    state = ServeState(title="[red]runs/serve", total_steps=0)
+    state.begin("vLLM", "loading")
+    for number in range(12):
+        said: Message = {"role": "user", "content": f"[bold]hello[/bold] \x1b[31m{number}"}
+        state.turn(turn(0, f"session-{number}", messages=[said], id=number))
+        state.verdict(verdict((1, 0, -1, None)[number % 4], number))
+    state.take({"policy/version": 7, "ready/flush_s": math.nan})
+    state.update(7, {"learner/loss": 0.1})
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(render(state, width))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "session-11" in shown
+    assert "session-3 " not in shown, "only the newest sessions are shown"
+    assert "\x1b" not in shown
+    if width == 160:
+        assert "[bold]hello[/bold]" in shown
+
+
+def test_the_live_view_takes_everything_and_closes_twice() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    view = ServeLiveView(console, "runs/serve")
+    view.phase("vLLM", "ready")
+    view.turn(turn())
+    view.verdict(verdict(1))
+    view.update({"sessions/open": 1})
+    view.step(1, {"learner/loss": 0.2})
+    view.message("something \x1b[2J")
+    view.close()
+    view.close()
+    assert "s1" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_an_unknown_kind_of_view_is_told() -> None:
+    with pytest.raises(ConfigError, match="got ui='loud'"):
+        make_serve_view("loud", title="x")

@@ -1,0 +1,90 @@
+"""The supervisor keeps a serving process alive on a socket that never closes."""
+
+import asyncio
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.config import GatewayConfig
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.supervisor import SOCKET_VARIABLE, listen, supervise
+
+ECHO = f"""
+import os, socket, sys
+sock = socket.socket(fileno=int(os.environ[{SOCKET_VARIABLE!r}]))
+while True:
+    connection, _ = sock.accept()
+    with connection:
+        word = connection.recv(100)
+        if word == b"die":
+            os.kill(os.getpid(), 9)
+        if word == b"end":
+            sys.exit(0)
+        connection.sendall(str(os.getpid()).encode())
+"""
+
+
+async def ask(port: int, word: str) -> str:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(word.encode())
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    return answer.decode()
+
+
+async def test_a_killed_child_is_started_again_and_connections_wait_meanwhile() -> None:
+    with listen(GatewayConfig()) as sock:
+        port = sock.getsockname()[1]
+        running = asyncio.create_task(supervise([sys.executable, "-c", ECHO], sock))
+        first = await ask(port, "who")
+        with suppress(ConnectionResetError):
+            assert await ask(port, "die") == ""
+        second = await ask(port, "who")  # nobody accepts yet: it waits in the backlog
+        assert first != second
+        await ask(port, "end")
+        assert await running == 0
+
+
+async def test_a_child_that_ends_on_purpose_is_not_started_again() -> None:
+    with listen(GatewayConfig()) as sock:
+        assert await supervise([sys.executable, "-c", "raise SystemExit(2)"], sock) == 2
+
+
+def until_up(told: Path) -> None:
+    while not told.exists() or told.read_text() != "up":
+        time.sleep(0.02)
+
+
+async def test_cancelling_has_the_child_close_everything_first(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    script = (
+        "import signal, time, pathlib, sys\n"
+        f"path = pathlib.Path({str(told)!r})\n"
+        "def end(*_):\n    path.write_text('closed')\n    sys.exit(130)\n"
+        "signal.signal(signal.SIGTERM, end)\npath.write_text('up')\ntime.sleep(60)\n"
+    )
+    with listen(GatewayConfig()) as sock:
+        running = asyncio.create_task(supervise([sys.executable, "-c", script], sock))
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(until_up, told)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    assert told.read_text() == "closed"
+
+
+async def test_a_taken_port_is_told_in_one_line() -> None:
+    with listen(GatewayConfig()) as sock:
+        port = sock.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port} is taken.*gateway.port"):
+            listen(GatewayConfig(port=port))
+
+
+async def test_the_child_does_not_share_the_terminals_signals() -> None:
+    script = "import os, sys; sys.exit(0 if os.getsid(0) == os.getpid() else 1)"
+    with listen(GatewayConfig()) as sock:
+        assert await supervise([sys.executable, "-c", script], sock) == 0
