@@ -1,9 +1,11 @@
-"""Load on the gateway: many conversations at once against a policy that only sleeps.
+"""Load on the gateway, against a policy that only sleeps; clients in a process of their own.
 
-Measures what the gateway adds to a generation (HTTP, sessions, next states, SQLite on disk), with
-the clients in a process of their own.
+    python bench/gateway.py [--sessions 2000] [--turns 3]    many conversations at once
+    python bench/gateway.py --idle 10000 --streams 500       memory, and what streams cost
 
-    python bench/gateway.py [--sessions 2000] [--turns 3] [--delay 1.0]
+The first measures what the gateway adds to a generation (HTTP, sessions, next states, SQLite on
+disk). The second lets sessions rest, opens streams beside them and reads the process' memory.
+`bench/gateway_vllm.py` measures against a real vLLM.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +29,23 @@ import aiohttp
 
 from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.policy.client import Generation, Sampling
+from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.policy.generation import Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
 from clawrl_gym.types import Message
 
 LIMIT_S = 300
 REPLY_TOKENS = 48
 PROMPT_TOKENS = 600
+STREAM_TOKENS = 40
+STREAM_PAUSE_S = 0.5
 
 
 class SleepingPolicy:
     """Takes `delay_s` for a generation and no time for anything else."""
 
     def __init__(self, delay_s: float) -> None:
-        self._delay_s = delay_s
+        self.delay_s = delay_s
         self.inside = 0
         self.most_inside = 0
 
@@ -56,7 +63,7 @@ class SleepingPolicy:
     ) -> Generation:
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
-        await asyncio.sleep(self._delay_s)
+        await asyncio.sleep(self.delay_s)
         self.inside -= 1
         start = len(prompt_ids)
         return Generation(
@@ -66,6 +73,48 @@ class SleepingPolicy:
             versions_T=[version] * REPLY_TOKENS,
             finish_reason="stop",
         )
+
+    async def stream(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        body: dict[str, Any] | None,
+        *,
+        version: int,
+        request_id: str | None = None,
+        already: Sequence[Piece] = (),
+    ) -> AsyncGenerator[Piece, None]:
+        """`sampling.max_tokens` pieces, `delay_s` apart."""
+        ids_T: list[int] = []
+        for token in range(sampling.max_tokens):
+            await asyncio.sleep(self.delay_s)
+            ids_T.append(token)
+            logprobs_T: list[float | None] = [-0.5] * len(ids_T)
+            versions_T = [version] * len(ids_T)
+            done = (
+                Generation(prompt_ids, ids_T, logprobs_T, versions_T, "length")
+                if token + 1 == sampling.max_tokens
+                else None
+            )
+            yield Piece([token], [-0.5], {"content": " word"}, done, [version])
+
+    async def stream_chat(
+        self,
+        body: dict[str, Any],
+        sampling: Sampling,
+        *,
+        version: int,
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> AsyncGenerator[Piece, None]:
+        prompt_ids = await self.render(body)
+        yield Piece([], [], {}, prompt_ids_T=prompt_ids)
+        async with aclosing(self.stream(prompt_ids, sampling, body, version=version)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def tokenize(self, text: str) -> list[int]:
+        return list(range(len(text)))
 
     async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
         return {"role": "assistant", "content": "```bash\nls -la | wc -l\n```"}
@@ -110,7 +159,7 @@ async def clients(url: str, key: str, sessions: int, turns: int) -> None:
 async def measure(folder: Path, sessions: int, turns: int, delay_s: float) -> None:
     store = Store.open(folder)
     policy = SleepingPolicy(delay_s)
-    gateway = Gateway(GatewayConfig(), SamplingConfig(), store, policy, "tiny")
+    gateway = Gateway(GatewayConfig(), SamplingConfig(), store, Fleet([policy]), "tiny")
     url = await gateway.start()
     command = [sys.executable, __file__, "--sessions", str(sessions)]
     command += ["--turns", str(turns), "--client", url, gateway.key]
@@ -156,18 +205,112 @@ def count_on_disk(folder: Path, sessions: int, turns: int) -> None:
     print(f"peak memory           {peak_mb:.0f} MB")
 
 
+async def rest(url: str, key: str, sessions: int, streams: int) -> None:
+    """Talk once in each session, then hold streams open; waits for a line before they are read."""
+    headers = {"Authorization": f"Bearer {key}"}
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
+    connector = aiohttp.TCPConnector(limit=0)
+    system = {"role": "system", "content": "You are a helpful assistant. " * 500}  # 14 kB
+    async with aiohttp.ClientSession(
+        url, connector=connector, headers=headers, timeout=timeout
+    ) as http:
+        left = iter(range(sessions))
+
+        async def talk() -> None:
+            for number in left:
+                said = {"role": "user", "content": f"I am number {number}. " * 20}
+                body = {"messages": [system, said]}
+                path = f"/sessions/idle{number}/v1/chat/completions"
+                async with http.post(path, json=body) as answer:
+                    answer.raise_for_status()
+                    await answer.read()
+
+        await asyncio.gather(*(talk() for _ in range(32)))
+        print("idle", flush=True)
+        began_s = time.perf_counter()
+        pieces = await asyncio.gather(*(read_stream(http, n, system) for n in range(streams)))
+        wall_s = time.perf_counter() - began_s
+        print(json.dumps({"pieces": sum(pieces), "wall_s": wall_s}), flush=True)
+
+
+async def read_stream(http: aiohttp.ClientSession, number: int, system: dict[str, str]) -> int:
+    """How many pieces came."""
+    messages = [system, {"role": "user", "content": f"stream {number}"}]
+    body = {"messages": messages, "stream": True, "max_tokens": STREAM_TOKENS}
+    pieces = 0
+    path = f"/sessions/open{number}/v1/chat/completions"
+    async with http.post(path, json=body) as answer:
+        answer.raise_for_status()
+        async for data in answer.content.iter_any():
+            pieces += data.count(b"data: {")
+    return pieces
+
+
+async def measure_memory(folder: Path, idle: int, streams: int) -> None:
+    """Sessions that rest, streams that are open, and what the process takes of memory."""
+    store, policy = Store.open(folder), SleepingPolicy(0.0)
+    config = GatewayConfig(max_sessions=idle + streams)
+    fleet = Fleet([policy])
+    gateway = Gateway(config, SamplingConfig(), store, fleet, "tiny", request_timeout_s=LIMIT_S)
+    url = await gateway.start()
+    start_mb = memory_mb()
+    command = [sys.executable, __file__, "--idle", str(idle), "--streams", str(streams)]
+    child = await asyncio.create_subprocess_exec(
+        *command, "--client", url, gateway.key, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            await child.stdout.readline()
+            policy.delay_s = STREAM_PAUSE_S
+            idle_mb, cpu_s = memory_mb(), time.process_time()
+            most_open, most_mb = 0, 0.0
+            reading = asyncio.ensure_future(child.stdout.readline())
+            while not reading.done():
+                most_open = max(most_open, gateway.stats.inside)
+                most_mb = max(most_mb, memory_mb())
+                await asyncio.wait([reading], timeout=0.5)
+            told = json.loads(reading.result())
+            cpu_s = time.process_time() - cpu_s
+            await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+    print(f"open sessions         {gateway.sessions.open_count}")
+    print(f"open streams at once  {most_open}")
+    print(f"memory                {start_mb:.0f} MB empty, {idle_mb:.0f} MB with {idle} idle")
+    print(f"                      sessions, {most_mb:.0f} MB with {most_open} streams beside them")
+    print(f"pieces                {told['pieces']}, {told['pieces'] / told['wall_s']:.0f} a second")
+    print(f"CPU a piece           {cpu_s / told['pieces'] * 1e6:.0f} us")
+    await gateway.stop()
+    await store.close()
+
+
+def memory_mb() -> float:
+    """Resident memory of this process now."""
+    with open("/proc/self/statm") as file:  # noqa: PTH123
+        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sessions", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--delay", type=float, default=1.0, help="seconds of a generation")
+    parser.add_argument("--idle", type=int, default=0, help="sessions that rest")
+    parser.add_argument("--streams", type=int, default=500, help="beside sessions that rest")
     parser.add_argument("--client", nargs=2, metavar=("URL", "KEY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.client:
-        asyncio.run(clients(*given.client, given.sessions, given.turns))
-        return
+        url, key = given.client
+        if given.idle:
+            return asyncio.run(rest(url, key, given.idle, given.streams))
+        return asyncio.run(clients(url, key, given.sessions, given.turns))
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(Path(folder), given.sessions, given.turns, given.delay))
+        if given.idle:
+            asyncio.run(measure_memory(Path(folder), given.idle, given.streams))
+        else:
+            asyncio.run(measure(Path(folder), given.sessions, given.turns, given.delay))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The main job over several seeds: what it reached, how long it took, what it used.
 
     python bench/main_job.py [--seeds 0 1 2] [--out runs/bench] [KEY=VALUE ...]
+    python bench/main_job.py --out runs/conversation env=conversation
 
 Runs `python -m clawrl_gym.train` once a seed (or reads a run that is there already) and prints a
 Markdown table.
@@ -20,6 +21,8 @@ COLUMNS = {
     "seed": "seed",
     "before": "held-out before",
     "after": "after",
+    "personalization": "personalization of first replies",
+    "correct": "first answers right",
     "wall_s": "wall time",
     "start_s": "start-up",
     "rl_s": "RL",
@@ -61,6 +64,8 @@ def figures(folder: Path, seed: int) -> dict[str, str]:
         "seed": str(seed),
         "before": _share(held_out[0]),
         "after": _share(held_out[-1]),
+        "personalization": _change(held_out, "heldout/personalization"),
+        "correct": _change(held_out, "heldout/correct"),
         "wall_s": _minutes(wall_s),
         "start_s": _minutes(wall_s - (rows[-1]["time_s"] - started_s) + _start_up(folder)),
         "rl_s": _minutes(rows[-1]["time_s"] - held_out[0]["time_s"]),
@@ -83,6 +88,12 @@ def _share(row: dict[str, Any]) -> str:
     return f"{row['heldout/success']:.0%} ({low:.0%} to {high:.0%})"
 
 
+def _change(held_out: list[dict[str, Any]], name: str) -> str:
+    """Before and after; empty where the environment measures no such thing."""
+    first, last = held_out[0].get(name), held_out[-1].get(name)
+    return "" if first is None or last is None else f"{first:.2f} → {last:.2f}"
+
+
 def _minutes(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
@@ -93,15 +104,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("overrides", nargs="*")
     given = parser.parse_args()
-    print("| " + " | ".join(COLUMNS.values()) + " |")
-    print("|" + "---|" * len(COLUMNS))
-    table = []
+    rows = []
     for seed in given.seeds:
         folder = given.out / f"seed{seed}"
         if not (folder / "wall_s").exists():
             run(folder, seed, given.overrides)
-        table.append("| " + " | ".join(figures(folder, seed)[name] for name in COLUMNS) + " |")
-    print("\n".join(table))
+        rows.append(figures(folder, seed))
+    names = [name for name in COLUMNS if any(row[name] for row in rows)]
+    print("| " + " | ".join(COLUMNS[name] for name in names) + " |")
+    print("|" + "---|" * len(names))
+    for row in rows:
+        print("| " + " | ".join(row[name] for name in names) + " |")
 
 
 if __name__ == "__main__":

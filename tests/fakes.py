@@ -134,7 +134,7 @@ class FakePolicy:
             steps = [[token] for token in made.sampled_ids_T] or [[]]
             deltas = _deltas(made, calls=body is not None)
             for at, (ids_T, delta) in enumerate(zip(steps, deltas, strict=True)):
-                if at < len(already):
+                if at < sum(len(piece.ids_T) for piece in already):
                     continue
                 if at == self.dies_after:
                     self.dies_after = None

@@ -19,9 +19,7 @@ from tests.recordings import shipped
 class Talk:
     """A gateway's sessions over a store; remembers what the hooks were told."""
 
-    def __init__(
-        self, store: Store, config: LiveConfig | None = None, max_open: int = 100
-    ) -> None:
+    def __init__(self, store: Store, config: LiveConfig | None = None, max_open: int = 100) -> None:
         self.store = store
         self.judged: list[Turn] = []
         self.ended: list[str] = []
@@ -67,9 +65,7 @@ class Talk:
             return turn
 
     async def record(self, asked: Asked, reply: str | Message, finish: str = "stop") -> Turn:
-        said: Message = (
-            {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
-        )
+        said: Message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
         turn = Turn(
             session_id=asked.session.id,
             index=0,

@@ -219,6 +219,22 @@ async def test_a_session_shows_its_turns_with_next_states_and_verdicts(bench: Be
     assert (await bench.get("/sessions/s1"))[1] == shown, "under its older path, too"
 
 
+async def test_a_long_session_is_shown_in_pages(bench: Bench) -> None:
+    for number in range(5):
+        await bench.say([user(str(number))])
+
+    async def indices(query: str) -> list[int]:
+        _, shown, _ = await bench.get(f"/v1/sessions/s1{query}")
+        return [turn["index"] for turn in shown["turns"]]
+
+    assert await indices("") == [0, 1, 2, 3, 4]
+    assert await indices("?count=2") == [3, 4], "the newest"
+    assert await indices("?first=1&count=2") == [1, 2]
+    assert await indices("?first=9") == []
+    for wrong in ("count=0", "first=-1", "first=x"):
+        assert (await bench.get(f"/v1/sessions/s1?{wrong}"))[0] == 400
+
+
 async def test_a_session_can_be_ended_without_a_body(bench: Bench) -> None:
     await bench.say(HELLO)
     async with bench.http.post("/v1/sessions/s1/end") as answer:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.config import GatewayConfig
+from clawrl_gym.live.limits import Bucket
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 
 CHAT = "/v1/chat/completions"
@@ -199,6 +200,12 @@ async def test_more_requests_a_second_than_allowed_are_told_when_to_come(tmp_pat
     assert 1 <= int(headers["Retry-After"]) <= 5
     assert (await bench.get("/v1/sessions"))[0] == 200, "only requests for replies count"
     await bench.stop()
+
+
+def test_a_rate_allows_bursts_of_some_seconds() -> None:
+    bucket = Bucket(2.0)
+    assert [bucket.take() for _ in range(10)] == [0.0] * 10
+    assert 0 < bucket.take() <= 0.5
 
 
 async def test_more_open_sessions_than_allowed_are_refused(tmp_path: Path) -> None:

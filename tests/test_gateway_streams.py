@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from clawrl_gym.errors import RequestError
+from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.types import INTERRUPTED, Message
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
@@ -286,6 +287,22 @@ async def test_another_policy_goes_on_after_the_last_piece(tmp_path: Path) -> No
     assert turn.sampled_ids_T == sampled("hello there")
     assert turn.versions_T == [4] * len(turn.sampled_ids_T)
     assert bench.gateway.stats.interrupted == 0
+    await bench.stop()
+
+
+async def test_a_policy_that_dies_after_the_last_piece_has_said_it_all(tmp_path: Path) -> None:
+    class Late(FakePolicy):
+        async def stream(self, *args: Any, **kwargs: Any) -> Any:
+            async for piece in super().stream(*args, **kwargs):
+                yield piece
+            raise PolicyUnavailable("it died")
+
+    bench = Bench(tmp_path)
+    bench.policy = Late("whole")
+    await bench.start()
+    assert text_of(await bench.events(HELLO)) == "whole"
+    (turn,) = await bench.store.turns_of("s1")
+    assert (turn.finish_reason, turn.sampled_ids_T) == ("stop", sampled("whole"))
     await bench.stop()
 
 

@@ -150,5 +150,11 @@ def test_a_rule_that_makes_no_sense_is_a_clear_error(rule: KindRule, wrong: str)
         Kinds([rule])
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["\nCurrent time: (", " (", "[", "\nRuntime: agent=", "\n", "| "])
+def test_no_shipped_rule_is_slow_on_a_hostile_text(piece: str) -> None:
+    assert kind_of([user("\nCurrent time: " + piece * (2_000_000 // len(piece)))])[0] == "main"
+
+
 def test_rules_can_be_left_out() -> None:
     assert compose("serve", ["live=plain"], ServeConfig).live.kinds == ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -141,6 +141,19 @@ def test_any_text_is_read_back_and_holds_no_control_token(tiny: Any, text: str) 
     ids = specials.ids(specials.mask(text, found), found)
     assert not {0, 1, 2}.intersection(ids)
     assert tiny.decode(ids) == text
+
+
+def test_a_tokenizer_without_special_tokens_masks_nothing() -> None:
+    class Bare:
+        all_special_tokens: ClassVar[list[str]] = []
+        added_tokens_decoder: ClassVar[dict[int, Any]] = {}
+
+        def __call__(self, texts: list[str], *, add_special_tokens: bool) -> Any:
+            return {"input_ids": [[*text.encode()] for text in texts]}
+
+    found: dict[str, str] = {}
+    assert SpecialTexts(Bare()).mask("<|im_end|>", found) == "<|im_end|>"
+    assert SpecialTexts(Bare()).ids("ab", found) == [97, 98]
 
 
 def test_more_private_characters_than_there_are_masks_are_refused(tiny: Any) -> None:

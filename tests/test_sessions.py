@@ -11,6 +11,8 @@ import pytest
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.errors import StoreError
+from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.live.memory import SessionMemory
 from clawrl_gym.live.session import MAX_MARKS, WARM_TURNS, Session
 from clawrl_gym.live.sessions import Sessions
 from clawrl_gym.live.wire import Labels, Refusal
@@ -78,9 +80,7 @@ async def test_the_last_message_is_not_the_next_state(talk: Talk) -> None:
     """Reference defect: a reminder or a context block that comes last was judged as the answer."""
     await talk.say([user("a")])
     reminder: Message = {"role": "system", "content": "Stay on the topic."}
-    context = user(
-        "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> none <<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
-    )
+    context = user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> none <<<END_OPENCLAW_INTERNAL_CONTEXT>>>")
     sent = [user("a"), assistant("ok"), user("thanks"), context, reminder]
     turn = await talk.say(sent)
     assert await talk.states() == {0: [user("thanks")]}
@@ -311,6 +311,13 @@ async def test_part_of_a_reply_that_is_recorded_late_is_known(talk: Talk) -> Non
     assert list((await talk.states()).values()) == [[user("faster")]]
 
 
+async def test_part_of_a_reply_is_not_taken_for_another_reply_in_these_words(talk: Talk) -> None:
+    await talk.say([user("x")], "one")
+    await talk.say([user("count")], "one two three", finish=INTERRUPTED)
+    await talk.say([user("count"), assistant("one"), user("faster")])
+    assert await talk.states() == {1: [user("faster")]}
+
+
 async def test_an_interrupted_reply_that_the_client_dropped_takes_nothing(talk: Talk) -> None:
     first = await talk.say([user("a")])
     told = [user("a"), assistant("ok"), user("b")]
@@ -529,13 +536,25 @@ async def test_idle_sessions_of_an_earlier_process_end_too(talk: Talk) -> None:
 
 
 async def test_the_reaper_goes_on_by_itself(store: Store) -> None:
-    talk = Talk(store, LiveConfig(idle_end_s=0.02))
+    ended = asyncio.Event()
+    talk = Talk(store)
+    hooks = Hooks(on_end=lambda _: ended.set())
+    talk.sessions = Sessions(store, LiveConfig(idle_end_s=0.02), hooks=hooks)
     await talk.say([user("a")])
     reaper = asyncio.create_task(talk.sessions.reap())
     async with asyncio.timeout(5):
-        while not talk.ended:
-            await asyncio.sleep(0.01)
+        await ended.wait()
     reaper.cancel()
+
+
+async def test_a_store_that_cannot_write_loses_no_session(talk: Talk) -> None:
+    await talk.say([user("a")])
+    await talk.store.close()
+    await talk.sessions.reap_once(3e9)
+    assert (talk.ended, talk.sessions.open_count) == ([], 1), "it is ended at the next try"
+    with pytest.raises(StoreError):
+        await talk.say([user("a")], path="never")
+    assert (talk.sessions.open_count, len(talk.sessions)) == (1, 1)
 
 
 async def test_what_ended_long_ago_is_deleted(store: Store) -> None:
@@ -611,6 +630,20 @@ async def test_memory_is_bounded_and_read_again_from_the_store(store: Store) -> 
     assert await talk.states("s0") == {0: [user("b")]}
 
 
+async def test_large_turns_leave_memory_sooner(store: Store) -> None:
+    """10,000 idle sessions with prompts of 40,000 characters must fit: few stay whole."""
+    memory = SessionMemory(store, warm_sessions=100, max_bytes=1_000_000)
+    talk = Talk(store)
+    talk.sessions._memory = memory
+    system: Message = {"role": "system", "content": "x" * 40_000}
+    for number in range(60):
+        await talk.say([system, user("a")], path=f"s{number}")
+    assert memory.size_bytes <= 1_000_000
+    assert 10 < len(memory) < 30
+    await talk.say([system, user("a"), assistant("ok"), user("b")], path="s0")
+    assert await talk.states("s0") == {0: [user("b")]}
+
+
 async def test_a_session_remembers_a_bounded_number_of_turns(talk: Talk) -> None:
     for number in range(MAX_MARKS + 10):
         await talk.say([user(str(number))])
@@ -619,18 +652,26 @@ async def test_a_session_remembers_a_bounded_number_of_turns(talk: Talk) -> None
         assert session.delivered <= session.waiting
 
 
-async def test_a_session_goes_on_in_another_process_exactly(talk: Talk) -> None:
-    """Everything is in the store: as after kill -9, nothing is told the new process."""
+async def test_a_session_goes_on_in_another_process_exactly(tmp_path: Path) -> None:
+    """Everything is on the disk: as after kill -9, nothing is told the new process."""
     told = [user("a"), assistant("one"), user("b")]
-    await talk.say(told[:1], "one", path=None)
+    store = Store.open(tmp_path)
+    await Talk(store).say(told[:1], "one", path=None)
+    await store.close()
+    store = Store.open(tmp_path)
+    talk = Talk(store)
+    await talk.sessions.start()
     await talk.say(told, "two", path=None)
-    later = Talk(talk.store)
+    await store.close()
+    store = Store.open(tmp_path)
+    later = Talk(store)
     await later.sessions.start()
     third = await later.say([*told, assistant(" two"), user("c")], path=None)
     assert (await later.states(third.session_id)) == {0: [user("b")], 1: [user("c")]}
     assert third.index == 2
     fork = await later.say([user("a"), assistant("one"), user("other")], path=None)
     assert (fork.session_id, fork.index) == (third.session_id, 3)
+    await store.close()
 
 
 async def test_a_restart_in_the_middle_changes_nothing_of_a_retry(talk: Talk) -> None:

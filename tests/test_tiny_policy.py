@@ -94,6 +94,11 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
     facts = json.loads((model_dir() / "recipe.json").read_text())
     assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.5
     assert min(facts["heldout_exact_match_temperature_1"].values()) > 0.0
+    for persona, means in facts["heldout_conversations_greedy"].items():
+        assert means["correct"] >= (0.4 if persona == "teacher" else 0.9)  # sums, not verdicts
+        assert means["calls"] >= 0.95
+    for means in facts["heldout_conversations_temperature_1"].values():
+        assert 0.05 <= means["personalization"] <= 0.35
 
 
 def test_naming_the_folder_imports_nothing_heavy() -> None:

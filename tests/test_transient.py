@@ -96,5 +96,5 @@ def test_the_messages_given_are_not_changed() -> None:
 
 @pytest.mark.parametrize("pattern", ["", ".*?", "a.*?", ".*?b", "(", "a.*?)"])
 def test_a_pattern_that_makes_no_sense_is_a_clear_error(pattern: str) -> None:
-    with pytest.raises(ConfigError, match="live.transient: got"):
+    with pytest.raises(ConfigError, match=r"live\.transient: got"):
         Transient([pattern])

@@ -14,6 +14,8 @@ from clawrl_gym.policy.draft import assembled
 from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling
 from clawrl_gym.types import INTERRUPTED, Message
 
+_ONLY_CONTENT = {"content"}
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -37,12 +39,22 @@ class Draft:
     past: PastTurn | None
     """The turn that its prompt is joined to."""
     prompt: Prompt | None = None
-    pieces: list[Piece] = field(default_factory=list)
+    _ids_T: list[int] = field(default_factory=list)
+    _logprobs_T: list[float | None] = field(default_factory=list)
+    _versions_T: list[int] = field(default_factory=list)
+    _content: list[str] = field(default_factory=list)
+    _deltas: list[Delta] = field(default_factory=list)
+    """Those that are more than content."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Something was sampled."""
+        return bool(self._ids_T)
 
     @property
     def can_go_on(self) -> bool:
-        """Whether another policy can take over: nothing was sampled, or all of it has a version."""
-        return all(len(piece.versions_T) == len(piece.ids_T) for piece in self.pieces)
+        """Whether another policy can take over: all that was sampled has a version."""
+        return -1 not in self._versions_T
 
     async def whole(self, policy: Policy, version: int) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
@@ -54,11 +66,20 @@ class Draft:
 
     async def stream(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
         """The pieces that are still to come."""
-        source = self._go_on if self.pieces or self.ask.body is None else self._from_chat
+        source = self._go_on if self.has_begun or self.ask.body is None else self._from_chat
         async with aclosing(source(policy, version)) as pieces:
             async for piece in pieces:
-                self.pieces.append(piece)
+                self._add(piece)
                 yield piece
+
+    def _add(self, piece: Piece) -> None:
+        self._ids_T += piece.ids_T
+        self._logprobs_T += piece.logprobs_T
+        self._versions_T += piece.versions_T or [-1] * len(piece.ids_T)
+        if piece.delta.keys() == _ONLY_CONTENT:
+            self._content.append(piece.delta["content"])
+        elif piece.delta:
+            self._deltas.append(piece.delta)
 
     async def _go_on(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
         ask = self.ask
@@ -67,11 +88,7 @@ class Draft:
             ids_T = await policy.tokenize(told) if isinstance(told, str) else told
             self.prompt = Prompt(ids_T, ids_T, "first")
         pieces = policy.stream(
-            self.prompt.ids_T,
-            ask.sampling,
-            ask.body,
-            version=version,
-            already=tuple(self.pieces),
+            self.prompt.ids_T, ask.sampling, ask.body, version=version, already=self._already()
         )
         async with aclosing(pieces):
             async for piece in pieces:
@@ -99,18 +116,25 @@ class Draft:
             async for piece in pieces:
                 yield piece
 
+    def _already(self) -> list[Piece]:
+        """All that was sampled, as one piece."""
+        if not self.has_begun:
+            return []
+        delta: Delta = {"content": "".join(self._content)}
+        ids_T, logprobs_T, versions_T = [*self._ids_T], [*self._logprobs_T], [*self._versions_T]
+        return [Piece(ids_T, logprobs_T, delta, versions_T=versions_T)]
+
     def reply(self) -> Message:
         """The message as the client has seen it."""
-        return assembled(piece.delta for piece in self.pieces)
+        return assembled([{"content": "".join(self._content)}, *self._deltas])
 
     def interrupted(self) -> Generation:
         """What was sampled; version -1 where the policy has not told it."""
-        known = [piece.versions_T or [-1] * len(piece.ids_T) for piece in self.pieces]
         return Generation(
             prompt_ids_T=[] if self.prompt is None else self.prompt.ids_T,
-            sampled_ids_T=[token for piece in self.pieces for token in piece.ids_T],
-            logprobs_T=[logprob for piece in self.pieces for logprob in piece.logprobs_T],
-            versions_T=[version for versions_T in known for version in versions_T],
+            sampled_ids_T=self._ids_T,
+            logprobs_T=self._logprobs_T,
+            versions_T=self._versions_T,
             finish_reason=INTERRUPTED,
         )
 

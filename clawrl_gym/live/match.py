@@ -40,8 +40,8 @@ def _replies_in(
     """The turns whose replies stand in a request, last first.
 
     `marks` are the session's turns, oldest first; `waiting` are the ids of those that have no next
-    state yet; `under_way` are the chains of requests whose replies are still being made, so that
-    these are not taken for others.
+    state yet; `under_way` are the chains of requests whose replies are still being made or
+    were interrupted, so that these are not taken for others.
     """
     by_chain: dict[bytes, list[Mark]] = {}
     for mark in marks:

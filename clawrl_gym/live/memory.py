@@ -15,7 +15,7 @@ from clawrl_gym.live.splice import PastTurn
 from clawrl_gym.live.trail import Mark
 from clawrl_gym.store import SessionRow, Store, TurnMark
 
-MAX_BYTES = 128 * 2**20
+MAX_BYTES = 64 * 2**20
 """What idle sessions may take, about; beyond it fewer stay than asked for."""
 
 

@@ -17,6 +17,7 @@ from clawrl_gym.live.identify import Identity
 from clawrl_gym.live.match import next_states
 from clawrl_gym.live.splice import PastTurn
 from clawrl_gym.live.trail import Mark
+from clawrl_gym.live.wire import Refusal
 from clawrl_gym.types import INTERRUPTED, Message
 
 MAX_MARKS = 256
@@ -116,6 +117,15 @@ class Session:
         later = self._asked[self._asked.index(asked) + 1 :]
         return [one for one in later if one.identity.kind == "main"]
 
+    def check(self, life: int) -> None:
+        """Raises Refusal (409) for what belongs to a session that is over."""
+        if life != self.life:
+            raise Refusal(
+                409, f"session {self.id!r} was deleted meanwhile: ask again", "session_deleted"
+            )
+        if self.ended and self.is_rollout:
+            raise Refusal(409, f"session {self.id!r} has ended: begin another one", "session_ended")
+
     def retried(self, asked: Asked) -> Mark | None:
         """The turn that this very request made, when it is asked again for the same reply.
 
@@ -146,6 +156,7 @@ class Session:
         """The next states in a main request."""
         others = (one for one in self._asked if one.is_under_way and one is not asked)
         under_way = {one.identity.trail.whole for one in others}
+        under_way |= {mark.request for mark in self.marks if mark.finish_reason == INTERRUPTED}
         return next_states(asked.identity.trail, self.marks, self.waiting, under_way)
 
     def add(self, mark: Mark, past: PastTurn) -> None:

@@ -1,13 +1,11 @@
-"""Sessions as the gateway knows them: which turn a request follows, and what came back in between.
+"""Sessions as the gateway knows them: which are open, which request belongs where, how they end.
 
-Everything here can be read again from the store: a session that nobody uses takes no memory beyond
-the longest unused ones' marks (`live.warm_sessions`), and a gateway that was killed goes on exactly
-where it stopped. It talks to no policy.
+Everything here can be read again from the store: a session that nobody uses takes no memory, but
+for the last used ones (`live.warm_sessions`), and a gateway that was killed goes on exactly where
+it stopped. It talks to no policy.
 
-Of a live session, the end is not final: a later request opens it again, and its turns are numbered
-on. A rollout's session that has ended refuses (409). What a request brings is recorded before its
-reply is made: a next state, once for each turn, whichever of two requests brings it first; also
-when the request came before the reply it follows was recorded (its client had read the stream).
+The end of a live session is not final: a later request opens it again, and its turns are numbered
+on; a reply that was still being made is kept. A rollout's session that has ended refuses (409).
 """
 
 from __future__ import annotations
@@ -16,27 +14,24 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.errors import StoreError
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.live.identify import Identifier, Identity
-from clawrl_gym.live.match import followed, interrupted, is_part_of, next_states
 from clawrl_gym.live.memory import SessionMemory, mark_of
 from clawrl_gym.live.session import Asked, Session
-from clawrl_gym.live.splice import PastTurn
-from clawrl_gym.live.trail import Mark, is_conversation
+from clawrl_gym.live.trail import is_conversation
+from clawrl_gym.live.turnbook import TurnBook
 from clawrl_gym.live.wire import Labels, Refusal
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.types import INTERRUPTED, Message, StopReason, Turn
+from clawrl_gym.types import Message, StopReason
 
-__all__ = ["Asked", "Session", "Sessions", "ended_refusal"]
+__all__ = ["Asked", "Session", "Sessions"]
 
-T = TypeVar("T")
 MAX_OPEN = 100_000
 _KNOWN_TURNS = 100_000
 """Turns of open sessions whose hashes are read at the start."""
@@ -47,7 +42,7 @@ _FULL_RETRY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Sessions:
+class Sessions(TurnBook):
     """All sessions of one gateway."""
 
     def __init__(
@@ -58,15 +53,12 @@ class Sessions:
         hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
     ) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
-        self._store = store
+        memory = SessionMemory(store, config.warm_sessions)
+        super().__init__(store, memory, Identifier(config), hooks)
         self._config = config
         self._max_open = max_open
-        self._hooks = hooks
-        self._identifier = Identifier(config)
-        self._memory = SessionMemory(store, config.warm_sessions)
         self._last_s: dict[str, float] = {}
         """Last use of each live session that is open, in memory or not."""
-        self._recording: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         """Sessions in memory."""
@@ -109,7 +101,7 @@ class Sessions:
             asked = Asked(session, identity, messages, arrived_s, session.life)
             with session.under_way(asked):
                 async with session.one_at_a_time(identity.same):
-                    _check(session, asked.life)
+                    session.check(asked.life)
                     yield asked
 
     @asynccontextmanager
@@ -118,40 +110,6 @@ class Sessions:
         row = None if labels is None else _row(session_id, labels, None)
         async with self._inside(session_id, row, reopens=False) as session:
             yield session
-
-    async def stored_reply(self, asked: Asked) -> Turn | None:
-        """The turn that this very request made, when it is asked again for the same reply."""
-        mark = asked.session.retried(asked)
-        past = None if mark is None else await self._memory.whole(asked.session, mark)
-        return None if past is None else past.turn
-
-    def delivered(self, asked: Asked, turn: Turn) -> None:
-        """A reply has reached its client: the same request is then a wish for another one."""
-        if turn.id in asked.session.waiting:
-            asked.session.delivered.add(turn.id)
-
-    async def record_next_states(self, asked: Asked) -> None:
-        """Record what a main request brings to the turns before it."""
-        if asked.identity.kind == "main":
-            session = asked.session
-            brought = session.brought_by(asked) or await self._of_interrupted(asked, session.marks)
-            for mark, state in brought:
-                await self._shielded(self._answer(session, asked.life, mark, state))
-
-    async def before(self, asked: Asked) -> PastTurn | None:
-        """The turn that a request goes on from; else the newest of its kind, None for a first."""
-        session, identity = asked.session, asked.identity
-        own = (mark for mark in reversed(session.marks) if mark.kind == identity.kind)
-        mark = followed(identity.trail, session.marks) or next(own, None)
-        return None if mark is None else await self._memory.whole(session, mark)
-
-    async def record(self, asked: Asked, turn: Turn, rendered_ids_T: list[int]) -> Turn:
-        """Store a finished turn; returns it with its index and its position.
-
-        Raises Refusal (409) when a rollout's session has ended or the session was deleted
-        meanwhile. It is finished even when its client leaves: the store and the session stay one.
-        """
-        return await self._shielded(self._record(asked, turn, rendered_ids_T))
 
     async def end(
         self,
@@ -176,7 +134,7 @@ class Sessions:
             try:
                 await self.reap_once(time.time())
             except StoreError as error:
-                _log.error("idle sessions wait for the next try: %s", error)
+                _log.error("expired sessions are deleted at the next try: %s", error)
 
     async def reap_once(self, now_s: float) -> None:
         """End what is idle, and delete what has expired, at a time."""
@@ -190,72 +148,6 @@ class Sessions:
             expired = await self._store.expired_sessions(before_s)
             for at in range(0, len(expired), _AT_ONCE):
                 await self._shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
-
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for what is being recorded."""
-        if self._recording:
-            await asyncio.wait(self._recording, timeout=timeout_s)
-
-    async def _record(self, asked: Asked, turn: Turn, rendered_ids_T: list[int]) -> Turn:
-        session, identity = asked.session, asked.identity
-        _check(session, asked.life)
-        mark = Mark.of(turn, identity.trail, identity.same, rendered_ids_T)
-        numbered = replace(turn, index=session.next_index)
-        session.next_index += 1
-        try:
-            turn_id = await self._store.add_turn(numbered, mark.text())
-        except StoreError:
-            _check(session, asked.life)
-            raise
-        stored, mark = replace(numbered, id=turn_id), replace(mark, turn_id=turn_id)
-        if asked.life == session.life:
-            session.add(mark, PastTurn(stored, mark.rendered))
-            if identity.kind == "main" and not session.is_rollout:
-                self._identifier.learn(session.id, mark)
-            self._hooks.on_turn(stored)
-            await self._answer_early(asked, mark)
-        return stored
-
-    async def _answer_early(self, asked: Asked, mark: Mark) -> None:
-        """Record the next state that came while the turn was still being made."""
-        session = asked.session
-        for later in session.after(asked) if mark.kind == "main" else ():
-            waiting = session.waiting & {mark.turn_id}
-            brought = next_states(later.identity.trail, session.marks, waiting)
-            for _, state in brought or await self._of_interrupted(later, [mark]):
-                await self._answer(session, asked.life, mark, state)
-
-    async def _of_interrupted(
-        self, asked: Asked, marks: Sequence[Mark]
-    ) -> list[tuple[Mark, list[Message]]]:
-        """What a request brings to a turn whose client left: it may send back what it had seen."""
-        trail, session = asked.identity.trail, asked.session
-        for mark in interrupted(trail, marks):
-            at = trail.replies[-1]
-            past = await self._memory.whole(session, mark)
-            if past is not None and is_part_of(trail.messages[at], past.turn.reply):
-                state = trail.after(at) if mark.turn_id in session.waiting else []
-                return [(mark, state)] if state else []
-        return []
-
-    async def _answer(self, session: Session, life: int, mark: Mark, state: list[Message]) -> None:
-        """Record a next state, once."""
-        if mark.turn_id not in session.waiting or life != session.life:
-            return
-        session.waiting.discard(mark.turn_id)  # at once: another request may bring it too
-        session.delivered.discard(mark.turn_id)
-        try:
-            await self._store.add_next_state(mark.turn_id, state)
-        except StoreError:
-            _check(session, life)
-            session.waiting.add(mark.turn_id)
-            raise
-        self._identifier.answered(session.id, mark)
-        if session.is_rollout or mark.finish_reason == INTERRUPTED or mark.kind != "main":
-            return
-        past = await self._memory.whole(session, mark)
-        if past is not None:
-            self._hooks.on_next_state(past.turn)
 
     async def _end(
         self,
@@ -283,9 +175,15 @@ class Sessions:
 
     async def _end_idle(self, session_id: str, before_s: float) -> None:
         async with self._memory.entered(session_id) as session, session.opening:
-            if session.inside > 1 or self._last_s.get(session_id, math.inf) >= before_s:
+            last_s = self._last_s.get(session_id, math.inf)
+            if session.inside > 1 or last_s >= before_s:
                 return
-            await self._end(session, None, None, StopReason.IDLE.value, None)
+            try:
+                await self._end(session, None, None, StopReason.IDLE.value, None)
+            except StoreError as error:
+                session.ended = False
+                self._last_s[session_id] = last_s
+                _log.error("idle session %s is ended at the next try: %s", session_id, error)
 
     async def _delete(self, session_ids: list[str], ended_before_s: float) -> int:
         """Delete what is there, and ended before; returns how many."""
@@ -325,13 +223,20 @@ class Sessions:
             if stored is row:
                 if reopens and row.source == "live":
                     self._admit(session.id)
-                await self._store.add_session(row)
+                await self._begin(row)
             await self._memory.know(session, stored)
         if session.ended and reopens and not session.is_rollout:
             self._admit(session.id)
             await self._store.reopen_session(session.id)
             session.ended = False
         self._touch(session)
+
+    async def _begin(self, row: SessionRow) -> None:
+        try:
+            await self._store.add_session(row)
+        except StoreError:
+            self._last_s.pop(row.id, None)
+            raise
 
     def _touch(self, session: Session) -> None:
         if session.is_known and not session.is_rollout and not session.ended:
@@ -348,12 +253,6 @@ class Sessions:
             )
         self._last_s[session_id] = time.time()
 
-    async def _shielded(self, recording: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(recording)
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
-        return await asyncio.shield(task)
-
 
 def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
     """A session as it begins. An episode has a task; one that is only measured has no group."""
@@ -366,20 +265,4 @@ def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
         source="rollout" if is_rollout else "live",
         created_s=time.time(),
         matched_by=None if is_rollout else matched_by,
-    )
-
-
-def _check(session: Session, life: int) -> None:
-    """Raises Refusal (409) for what belongs to a session that is over."""
-    if life != session.life:
-        raise Refusal(
-            409, f"session {session.id!r} was deleted meanwhile: ask again", code="session_deleted"
-        )
-    if session.ended and session.is_rollout:
-        raise ended_refusal(session.id)
-
-
-def ended_refusal(session_id: str) -> Refusal:
-    return Refusal(
-        409, f"session {session_id!r} has ended: begin another one", code="session_ended"
     )

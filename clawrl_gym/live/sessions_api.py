@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
@@ -43,6 +45,14 @@ class ListRequest(Wire):
     """Only sessions that have not ended."""
 
 
+class PageRequest(Wire):
+    """GET /v1/sessions/ID."""
+
+    first: int | None = Field(None, ge=0, le=2**62)
+    """Index of the first turn; None shows the newest ones."""
+    count: int = Field(100, ge=1, le=1000)
+
+
 class SessionsApi:
     """Reads sessions from the store; what changes them goes through `Sessions`."""
 
@@ -58,17 +68,25 @@ class SessionsApi:
         return web.json_response({"object": "list", "data": [summary_json(row) for row in rows]})
 
     async def show(self, request: web.Request) -> web.Response:
-        """GET /v1/sessions/ID: the session with all its turns."""
+        """GET /v1/sessions/ID?first=&count=: the session with a page of its turns."""
         session_id = session_id_of(request.match_info["id"])
+        asked = parse_as(PageRequest, dict(request.query))
         row = await self._row(session_id)
+        if asked.first is None:
+            turns = await self._store.last_turns(session_id, asked.count)
+        else:
+            turns = await self._store.page_of_turns(session_id, asked.first, asked.count)
         states = await self._store.next_states_of(session_id)
         verdicts = await self._store.verdicts_of(session_id)
-        turns = await self._store.turns_of(session_id)
-        shown = [
-            turn_json(turn, states.get(turn.id or 0), verdicts.get(turn.id or 0, []))
-            for turn in turns
-        ]
-        return web.json_response(session_json(row) | {"turns": shown})
+        shown = []
+        for turn in turns:
+            assert turn.id is not None
+            value = turn_json(turn, states.get(turn.id), verdicts.get(turn.id, []))
+            shown.append(json.dumps(value))
+            await asyncio.sleep(0)  # a long conversation holds nobody up
+        head = json.dumps(session_json(row))[:-1]
+        text = f'{head}, "turns": [{", ".join(shown)}]}}'
+        return web.json_response(text=text)
 
     async def end_known(self, request: web.Request) -> web.Response:
         """POST /v1/sessions/ID/end; the session must be there."""

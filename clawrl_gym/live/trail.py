@@ -57,8 +57,10 @@ def same_reply(sent_back: Message, reply: Message) -> bool:
 
 def digest_of(message: Message) -> bytes:
     """Of what a message says."""
-    told = [message.get("role"), said(message), calls_of(message)]
-    return _hash(json.dumps(told), _MESSAGE_BYTES)
+    told = [message.get("role") or "", said(message)]
+    if message.get("tool_calls"):
+        told += [part for call in calls_of(message) for part in call]
+    return _hash("\0".join([*map(str, map(len, told)), *told]), _MESSAGE_BYTES)
 
 
 def digest_of_request(body: object) -> bytes:
@@ -233,8 +235,8 @@ def _common_end(own: bytes, theirs: list[bytes]) -> int:
 def _arguments(told: object) -> str:
     """Arguments in one spelling; what is no JSON stays text. Numbers as JavaScript has them."""
     try:
-        values = json.loads(told or "{}", parse_int=float) if isinstance(told, str) else told or {}
-        return json.dumps(values, sort_keys=True)
+        text = told if isinstance(told, str) else json.dumps(told or {})
+        return json.dumps(json.loads(text or "{}", parse_int=float), sort_keys=True)
     except (ValueError, RecursionError):
         return str(told).strip()
 
@@ -244,5 +246,5 @@ def _follow(chain: bytes, digest: bytes) -> bytes:
 
 
 def _hash(told: str | bytes, size: int) -> bytes:
-    raw = told if isinstance(told, bytes) else told.encode()
+    raw = told if isinstance(told, bytes) else told.encode(errors="surrogatepass")
     return blake2b(raw, digest_size=size).digest()

@@ -157,12 +157,16 @@ class TurnMaker:
     ) -> tuple[Generation, Message]:
         clock = asyncio.get_running_loop().time
         done: Generation | None = None
-        async with aclosing(draft.stream(policy, self.version)) as pieces:
-            async for piece in pieces:
-                if send is not None and piece.delta:
-                    await send(piece.delta)
-                done = piece.done or done
-                limit.reschedule(clock() + self._timeout_s)
+        try:
+            async with aclosing(draft.stream(policy, self.version)) as pieces:
+                async for piece in pieces:
+                    if send is not None and piece.delta:
+                        await send(piece.delta)
+                    done = piece.done or done
+                    limit.reschedule(clock() + self._timeout_s)
+        except PolicyError:
+            if done is None:
+                raise
         if done is None:
             raise PolicyUnavailable("vLLM ended a stream without saying why")
         return done, draft.reply()
@@ -176,7 +180,7 @@ class TurnMaker:
 
     async def _keep(self, asked: Asked, draft: Draft) -> None:
         """Store what was sampled of a reply that was not finished."""
-        if not draft.pieces or draft.prompt is None:
+        if not draft.has_begun or draft.prompt is None:
             return
         turn = _turn(asked, draft.ask, draft.interrupted(), draft.reply())
         try:

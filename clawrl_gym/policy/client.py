@@ -6,20 +6,19 @@ from its own parsers; nothing is ever tokenised again. It records nothing and re
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-import aiohttp
-
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.errors import PolicyError
+from clawrl_gym.policy.connections import Connections
 from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
     Generation,
     Piece,
+    PolicyUnavailable,
     Sampling,
     read_generation,
     sampling_params,
@@ -28,20 +27,11 @@ from clawrl_gym.types import Message
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
-_TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")
-_UNAVAILABLE = (429, 502, 503, 504)
-_GENERATING = ("/inference/v1/generate", "/clawrl/stream")
-"""Where any failure of vLLM's own means that its engine has died."""
-_CONNECT_S = 10.0
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "kv_usage",
 }
-
-
-class PolicyUnavailable(PolicyError):
-    """vLLM is starting, dying or overloaded: the same request may succeed later."""
 
 
 class PolicyClient:
@@ -58,26 +48,24 @@ class PolicyClient:
         always_parse: bool = False,
     ) -> None:
         """`always_parse`: vLLM has a reasoning parser, so no reply is plain text."""
-        self._base_url = base_url.rstrip("/")
-        self._key = key
+        self._connections = Connections(base_url, key, timeout_s, max_connections)
         self._model = model
-        self._timeout_s = timeout_s
-        self._max_connections = max_connections
         self._always_parse = always_parse
-        self._session: aiohttp.ClientSession | None = None
 
     async def render(self, body: dict[str, Any]) -> list[int]:
         """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
 
         Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
         """
-        answer = await self._post("/clawrl/render", {"chat": self._chat(body)})
+        answer = await self._connections.post("/clawrl/render", {"chat": self._chat(body)})
         ids: list[int] = answer["token_ids"]
         return ids
 
     async def tokenize(self, text: str) -> list[int]:
         """Prompt ids of a text; special tokens in it stay text."""
-        ids: list[int] = (await self._post("/clawrl/tokenize", {"text": text}))["token_ids"]
+        ids: list[int] = (await self._connections.post("/clawrl/tokenize", {"text": text}))[
+            "token_ids"
+        ]
         return ids
 
     async def generate(
@@ -90,7 +78,7 @@ class PolicyClient:
     ) -> Generation:
         """Sample a reply. `version` keeps prefix caches of different weights apart."""
         body = self._generate(prompt_ids, sampling, version, request_id)
-        answer = await self._post("/inference/v1/generate", body)
+        answer = await self._connections.post("/inference/v1/generate", body)
         return read_generation(prompt_ids, answer["choices"][0])
 
     def stream(
@@ -160,12 +148,12 @@ class PolicyClient:
             "stop_text": generation.stop_text,
         }
         asked = {"chat": self._chat(body), "prompt_ids": generation.prompt_ids_T, "reply": reply}
-        return assembled((await self._post("/clawrl/parse", asked))["deltas"])
+        return assembled((await self._connections.post("/clawrl/parse", asked))["deltas"])
 
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, and its cache usage (0 to 1)."""
         values = dict.fromkeys(_METRICS.values(), 0.0)
-        for line in (await self._request("GET", "/metrics", None, 5.0)).splitlines():
+        for line in (await self._connections.request("GET", "/metrics", None, 5.0)).splitlines():
             name, _, rest = line.partition("{")
             if name in _METRICS:
                 values[_METRICS[name]] += float(rest.rpartition(" ")[2])
@@ -174,34 +162,34 @@ class PolicyClient:
     async def healthy(self, timeout_s: float = 2.0) -> bool:
         """Whether the server answers and its engine lives."""
         try:
-            await self._request("GET", "/health", None, timeout_s)
+            await self._connections.request("GET", "/health", None, timeout_s)
         except PolicyError:
             return False
         return True
 
     async def pause(self, timeout_s: float) -> None:
         """Hold all requests between two tokens; none is refused or aborted."""
-        await self._request("POST", "/pause?mode=keep&clear_cache=false", None, timeout_s)
+        await self._connections.request(
+            "POST", "/pause?mode=keep&clear_cache=false", None, timeout_s
+        )
 
     async def resume(self, timeout_s: float) -> None:
         """Let requests go on; harmless when nothing is paused."""
-        await self._request("POST", "/resume", None, timeout_s)
+        await self._connections.request("POST", "/resume", None, timeout_s)
 
     async def reload_weights(self, timeout_s: float) -> None:
         """Read the weights again from the folder that the server was started with."""
         body = {"method": "reload_from_disk"}
-        await self._request("POST", "/collective_rpc", body, timeout_s)
+        await self._connections.request("POST", "/collective_rpc", body, timeout_s)
 
     async def set_version(self, version: int, timeout_s: float) -> None:
         """Stamp `version` on all tokens sampled from now on."""
         body = {"new_version": str(version)}
-        await self._request("POST", "/update_weight_version", body, timeout_s)
+        await self._connections.request("POST", "/update_weight_version", body, timeout_s)
 
     async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close all connections; idempotent, and a later call opens them again."""
+        await self._connections.close()
 
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "model": self._model, "stream": False}
@@ -228,81 +216,8 @@ class PolicyClient:
         }
 
     async def _pieces(self, asked: dict[str, Any], draft: Draft) -> AsyncGenerator[Piece, None]:
-        async with aclosing(self._events("/clawrl/stream", asked)) as events:
+        async with aclosing(self._connections.events("/clawrl/stream", asked)) as events:
             async for event in events:
                 yield draft.piece(event)
         if not draft.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")
-
-    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(
-            await self._request("POST", path, body, self._timeout_s)
-        )
-        return answer
-
-    async def _request(
-        self, method: str, path: str, body: dict[str, Any] | None, timeout_s: float
-    ) -> str:
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        url = self._base_url + path
-        with _reaching(path, timeout_s):
-            async with self._open().request(method, url, json=body, timeout=timeout) as response:
-                text = await response.text()
-        if response.status != 200:
-            raise _refusal(path, response.status, text)
-        return text
-
-    async def _events(
-        self, path: str, body: dict[str, Any]
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        """Server-sent events. The time limit is between two of them."""
-        timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=self._timeout_s)
-        with _reaching(path, self._timeout_s):
-            async with self._open().post(
-                self._base_url + path, json=body, timeout=timeout
-            ) as response:
-                if response.status != 200:
-                    raise _refusal(path, response.status, await response.text())
-                rest = b""
-                async for data in response.content.iter_any():
-                    *events, rest = (rest + data).split(b"\n\n")
-                    for line in events:
-                        if line == b"data: [DONE]":
-                            continue  # to the end of the body: the connection is used again
-                        event = json.loads(line[6:])
-                        if "error" in event:
-                            raise _refusal(path, event["error"]["code"], line[6:].decode())
-                        yield event
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._max_connections, keepalive_timeout=60),
-                headers={"Authorization": f"Bearer {self._key}"},
-            )
-        return self._session
-
-
-@contextmanager
-def _reaching(path: str, timeout_s: float) -> Iterator[None]:
-    try:
-        yield
-    except TimeoutError as error:
-        raise PolicyUnavailable(f"vLLM did not answer {path} within {timeout_s:g} s") from error
-    except aiohttp.ClientError as error:
-        raise PolicyUnavailable(
-            f"vLLM cannot be reached for {path}: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _refusal(path: str, status: int, text: str) -> PolicyError:
-    try:
-        answer = json.loads(text)
-        said = str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
-    except (ValueError, AttributeError):
-        said = text.strip()
-    away = status in _UNAVAILABLE or (status >= 500 and path in _GENERATING)
-    kind: type[PolicyError] = PolicyUnavailable if away else PolicyError
-    if status in (400, 422):
-        kind = ContextError if any(sign in said for sign in _TOO_LONG) else RequestError
-    return kind(f"vLLM answered {path} with {status}: {said[:500]}")

@@ -33,7 +33,7 @@ class Draft:
             self.prompt_ids = event["prompt_ids"]
             self.ended = not event["goes_on"]
             return Piece([], [], {}, prompt_ids_T=self.prompt_ids)
-        delta: Delta = event.get("delta") or {}
+        delta: Delta = event.get("delta") or Delta()
         self.sampled_ids_T += event["ids"]
         self._logprobs_T += event["logprobs"]
         if self._text is not None:

@@ -15,6 +15,10 @@ from clawrl_gym.errors import PolicyError
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 
 
+class PolicyUnavailable(PolicyError):
+    """vLLM is starting, dying or overloaded: the same request may succeed later, or elsewhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How one reply is drawn."""
@@ -117,7 +121,7 @@ def whole_generation(
     `versions_before` are those of its first ids, when another server sampled them.
     """
     if end["finish_reason"] in ("abort", "error"):
-        raise PolicyError(f"vLLM ended the request with {end['finish_reason']!r}: try it again")
+        raise PolicyUnavailable(f"vLLM ended the request with {end['finish_reason']!r}")
     logprobs = logprobs or [None] * len(sampled)
     if len(logprobs) != len(sampled):
         raise PolicyError(f"vLLM sent {len(logprobs)} log-probs for {len(sampled)} tokens")

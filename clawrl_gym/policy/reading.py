@@ -21,7 +21,13 @@ class Reader:
     """vLLM's tool and reasoning parsers over one reply."""
 
     def __init__(self, renderer: Any, request: Any, prompt_ids: list[int]) -> None:
-        """`renderer` and `request` are vLLM's OnlineRenderer and ChatCompletionRequest."""
+        """`renderer` and `request` are vLLM's OnlineRenderer and ChatCompletionRequest.
+
+        A call that the client demands is read like one that it allows: the policy is sampled as it
+        is, and never forced into a form.
+        """
+        if request.tools and request.tool_choice != "none":
+            request.tool_choice = "auto"
         self._renderer = renderer
         self._request = request
         self._prompt_ids = prompt_ids

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 _FIRST, _LAST = 0xF0000, 0xFFFFD  # a plane for private use: no tokenizer has words in it
-_MASK = re.compile(f"([{chr(_FIRST)}-{chr(_LAST)}])")
+_MASK = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
 _WRITTEN_LIKE_ONE = re.compile(r"<[|｜].+[|｜]>")  # noqa: RUF001
 
 
@@ -40,9 +40,8 @@ class SpecialTexts:
         texts = set(tokenizer.all_special_tokens)
         texts |= {t.content for t in added.values() if t.special or _like_one(t.content)}
         longest_first = sorted(filter(None, texts), key=len, reverse=True)
-        # characters that stand for others are themselves replaced: none can be forged
-        words = [*map(re.escape, longest_first), _MASK.pattern]
-        self._pattern = re.compile("|".join(words))
+        # one alternative of another form would make the search a thousand times slower
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._tokenizer = tokenizer
         self._added_ids = frozenset(added)
         self._spelt: dict[str, list[int]] = {}
@@ -50,6 +49,8 @@ class SpecialTexts:
     def mask(self, value: Any, found: dict[str, str]) -> Any:
         """JSON with a character in place of each special text; `found` collects text by text."""
         if isinstance(value, str):
+            if not value.isascii():  # a character that could pass for a mask is masked itself
+                value = _MASK.sub(lambda match: _character(match[0], found), value)
             return self._pattern.sub(lambda match: _character(match[0], found), value)
         if isinstance(value, list):
             return [self.mask(item, found) for item in value]
@@ -60,10 +61,9 @@ class SpecialTexts:
     def ids(self, text: str, found: dict[str, str]) -> list[int]:
         """The ids of a text with masks; its own special tokens become control tokens."""
         meant = {character: text for text, character in found.items()}
-        parts = _MASK.split(text)
-        plain = self._encode(parts[::2])
+        plain = self._encode(_MASK.split(text))
         ids = list(next(plain))
-        for character, part in zip(parts[1::2], plain, strict=True):
+        for character, part in zip(_MASK.findall(text), plain, strict=True):
             ids += self._spell(meant[character])
             ids += part
         return ids

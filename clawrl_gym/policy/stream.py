@@ -125,27 +125,36 @@ class Routes:
         return {"deltas": deltas}
 
     async def _tokenize(self, body: Event) -> Event:
+        from vllm.inputs import TextPrompt
+
         found: dict[str, str] = {}
-        if self._specials is None:
-            return {"token_ids": self._tokenizer.encode(body["text"])}
-        ids = self._specials.ids(self._specials.mask(body["text"], found), found)
-        return {"token_ids": self._tokenizer.encode("") + ids}  # with what begins every text
+        text = self._masked(body["text"], found)
+        # by vLLM even when it is done again: beside the loop, and no more than the context holds
+        (prompt,) = await self._renderer.renderer.render_cmpl_async([TextPrompt(prompt=text)])
+        if not found:
+            return {"token_ids": list(prompt["prompt_token_ids"])}
+        before = self._tokenizer.encode("")  # what the tokenizer begins every text with
+        return {"token_ids": before + self._plain_ids(text, found)}
 
     async def _rendered(self, chat: Event) -> list[int]:
         """The prompt ids of a chat; ValueError when vLLM refuses it."""
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         found: dict[str, str] = {}
-        if self._specials is not None:
-            texts = {name: chat[name] for name in _TEXTS if name in chat}
-            chat = chat | self._specials.mask(texts, found)
-        result = await self._chat.render_chat_request(_chat_request(chat))
+        texts = {name: chat[name] for name in _TEXTS if name in chat}
+        request = _chat_request(chat | self._masked(texts, found))
+        result = await self._chat.render_chat_request(request)
         if isinstance(result, ErrorResponse):
             raise ValueError(result.error.message)
         _, (prompt,) = result
-        if self._specials is None or not found:
-            return list(prompt["prompt_token_ids"])
-        ids = self._specials.ids(prompt["prompt"], found)
+        return self._plain_ids(prompt["prompt"], found) if found else [*prompt["prompt_token_ids"]]
+
+    def _masked(self, value: Any, found: dict[str, str]) -> Any:
+        return value if self._specials is None else self._specials.mask(value, found)
+
+    def _plain_ids(self, text: str, found: dict[str, str]) -> list[int]:
+        assert self._specials is not None
+        ids = self._specials.ids(text, found)
         limit = self._renderer.model_config.max_model_len
         if len(ids) >= limit:
             raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")

@@ -45,6 +45,7 @@ def check(config: ServeConfig) -> RunFolder:
     check_key(config.gateway)
     resolve_model(config.policy.model)
     resolve_device(config.policy.device)
+    build_judge(config.judge)
     folder = RunFolder(Path(config.run.dir))
     if folder.exists:
         stored = folder.read_config(ServeConfig)

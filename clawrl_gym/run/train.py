@@ -12,6 +12,7 @@ from pathlib import Path
 from clawrl_gym import cluster
 from clawrl_gym.config import ConversationEnvConfig, RunConfig, TerminalEnvConfig
 from clawrl_gym.folder import RunFolder, folder_of
+from clawrl_gym.judge.base import Judge
 from clawrl_gym.live.gateway import check_key
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.observer import Observer
@@ -35,6 +36,7 @@ async def train(config: RunConfig) -> int:
     """Train as configured; returns the exit code. Raises ClawError for what cannot be run."""
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     tasks = TaskSource.of(config.env, config.seed)
+    judge = build_judge(config.judge)
     check_key(config.gateway)
     await asyncio.to_thread(_check_env, config)
     view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
@@ -45,7 +47,7 @@ async def train(config: RunConfig) -> int:
         else:
             folder.make(config)
         async with AsyncExitStack() as stack:
-            run = Run(config, engine, tasks, view)
+            run = Run(config, engine, tasks, judge, view)
             await run.start(stack)
             await run.learn()
         report = await asyncio.to_thread(write_report, folder.path)
@@ -68,10 +70,18 @@ def _check_env(config: RunConfig) -> None:
 class Run:
     """One training run's parts, alive."""
 
-    def __init__(self, config: RunConfig, engine: Engine, tasks: TaskSource, view: RunView) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        engine: Engine,
+        tasks: TaskSource,
+        judge: Judge | None,
+        view: RunView,
+    ) -> None:
         self._config = config
         self._engine = engine
         self._tasks = tasks
+        self._judge = judge
         self._view = view
         self._new_groups: Iterator[int] = itertools.count()
 
@@ -92,7 +102,7 @@ class Run:
                 config.trainer.baseline_decay,
             ),
             lambda groups: self._dispatcher.release(groups),
-            judge=build_judge(config.judge),
+            judge=self._judge,
             judge_config=config.judge,
             people=isinstance(config.env, ConversationEnvConfig),
         )

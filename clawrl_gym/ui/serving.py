@@ -112,7 +112,7 @@ class ServeLineView(LineView):
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        reason = verdict.detail.get("reason", "")
+        reason = verdict.detail.get("rule") or verdict.detail.get("reason", "")
         self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {reason}")
 
     def step(self, step: int, values: Mapping[str, float]) -> None:

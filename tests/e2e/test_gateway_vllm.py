@@ -185,15 +185,14 @@ def test_every_prompt_extends_the_ids_that_were_sampled(rig: Rig, run: Any, stre
 
 def test_tokens_arrive_while_others_are_still_to_come(rig: Rig, run: Any) -> None:
     async def check() -> None:
-        first_at = turns_at_first = None
-        count = 0
+        pieces, turns_at_first = 0, None
         async for event in rig.events("slow", [user("x")], max_tokens=300, seed=1):
             if event["choices"][0]["delta"].get("content"):
-                count += 1
-                if first_at is None:
-                    first_at, turns_at_first = count, len(await rig.turns("slow"))
+                pieces += 1
+                if turns_at_first is None:
+                    turns_at_first = len(await rig.turns("slow"))
         assert turns_at_first == 0, "the turn was not over"
-        assert count > 20, "token by token"
+        assert pieces > 3
         (turn,) = await rig.turns("slow")
         check_exact(turn)
 

@@ -24,7 +24,7 @@ pytestmark = [
 
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
-FILES = {"shopping.txt": "milk\nbread\n", "todo.txt": "call anna\n"}
+FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
 
@@ -124,7 +124,7 @@ def check_next_states(turns: list[dict[str, Any]], said: list[str]) -> None:
 
 def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> None:
     session_id = pair.name("files")
-    said = ["Read the file shopping.txt", WRONG, "Read the file todo.txt", RIGHT]
+    said = ["Read the file garden.txt", WRONG, "Read the file kitten.txt", RIGHT]
     for text in said:
         pair.claw.say(session_id, text)
     session = pair.serving.session(session_id)

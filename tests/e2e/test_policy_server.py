@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -51,6 +52,14 @@ def served(
     loop.run_until_complete(served.server.start())
     yield served
     loop.run_until_complete(served.server.stop())
+
+
+def nursery(pid: int) -> psutil.Process:
+    """The process that the server was forked from."""
+    parent = psutil.Process(pid).parent()
+    assert parent is not None
+    assert parent.pid != os.getpid()
+    return parent
 
 
 def gone_within(processes: list[psutil.Process], seconds: float) -> bool:
@@ -152,7 +161,9 @@ def test_the_message_of_plain_text_is_what_the_chat_route_would_have_answered(
                 made = await _ask(client, seed)
                 body = {**CHAT, "model": "policy", "temperature": 1.0, "max_tokens": 24}
                 body |= {"seed": seed, "return_token_ids": True}
-                choice = (await client._post("/v1/chat/completions", body))["choices"][0]
+                choice = (await client._connections.post("/v1/chat/completions", body))["choices"][
+                    0
+                ]
                 assert choice["token_ids"] == made.sampled_ids_T
                 message = await client.parse(CHAT, made)
                 assert message == {"role": "assistant", "content": choice["message"]["content"]}
@@ -302,7 +313,7 @@ def test_a_swap_changes_the_distribution_and_weights_that_do_not_fit_are_refused
     loop.run_until_complete(go())
 
 
-@pytest.mark.parametrize("victim", ["server", "engine"])
+@pytest.mark.parametrize("victim", ["server", "engine", "nursery"])
 def test_a_killed_vllm_comes_back_with_the_current_weights_and_version(
     served: Served, loop: asyncio.AbstractEventLoop, victim: str
 ) -> None:
@@ -315,7 +326,8 @@ def test_a_killed_vllm_comes_back_with_the_current_weights_and_version(
             pid = served.server.pid
             assert pid is not None
             processes = tree(pid)
-            processes[0 if victim == "server" else -1].send_signal(signal.SIGKILL)
+            victims = {"server": processes[0], "engine": processes[-1], "nursery": nursery(pid)}
+            victims[victim].send_signal(signal.SIGKILL)
             url = served.server.base_url
             await until(lambda: served.phases[-1] != "ready" or watching.done())
             await until(lambda: served.phases[-1] == "ready" or watching.done())
@@ -338,7 +350,7 @@ def test_stop_leaves_no_process_and_frees_the_port(
     """Runs last of those that share the server."""
     pid = served.server.pid
     assert pid is not None
-    processes = tree(pid)
+    processes = [nursery(pid), *tree(pid)]
     started = time.monotonic()
     loop.run_until_complete(served.server.stop())
     assert time.monotonic() - started < 5

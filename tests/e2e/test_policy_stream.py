@@ -256,7 +256,7 @@ def test_a_stream_that_is_closed_is_aborted_in_vllm(
 
 
 async def tokens_made(client: PolicyClient) -> float:
-    lines = (await client._request("GET", "/metrics", None, 10.0)).splitlines()
+    lines = (await client._connections.request("GET", "/metrics")).splitlines()
     return sum(float(x.split()[-1]) for x in lines if x.startswith("vllm:generation_tokens_total"))
 
 

@@ -31,7 +31,7 @@ DEMONSTRATOR = (
     "conversations are mostly in the style of a chat model (clawrl_gym/policy/tiny/talk.py), so "
     "that the policy starts imperfect"
 )
-SHARES = (0.55, 0.26, 0.16, 0.03)
+SHARES = (0.5, 0.28, 0.19, 0.03)
 """Of terminal tasks, conversations, small talk and longer sessions in every batch."""
 BATCH = 40
 
@@ -63,7 +63,7 @@ def phases() -> tuple[Phase, ...]:
     correct, careless = everything(), everything(careless=True)
     return (
         Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
-        Phase("polish", correct, TrainingPlan(steps=3000, batch=BATCH, peak_lr=2.5e-3, seed=77)),
+        Phase("polish", correct, TrainingPlan(steps=2200, batch=BATCH, peak_lr=2.5e-3, seed=77)),
         Phase(
             "habits",
             careless,

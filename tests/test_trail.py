@@ -1,0 +1,109 @@
+"""The hashes by which turns are known again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clawrl_gym.live.trail import Mark, Trail, digest_of
+from clawrl_gym.types import Message
+from tests.test_sessions import assistant, calling, make_turn, tool, user
+
+texts = st.text(max_size=30)
+messages = st.lists(st.builds(user, texts) | st.builds(assistant, texts), max_size=12)
+
+
+@settings(deadline=None)
+@given(messages=messages, reply=texts, ids_T=st.lists(st.integers(0, 2**31 - 1), max_size=9))
+def test_a_mark_is_read_as_it_was_written(
+    messages: list[Message], reply: str, ids_T: list[int]
+) -> None:
+    mark = Mark.of(make_turn(messages, reply, id=7), Trail.of(messages, "ann"), b"same", ids_T)
+    read = Mark.read(mark.text(), 7, mark.kind, mark.finish_reason, mark.created_s)
+    assert read == mark
+    assert mark.rendered.begins([*ids_T, 1])
+
+
+@settings(deadline=None)
+@given(before=messages, reply=texts, after=messages)
+def test_a_request_is_on_the_trail_of_the_turn_that_it_extends(
+    before: list[Message], reply: str, after: list[Message]
+) -> None:
+    mark = Mark.of(make_turn(before, reply), Trail.of(before), b"", [])
+    trail = Trail.of([*before, assistant(reply), *after])
+    assert trail.chains[len(before) + 1] == mark.chain
+    assert trail.chains[len(before)] == mark.request
+    assert mark.likeness(trail, len(before))[1] == min(8, len(before))
+
+
+@settings(deadline=None)
+@given(messages=messages, other=messages)
+def test_other_words_are_another_trail(messages: list[Message], other: list[Message]) -> None:
+    def said(told: list[Message]) -> list[list[str]]:
+        return [[one["role"], " ".join((one["content"] or "").split())] for one in told]
+
+    same = said(messages) == said(other)
+    assert (Trail.of(messages).whole == Trail.of(other).whole) == same
+
+
+def test_system_messages_take_no_part_and_users_do() -> None:
+    system: Message = {"role": "system", "content": "now"}
+    developer: Message = {"role": "developer", "content": "now"}
+    plain = Trail.of([user("a")])
+    assert Trail.of([system, user("a"), developer]).chains == plain.chains
+    assert Trail.of([user("a")], "ann").whole != plain.whole
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (user("a"), assistant("a")),
+        (assistant("ab"), assistant("a b")),
+        (assistant("read{}"), calling("{}")),
+        (calling("{}"), calling("{}", "{}")),
+        (calling("1"), calling("2")),
+        (calling("[1, 2]"), calling("[2, 1]")),
+        (user("a\0b"), user("a")),
+        (tool("a"), user("a")),
+    ],
+)
+def test_what_says_something_else_has_another_hash(one: Message, other: Message) -> None:
+    assert digest_of(one) != digest_of(other)
+
+
+@pytest.mark.parametrize("arguments", ["{", "nul", "[" * 5000, "\ud800", '{"a": 1e400}', "NaN"])
+def test_arguments_that_are_no_json_are_compared_as_they_are(arguments: str) -> None:
+    assert digest_of(calling(arguments)) == digest_of(calling(f" {arguments} "))
+
+
+def test_arguments_are_compared_as_javascript_writes_them_again() -> None:
+    told = {"n": 1.0, "big": 2**60, "text": "\u00e9", "list": [True, None]}
+    python = json.dumps(told)
+    script = '{"text":"\u00e9","list":[true,null],"n":1,"big":1152921504606847000}'
+    assert digest_of(calling(python)) == digest_of(calling(script))
+
+
+def test_arguments_may_be_given_as_an_object() -> None:
+    call = calling('{"a": 1}')
+    given = replace_arguments(call, {"a": 1})
+    assert digest_of(call) == digest_of(given)
+
+
+def replace_arguments(message: Message, arguments: object) -> Message:
+    (call,) = message["tool_calls"]
+    function = call["function"] | {"arguments": arguments}
+    return {**message, "tool_calls": [call | {"function": function}]}
+
+
+def test_a_turn_that_went_on_from_a_reply_remembers_it() -> None:
+    told = [user("a"), assistant("one"), user("b")]
+    mark = Mark.of(make_turn(told), Trail.of(told), b"", [])
+    fork = Trail.of([user("a"), assistant("one"), user("other")])
+    assert mark.has_passed(fork.passing(1))
+    other = Trail.of([user("x"), assistant("one"), user("other")])
+    assert not mark.has_passed(other.passing(1))
+    assert replace(mark, passed=b"").has_passed(fork.passing(1)) is False
