@@ -66,3 +66,20 @@ def test_configurations_are_frozen() -> None:
 
 def test_known_keys_reach_into_both_kinds_of_environment() -> None:
     assert {"env.sandbox.pids", "env.kwargs", "learner.lr"} <= set(known_keys())
+
+
+def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of_training() -> None:
+    config = compose("serve", [], ServeConfig)
+    assert (config.learner.schedule, config.learner.checkpoint_every) == ("constant", 1)
+    assert config.live.kinds, "the rules of conf/live"
+    for group, options in groups_of("serve").items():
+        for option in options:
+            compose("serve", [f"{group}={option}"], ServeConfig)
+    with pytest.raises(ConfigError, match=r"unknown configuration key 'rollout"):
+        compose("serve", ["rollout.groups=3"], ServeConfig)
+
+
+def test_the_conversation_environment_brings_the_rule_judge_unless_told_otherwise() -> None:
+    assert compose("train", ["env=conversation"], RunConfig).judge.type == "rule"
+    assert compose("train", ["env=conversation", "judge=none"], RunConfig).judge.type == "none"
+    assert compose("train", [], RunConfig).judge.type == "none"

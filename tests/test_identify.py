@@ -209,6 +209,18 @@ def test_part_of_an_interrupted_reply_leads_to_its_session(bench: Bench) -> None
     assert bench.ask(*told).session_id == under_way.session_id, "still being made"
 
 
+def test_part_of_a_later_reply_leads_to_who_asked_for_it(bench: Bench) -> None:
+    """Not to the other person whose conversation began in the same words."""
+    bench.say(user("hi"), reply="hello")
+    bench.say(user("hi"), reply="hello")
+    told = [user("hi"), assistant("hello"), user("count")]
+    first = bench.ask(*told)
+    bench.answer(first, "one two three", INTERRUPTED)
+    bench.say(user("hi"), assistant("hello"), user("sing"), reply="la")
+    later = bench.ask(*told, assistant("one two"), user("faster"))
+    assert later.session_id == first.session_id
+
+
 def test_a_compacted_history_leads_to_its_session_by_its_tail(bench: Bench) -> None:
     first = bench.say(user("a"), reply="one")
     bench.say(user("a"), assistant("one"), user("b"), reply="two")

@@ -28,7 +28,8 @@ def turn(index: int = 0, session: str = "s1", **changes: object) -> Turn:
 
 def verdict(value: int | None, turn_id: int = 1) -> Verdict:
     reward = None if value is None else float(value)
-    return Verdict(turn_id, "rule", value, reward, {"rule": "a correction", "said": "a secret"}, 0.0)  # type: ignore[arg-type]
+    why = {"rule": "a correction", "said": "a secret"}
+    return Verdict(turn_id, "rule", value, reward, why, 0.0)  # type: ignore[arg-type]
 
 
 def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None:

@@ -49,6 +49,7 @@ class LiveConfig(Part):
     kinds: tuple[KindRule, ...] = ()
     """Side turns; the first rule that holds names the turn, else it is `main`."""
     transient: tuple[str, ...] = ()
-    """Regular expressions of blocks that clients add for one request only and do not keep."""
+    """Blocks that clients add to user messages for one request only and do not keep: regular
+    expressions, a block's two ends with `.*?` between them."""
     runtime_session: tuple[str, ...] = ()
     """Regular expressions whose first group is a session id that a client writes into a message."""

@@ -79,18 +79,17 @@ class HistoryIndex:
         if not trail.replies:
             return self._best(asked, {}) if is_retry else None
         for at in reversed(trail.replies):
-            places = self._places.get(_TURN + trail.chains[at + 1])
-            best = self._best(places or {}, asked)
-            if places and best is not None:
+            places = self._places.get(_TURN + trail.chains[at + 1], {})
+            best = self._best(places, asked)
+            if best is not None:
                 if claims and trail.after(at):
                     places[best] = False
                 return best
-        at = trail.replies[-1]
-        unfinished = self._places.get(_REQUEST + trail.chains[at], {})
-        waiting = {session_id: True for session_id, waits in unfinished.items() if waits}
-        if waiting:
-            return self._best(waiting, asked)
-        pair = trail.pair(at)
+            unfinished = self._places.get(_REQUEST + trail.chains[at], {})
+            waiting = {session_id: True for session_id, waits in unfinished.items() if waits}
+            if waiting:
+                return self._best(waiting, asked)
+        pair = trail.pair(trail.replies[-1])
         alike = {} if pair is None else self._places.get(_PAIR + pair, {})
         return next(iter(alike)) if len(alike) == 1 else None
 

@@ -62,6 +62,7 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     if device == "cpu":
         argv += ["--kv-cache-memory-bytes", str(int(config.kv_cache_gb * 2**30))]
         argv += ["--distributed-executor-backend", "uni"]
+        argv += ["--worker-cls", "clawrl_gym.policy.cpu_worker.CpuWorker"]
     else:
         argv += ["--gpu-memory-utilization", str(config.gpu_memory_utilization)]
     return argv

@@ -189,7 +189,10 @@ class Run:
                 task.cancel()
 
     async def _on_group(self, group: Group, started_s: float) -> None:
+        ended_s = time.time()
         await self._collector.add(group)
+        if self._judge is not None:
+            self._engine.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
         self._engine.timeline.add(
             "collect", "group", started_s, time.time(), group=group.id, version=group.version
         )

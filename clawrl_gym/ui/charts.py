@@ -16,7 +16,7 @@ from clawrl_gym.metrics import (
 )
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.svg import Form, Series, line_chart
-from clawrl_gym.ui.text import duration, number, share
+from clawrl_gym.ui.text import HELDOUT_PREFIX, duration, number, scores, share
 
 HELDOUT_FAMILY_PREFIX = HELDOUT_SUCCESS + "/"
 
@@ -142,23 +142,35 @@ def family_charts(run: RunData) -> list[Chart]:
         for name in names
         if name.startswith(HELDOUT_FAMILY_PREFIX)
     }
-    charts = []
-    for family in sorted(families):
-        heldout = run.points(HELDOUT_FAMILY_PREFIX + family)
-        series = [
-            Series("training success", "success", run.points(FAMILY_PREFIX + family)),
-            Series("held-out success", "heldout", heldout, []),
-        ]
-        chart = line_chart(
-            [one for one in series if one.points], width=240, height=110, y_range=(0.0, 1.0),
-            x_range=(0.0, float(max(1, run.last_step))), form=share, x_label="",
-            label=f"Success on {family}",
-        )  # fmt: skip
-        latest = ""
-        if len(heldout) > 1:
-            latest = f"{share(heldout[0][1])} → {share(heldout[-1][1])}"
-        charts.append(Chart(family, "", chart, latest))
-    return charts
+    return [
+        _small_chart(run, family, FAMILY_PREFIX + family, HELDOUT_FAMILY_PREFIX + family, share)
+        for family in sorted(families)
+    ]
+
+
+def score_charts(run: RunData) -> list[Chart]:
+    """What the environment measures beside success: training as a curve, held-out as dots."""
+    names = sorted({name for row in run.heldout for name in scores(row)})
+    return [
+        _small_chart(run, score, f"train/{score}", HELDOUT_PREFIX + score, number)
+        for score in names
+    ]
+
+
+def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form) -> Chart:
+    """Something between 0 and 1, before and after."""
+    dots = run.points(heldout)
+    series = [
+        Series("training", "success", run.points(train)),
+        Series("held-out", "heldout", dots, []),
+    ]
+    chart = line_chart(
+        [one for one in series if one.points], width=240, height=110, y_range=(0.0, 1.0),
+        x_range=(0.0, float(max(1, run.last_step))), form=form, x_label="",
+        label=f"{title} over updates",
+    )  # fmt: skip
+    latest = f"{form(dots[0][1])} → {form(dots[-1][1])}" if len(dots) > 1 else ""
+    return Chart(title, "", chart, latest)
 
 
 def error_counts(run: RunData) -> dict[str, float]:

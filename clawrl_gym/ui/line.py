@@ -8,7 +8,7 @@ from typing import TextIO
 
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LEFT_S
 from clawrl_gym.ui.state import ViewState
-from clawrl_gym.ui.text import duration, interval, number, one_line, share
+from clawrl_gym.ui.text import duration, interval, number, one_line, scores, share
 
 _STEP_FIELDS = (
     ("train/reward", "reward", number),
@@ -60,7 +60,9 @@ class LineView:
             ]
             self._write("  ".join([f"step {step}/{self._state.total_steps}", *fields]))
         if HELDOUT_SUCCESS in values:
-            self._write(f"held-out after {step} updates: {interval(dict(values))}")
+            told = [f"held-out after {step} updates: {interval(dict(values))}"]
+            told += [f"{name} {number(value)}" for name, value in scores(values).items()]
+            self._write("  ".join(told))
         new = {kind: n for kind, n in self._state.errors().items() if before.get(kind, 0) != n}
         if new:
             self._write("errors so far: " + ", ".join(f"{k} {number(n)}" for k, n in new.items()))

@@ -60,7 +60,10 @@ def render_page(run: RunData) -> str:
         reward_is_success=charts.reward_is_success(run),
         main_wide=charts.main_chart(run, 1040, 330),
         main_narrow=charts.main_chart(run, 400, 260),
-        families=charts.family_charts(run),
+        smalls=[
+            ("Scores", charts.score_charts(run)),
+            ("By task family", charts.family_charts(run)),
+        ],
         details=charts.detail_charts(run),
         timelines=timelines(run),
         busy=busy_words(run),

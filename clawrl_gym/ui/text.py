@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from clawrl_gym.metrics import (
     FAMILY_PREFIX,
@@ -13,6 +14,7 @@ from clawrl_gym.metrics import (
     HELDOUT_SUCCESS,
 )
 
+HELDOUT_PREFIX = "heldout/"
 _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x1f\x7f-\x9f]+"
 )
@@ -72,6 +74,18 @@ def interval(values: dict[str, float]) -> str:
         return success
     low, high = 100 * values[HELDOUT_LOW], 100 * values[HELDOUT_HIGH]
     return f"{success} ({low:.0f} to {high:.0f} %, n = {number(values.get(HELDOUT_N))})"
+
+
+def scores(values: Mapping[str, float]) -> dict[str, float]:
+    """What an environment measured beside success in a held-out evaluation, by its own names."""
+    own = (HELDOUT_SUCCESS, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_N)
+    return {
+        name.removeprefix(HELDOUT_PREFIX): value
+        for name, value in values.items()
+        if name.startswith(HELDOUT_PREFIX)
+        and name not in own
+        and not name.startswith(HELDOUT_SUCCESS)
+    }
 
 
 def one_line(text: str, limit: int = 500) -> str:

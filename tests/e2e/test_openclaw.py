@@ -25,6 +25,8 @@ pytestmark = [
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
+# Learning is what is tested, not its effect: the policy stays able to read a file.
+SERVED = ("live.batch_turns=4", "learner.lr=1e-6", "policy.sampling.temperature=0.3")
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
 
@@ -65,7 +67,7 @@ class Pair:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    one = Serving(tmp_path_factory.mktemp("serve") / "run", "live.batch_turns=4")
+    one = Serving(tmp_path_factory.mktemp("serve") / "run", *SERVED)
     try:
         one.wait_for("ready: talk to")
         yield one
@@ -136,10 +138,9 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
     pair.until(
         lambda: all(turn["verdicts"] for turn in pair.turns(session_id)[:-1]), "all verdicts"
     )
-    for turn in pair.turns(session_id)[:-1]:
-        told = said_in(turn["next_state"])
-        value = turn["verdicts"][-1]["value"]
-        assert value == {WRONG: -1, RIGHT: 1}.get(told[0], value), turn
+    reacted = pair.turns(session_id)[:-1]
+    values = {said_in(t["next_state"])[0]: t["verdicts"][-1]["value"] for t in reacted}
+    assert (values[WRONG], values[RIGHT]) == (-1, 1)
 
 
 def test_two_sessions_at_once_stay_apart_even_with_the_same_words(pair: Pair) -> None:
@@ -161,10 +162,11 @@ def test_a_heartbeat_is_a_side_turn_and_no_reaction_of_the_user(pair: Pair) -> N
     pair.until(lambda: len(pair.turns(main)) >= 3, "the second reply")
     first, beat, second = pair.turns(main)[:3]
     assert [turn["kind"] for turn in (first, beat, second)] == ["main", "side", "main"]
-    assert said_in(first["next_state"]) == [WRONG]
     assert beat["next_state"] is None
-    pair.until(lambda: pair.turns(main)[0]["verdicts"], "the verdict")
-    assert pair.turns(main)[0]["verdicts"][-1]["value"] == -1
+    if beat["reply"]["content"].strip() == "NO_REPLY":
+        assert said_in(first["next_state"]) == [WRONG]
+    else:  # the user has read what the heartbeat said: the words are a reaction to that
+        assert first["next_state"] is None
 
 
 def test_a_title_is_a_side_turn_outside_the_conversation(pair: Pair) -> None:

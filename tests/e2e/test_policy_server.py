@@ -223,6 +223,30 @@ def test_a_prompt_that_is_too_long_is_a_context_error(
     loop.run_until_complete(go())
 
 
+def test_a_seed_and_a_prompt_that_is_read_in_parts_do_not_kill_the_engine(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    """Many long prompts at once are more than the engine reads in one step."""
+    prompts = [[5 + at] * 900 for at in range(12)]
+
+    async def go() -> None:
+        client = served.client()
+        seeded = Sampling(1.0, 1.0, 8, seed=7)
+        try:
+            alone = [await client.generate(p, seeded, version=0) for p in prompts[:2]]
+            together = await asyncio.gather(
+                *(client.generate(p, seeded, version=1000) for p in prompts)
+            )
+            assert [made.sampled_ids_T for made in together[:2]] == [
+                made.sampled_ids_T for made in alone
+            ]
+            assert await client.healthy()
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
 async def _load(client: PolicyClient, stop: asyncio.Event, done: list[Generation]) -> None:
     draw = random.Random(len(done))
     while not stop.is_set():
