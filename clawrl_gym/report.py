@@ -37,12 +37,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.report", description=__doc__)
     parser.add_argument("folder", type=Path, help="the run's folder, runs/NAME")
     parser.add_argument("--curve", type=Path, metavar="PATH", help="write the curves as SVG, too")
+    parser.add_argument("--score", metavar="NAME", help="with --curve: this score's curve")
     given = parser.parse_args(arguments)
     try:
         path = write_report(given.folder)
         sys.stdout.write(f"{path}\n")
         if given.curve is not None:
-            sys.stdout.write(f"{write_curve_svg(given.folder, given.curve)}\n")
+            sys.stdout.write(f"{write_curve_svg(given.folder, given.curve, given.score)}\n")
     except ClawError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -205,6 +205,22 @@ def test_the_curve_is_a_picture_of_its_own(run: Path, tmp_path: Path) -> None:
     assert "Held-out success 34 % → 94 % in 40 updates" in said
 
 
+def test_a_score_of_the_environment_has_charts_and_a_picture_of_its_own(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "x", steps=2, store=False)
+    rows = [
+        {"step": 0, "heldout/success": 1.0, "heldout/n": 9, "heldout/personalization": 0.125},
+        {"step": 1, "train/personalization": 0.5},
+        {"step": 2, "heldout/success": 1.0, "heldout/n": 9, "heldout/personalization": 0.875},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "0.125 → 0.875" in write_report(folder).read_text()
+    path = write_curve_svg(folder, tmp_path / "score.svg", "personalization")
+    said = "".join(ElementTree.fromstring(path.read_text()).itertext())
+    assert "Held-out personalization 0.12 → 0.88 in 2 updates" in said
+    with pytest.raises(ClawError, match=r"got the score 'style'.*\['personalization'\]"):
+        write_curve_svg(folder, tmp_path / "score.svg", "style")
+
+
 def test_the_wall_time_of_a_resumed_run_leaves_out_the_pause(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "x", steps=2, store=False)
     rows = [{"step": 1, "time_s": 130.0}, {"step": 2, "time_s": 9050.0}]

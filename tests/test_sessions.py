@@ -194,6 +194,15 @@ async def test_in_doubt_nothing_is_recorded(talk: Talk) -> None:
     assert await talk.states() == {}
 
 
+async def test_another_conversations_reply_in_the_same_words_is_in_doubt(talk: Talk) -> None:
+    """The one that was compacted had its answer; the newest turn is of the other one."""
+    await talk.say([user("a")])
+    await talk.say([user("a"), assistant("ok"), user("b")], "fine")
+    await talk.say([user("x")])
+    await talk.say([user("a summary"), assistant("ok"), user("b, please")])
+    assert await talk.states() == {0: [user("b")]}
+
+
 async def test_a_history_that_was_rewritten_is_known_by_its_replies(talk: Talk) -> None:
     """OpenClaw merges what is left of a heartbeat into the user's message before a reply."""
     told = [user("a"), assistant("one"), user("b")]

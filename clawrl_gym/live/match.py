@@ -10,8 +10,8 @@ next message: a user's answer, or all tool results of parallel calls, in order. 
   the next state ends where that reply begins; none when nothing was said before it.
 - **Edited, merged or compacted history**: no chain fits. Then the last reply decides, if it is one
   of ours: the turn with the most like replies before it, then the most like messages before it.
-  Where several come as near, or nothing before it is known, it must be the session's newest turn
-  and the only one that waits; else nothing is said.
+  Where several come as near, or nothing before it is known, it must be the session's newest turn,
+  which waits, and the others must be of its own past; else nothing is said.
 - **An edited reply** is not ours: what follows it was said to other words.
 - **An interrupted reply** may come back in part, or not at all; see `interrupted`.
 """
@@ -66,7 +66,7 @@ def _most_like(
         if not own:
             continue
         passing = trail.passing(at)
-        if any(mark.kind == "main" and mark.has_passed(passing) for mark in marks):
+        if any(mark.kind == "main" and passing in mark.passed for mark in marks):
             return None  # a fork: what followed this reply first was seen at that time
         likeness = {mark.turn_id: mark.likeness(trail, at) for mark in own}
         best = max(likeness.values())
@@ -80,12 +80,28 @@ def _most_like(
 def _only_newest(alike: list[Mark], marks: Sequence[Mark], waiting: Collection[int]) -> list[Mark]:
     """Of turns that cannot be told apart, the one that is being gone on with; none in doubt.
 
-    It is the session's newest main turn, and the only one of them that waits: a compacted history
-    ends in the last reply, whatever else was said in the same words before.
+    It is the session's newest main turn and waits, and all others were said before it in the same
+    conversation: a compacted history ends in the last reply, whatever was said in the same words.
     """
-    fresh = [mark for mark in alike if mark.turn_id in waiting]
     newest = next((mark for mark in reversed(marks) if mark.kind == "main"), None)
-    return fresh if fresh == [newest] else []
+    if newest is None or newest not in alike or newest.turn_id not in waiting:
+        return []
+    past = _past_of(newest, marks)
+    return [newest] if all(mark is newest or mark.turn_id in past for mark in alike) else []
+
+
+def _past_of(mark: Mark, marks: Sequence[Mark]) -> set[int]:
+    """The turns whose replies a turn stands on."""
+    by_passing = {other.passing: other for other in marks}
+    past: set[int] = set()
+    todo = [mark]
+    while todo:
+        for passing in todo.pop().passed:
+            before = by_passing.get(passing)
+            if before is not None and before.turn_id not in past:
+                past.add(before.turn_id)
+                todo.append(before)
+    return past
 
 
 def _twin(same: list[Mark], waiting: Collection[int]) -> Mark:

@@ -27,7 +27,7 @@ WARM_TURNS = 2
 """Turns that are kept whole while the session is warm: the newest, and one to fork from."""
 REPLAY_S = 120.0
 """How long an equal request may be a retry where the client does not say so."""
-_MARK_BYTES = 800
+_MARK_BYTES = 1000
 _TOKEN_BYTES = 40
 _MAX_ASKED = 64
 

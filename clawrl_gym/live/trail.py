@@ -154,7 +154,7 @@ class Mark:
     """Hashes of the last messages of the request, oldest first."""
     replies_before: bytes
     """Hashes of the assistant's last messages in the request, oldest first."""
-    passed: bytes
+    passed: tuple[bytes, ...]
     """Chains of the last replies in the request, shortened: these have been gone on from."""
     pair: bytes | None
     """The request's last message and the reply."""
@@ -174,7 +174,7 @@ class Mark:
             reply=reply,
             before=b"".join(trail.digests[-KEPT_BEFORE:]),
             replies_before=b"".join(trail.replies_before(len(trail.messages))[-KEPT_BEFORE:]),
-            passed=b"".join(map(trail.passing, trail.replies[-KEPT_BEFORE:])),
+            passed=tuple(map(trail.passing, trail.replies[-KEPT_BEFORE:])),
             pair=trail.pair_with(reply),
             rendered=Rendered.of(rendered_ids_T),
         )
@@ -183,7 +183,7 @@ class Mark:
         """For the store."""
         hashes = (
             self.same, self.request, self.chain, self.reply, self.before, self.replies_before,
-            self.passed, self.pair or b"", self.rendered.digest,
+            b"".join(self.passed), self.pair or b"", self.rendered.digest,
         )  # fmt: skip
         return " ".join([*(each.hex() for each in hashes), str(self.rendered.length)])
 
@@ -206,7 +206,9 @@ class Mark:
             reply=reply,
             before=before,
             replies_before=replies_before,
-            passed=passed,
+            passed=tuple(
+                passed[at : at + _MESSAGE_BYTES] for at in range(0, len(passed), _MESSAGE_BYTES)
+            ),
             pair=pair or None,
             rendered=Rendered(int(length), rendered),
         )
@@ -216,11 +218,10 @@ class Mark:
         replies = _common_end(self.replies_before, trail.replies_before(at))
         return replies, _common_end(self.before, trail.digests[:at])
 
-    def has_passed(self, shortened: bytes) -> bool:
-        """Whether the turn's request had gone on from a reply (`Trail.passing`)."""
-        size = _MESSAGE_BYTES
-        ends = range(0, len(self.passed), size)
-        return any(self.passed[at : at + size] == shortened for at in ends)
+    @property
+    def passing(self) -> bytes:
+        """What a request that goes on from the turn passes."""
+        return self.chain[:_MESSAGE_BYTES]
 
 
 def _common_end(own: bytes, theirs: list[bytes]) -> int:

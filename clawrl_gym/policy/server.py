@@ -96,14 +96,19 @@ class PolicyServer:
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
         """Serve the model's own weights, or others, as `version`; returns when it answers.
 
-        Raises ConfigError or PolicyError in one line, with vLLM's own last words.
+        Raises ConfigError or PolicyError in one line, with vLLM's own last words; leaves nothing
+        behind then.
         """
         self._device = resolve_device(self._config.device)
         check_context(self._config.max_model_len, self._model_dir)
-        self.reserve()
-        await asyncio.to_thread(self.folder.create, self._model_dir, version, weights)
         self._stopping = False
-        await self._launch()
+        try:
+            self.reserve()
+            await asyncio.to_thread(self.folder.create, self._model_dir, version, weights)
+            await self._launch()
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """End the server and everything it started; idempotent."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from clawrl_gym.errors import ClawError
 from clawrl_gym.metrics import (
     ERRORS_PREFIX,
     FAMILY_PREFIX,
@@ -208,22 +209,25 @@ stroke-width:2.5}.key{fill:var(--c)}.cursor{display:none}
 """
 
 
-def write_curve_svg(folder: Path, path: Path) -> Path:
-    """The main curves of a run as a picture of its own, for a README."""
+def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
+    """The main curves of a run, or one of its scores, as a picture of its own, for a README."""
     from clawrl_gym.ui.run_data import read_run
 
     run = read_run(folder)
     width, height, head = 720, 320, 56
-    title = curve_title(run)
-    keys = [("success", "training success"), ("heldout", "held-out success, 95 % interval")]
-    if not reward_is_success(run):
-        keys.insert(0, ("reward", "training reward"))
+    size = (width - 24, height - head)
+    if score is None:
+        title, keys = curve_title(run), _main_keys(run)
+        chart = main_chart(run, *size)
+    else:
+        title = score_title(run, score)
+        keys = [("success", "training, sampled"), ("heldout", "held-out, greedy")]
+        chart = _score_chart(run, score, *size)
     legend = "".join(
         f'<circle class="s-{colour} key" cx="{28 + 160 * i}" cy="44" r="4.5"/>'
         f'<text x="{38 + 160 * i}" y="48">{name}</text>'
         for i, (colour, name) in enumerate(keys)
     )
-    chart = main_chart(run, width - 24, height - head)
     inner = str(chart).replace("<svg ", f'<svg x="12" y="{head}" width="{width - 24}" '
                                f'height="{height - head - 8}" ', 1)  # fmt: skip
     text = Markup(
@@ -238,6 +242,32 @@ def write_curve_svg(folder: Path, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(str(text), encoding="utf-8")
     return path
+
+
+def _main_keys(run: RunData) -> list[tuple[str, str]]:
+    keys = [("success", "training success"), ("heldout", "held-out success, 95 % interval")]
+    return keys if reward_is_success(run) else [("reward", "training reward"), *keys]
+
+
+def _score_chart(run: RunData, score: str, width: int, height: int) -> Markup:
+    series = [
+        Series("training", "success", run.points(f"train/{score}")),
+        Series("held-out", "heldout", run.points(HELDOUT_PREFIX + score), []),
+    ]
+    return line_chart(
+        series, width=width, height=height, y_range=(0.0, 1.0), form=number,
+        x_range=(0.0, float(max(1, run.last_step))), label=f"{score} over updates",
+    )  # fmt: skip
+
+
+def score_title(run: RunData, score: str) -> str:
+    """A score's result in one line. Raises ClawError for one that the run has not measured."""
+    points = run.points(HELDOUT_PREFIX + score)
+    if not points:
+        known = sorted({name for row in run.heldout for name in scores(row)})
+        raise ClawError(f"got the score {score!r}, expected one of this run's: {known}")
+    first, last = points[0][1], points[-1][1]
+    return f"Held-out {score} {first:.2f} → {last:.2f} in {run.last_step} updates"
 
 
 def curve_title(run: RunData) -> str:
