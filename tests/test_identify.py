@@ -113,6 +113,17 @@ def test_only_the_first_messages_last_line_is_the_runtime_line(bench: Bench) -> 
     assert bench.ask(user(f"hi\n\n{bad}")).matched_by == "new", "cannot be a session"
 
 
+def test_two_chats_whose_names_have_spaces_are_not_one_session(bench: Bench) -> None:
+    line = "Runtime: agent=main | session=agent:main:explicit:{0} | sessionId={0} | host=pc"
+    first = bench.say(user(f"Hello\n\n{line.format('my chat')}"), reply="hi")
+    second = bench.say(user(f"Hello\n\n{line.format('my dog')}"), reply="hi")
+    assert first.session_id != second.session_id
+    again = bench.ask(
+        user(f"Hello\n\n{line.format('my dog')}"), assistant("hi"), user("How are you?")
+    )
+    assert (again.session_id, again.matched_by) == (second.session_id, "history")
+
+
 def test_a_header_wins_over_the_runtime_line(bench: Bench) -> None:
     request = recorded("conversation/1")
     headers = request.headers | {"X-Session-Id": "plugin"}

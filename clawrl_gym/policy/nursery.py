@@ -68,6 +68,7 @@ class Nursery:
     ) -> Nursery:
         """Start it, from a thread that lives as long as it shall."""
         ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -79,11 +80,10 @@ class Nursery:
                 start_new_session=True,
             )
         except BaseException:
-            ours.close()
+            writer.close()
             raise
         finally:
             theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours)
         return cls(process, reader, writer)
 
     @property
