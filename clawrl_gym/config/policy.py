@@ -32,19 +32,19 @@ class PolicyConfig(Part):
     port: int = Field(0, ge=0, le=65535)
     """vLLM's port on loopback (the next ones for further servers); 0 takes free ones."""
     kv_cache_gb: float = Field(0.25, gt=0)
-    """CPU build: memory of the key-value cache."""
+    """CPU build: memory of the key-value cache of each server."""
     gpu_memory_utilization: float = Field(0.45, gt=0, le=1)
     """CUDA build: vLLM's share of the device; the rest is the learner's."""
     max_num_seqs: int = Field(128, ge=1)
     """Requests that vLLM decodes together."""
     threads: int = Field(1, ge=1)
-    """CPU build: OpenMP threads of the engine."""
+    """CPU build: OpenMP threads of each server's engine."""
     enforce_eager: bool = True
     """Skip compilation: starts sooner, decodes somewhat slower."""
     start_timeout_s: float = Field(900.0, gt=0)
     request_timeout_s: float = Field(120.0, gt=0)
     max_restarts: int = Field(2, ge=0)
-    """How often a vLLM that died is started again."""
+    """How often in a row a vLLM that died is started again; forgotten after five good minutes."""
     tool_parser: str | None = "hermes"
     """vLLM's tool-call parser; None switches tool calls off."""
     reasoning_parser: str | None = None
