@@ -388,6 +388,7 @@ def test_stop_leaves_no_process_and_frees_the_port(
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
+from clawrl_gym.config import PolicyConfig
 from clawrl_gym.policy.server import PolicyServer
 
 async def main():
@@ -408,8 +409,9 @@ def test_nothing_outlives_a_driver_that_was_killed(model: Path, tmp_path: Path) 
     )
     try:
         assert driver.stdout is not None
-        processes = tree(int(driver.stdout.readline()))
-        assert len(processes) >= 2
+        pid = int(driver.stdout.readline())
+        processes = [nursery(pid), *tree(pid)]
+        assert len(processes) >= 3
         driver.kill()
         assert gone_within(processes, 5.0), alive(processes)
     finally:
