@@ -1,7 +1,7 @@
 """What a run measures: metrics.jsonl, the timeline of the four loops, and optional outside sinks.
 
-Owns the names of the metrics and the two files. Both are append-only: a resumed run goes on in the
-same file, and a reader takes the last line of a step. Nothing here draws anything.
+Owns the two files, and the names that more than one part reads. Both are append-only: a resumed run
+goes on in the same file, and a reader takes the last line of a step. Nothing here draws anything.
 """
 
 from __future__ import annotations
@@ -28,33 +28,10 @@ HELDOUT_SUCCESS = "heldout/success"
 HELDOUT_N = "heldout/n"
 HELDOUT_LOW = "heldout/low"
 HELDOUT_HIGH = "heldout/high"
-TRAIN_REWARD = "train/reward"
-TRAIN_SUCCESS = "train/success"
 FAMILY_PREFIX = "train/success/"
-POLICY_VERSION = "policy/version"
-ROLLOUT_TOKENS_PER_S = "rollout/tokens_per_s"
-ROLLOUT_EPISODES_PER_S = "rollout/episodes_per_s"
-ROLLOUT_IN_FLIGHT = "rollout/in_flight"
-LEARNER_TOKENS_PER_S = "learner/tokens_per_s"
-LEARNER_LOSS = "learner/loss"
-LEARNER_GRAD_NORM = "learner/grad_norm"
-LEARNER_LR = "learner/lr"
-LEARNER_ENTROPY = "learner/entropy"
-LEARNER_CLIP_SHARE = "learner/clip_share"
-STALENESS_MEAN = "staleness/mean"
-STALENESS_MAX = "staleness/max"
-GAP_MEAN = "logprob_gap/mean"
-GAP_MAX = "logprob_gap/max"
-GROUPS_ZERO_VARIANCE = "groups/zero_variance"
-GROUPS_DROPPED_STALE = "groups/dropped_stale"
-GROUPS_READY = "groups/ready"
-MERGE_SHARE = "merge/share"
-MERGE_PREFIX = "merge/"
 ERRORS_PREFIX = "errors/"
-SWAP_PAUSE_S = "swap/pause_s"
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
-RSS_GB = "memory/rss_gb"
 
 
 def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.live.harvest import Harvest
+from clawrl_gym.live.collector import LiveCollector
 from clawrl_gym.metrics import RateWindow
 from clawrl_gym.rollout.ready import ReadyGroups
 from clawrl_gym.run.engine import Engine
@@ -29,13 +29,13 @@ class ServeObserver:
         self,
         engine: Engine,
         view: ServeView,
-        harvest: Harvest,
+        collector: LiveCollector,
         queue: JudgeQueue,
         ready: ReadyGroups,
     ) -> None:
         self._engine = engine
         self._view = view
-        self._harvest = harvest
+        self._collector = collector
         self._queue = queue
         self._ready = ready
         self._counts: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class ServeObserver:
         }
         values |= update.stats.metrics if update.stats else {}
         values |= {name: float(count) for name, count in self._counts.items()}
-        values |= {f"harvest/{name}": float(n) for name, n in self._harvest.counters.items()}
+        values |= {f"live/{name}": float(n) for name, n in self._collector.counters.items()}
         rewards, self._rewards = self._rewards, []
         if rewards:
             values["verdicts/mean"] = sum(rewards) / len(rewards)

@@ -14,7 +14,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tasks import FAMILIES, ConversationTask, make_task
 from clawrl_gym.envs.conversation.tools import MAX_CALLS, arguments_of
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.rollout.worker import build_agent, build_env

@@ -12,7 +12,7 @@ import pytest
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.tasks import make_task
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import EnvError
 
 TASK = make_task("student-save-train-000003")

@@ -13,7 +13,7 @@ from clawrl_gym.envs.conversation.problems import (
     split_of,
 )
 from clawrl_gym.envs.conversation.tasks import FAMILIES, NUMBERS, make_task, task_ids
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import ConfigError, TaskError
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)

@@ -7,7 +7,7 @@ from clawrl_gym.envs.conversation.answers import is_correct
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, STYLES, TERSE
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)
 

@@ -12,7 +12,7 @@ from clawrl_gym.agents.terminal import TerminalAgent, reply_text
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.tasks import make_task
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import ContextError, PolicyError
 from clawrl_gym.rollout.episode import EpisodeSpec, run_episode
 from clawrl_gym.types import Episode, Message, StopReason, TaskRef

@@ -62,7 +62,7 @@ def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> 
         state.turn(turn(0, f"session-{number}", messages=[said], id=number))
         state.verdict(verdict((1, 0, -1, None)[number % 4], number))
     state.take({"policy/version": 7, "ready/flush_s": math.nan})
-    state.update(7, {"learner/loss": 0.1})
+    state.take_step(7, {"learner/loss": 0.1})
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(render(state, width))
     shown = console.file.getvalue()  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.agents.terminal import TerminalAgent, reply_text
-from clawrl_gym.envs.terminal.draw import STEMS
+from clawrl_gym.envs.draw import STEMS
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.errors import TaskError

@@ -20,7 +20,7 @@ from clawrl_gym.config import SamplingConfig
 from clawrl_gym.live.answers import completion_json, text_json
 from clawrl_gym.live.draft import Ask
 from clawrl_gym.live.identify import Identity
-from clawrl_gym.live.limits import Door
+from clawrl_gym.live.limits import Admission
 from clawrl_gym.live.prometheus import GatewayMetrics
 from clawrl_gym.live.requests import ChatRequest, Wishes
 from clawrl_gym.live.sessions import Asked, Sessions
@@ -81,14 +81,14 @@ class Completions:
 
     def __init__(
         self,
-        door: Door,
+        admission: Admission,
         sessions: Sessions,
         turns: TurnMaker,
         metrics: GatewayMetrics,
         model_name: str,
         pace: Pace,
     ) -> None:
-        self._door = door
+        self._admission = admission
         self._sessions = sessions
         self._turns = turns
         self._metrics = metrics
@@ -104,8 +104,8 @@ class Completions:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
-        self._door.check_rate()
-        body = await self._door.json_of(request)
+        self._admission.check_rate()
+        body = await self._admission.json_of(request)
         chat = parse_as(ChatRequest, body)
         self.check_model(chat.model)
         messages = chat.plain_messages()
@@ -127,8 +127,8 @@ class Completions:
     async def text(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
         began_s = time.perf_counter()
-        self._door.check_rate()
-        body = await self._door.json_of(request)
+        self._admission.check_rate()
+        body = await self._admission.json_of(request)
         asked = parse_as(CompletionRequest, body)
         self.check_model(asked.model)
         labels = labels_of(request.headers)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import Field, model_validator
 
-from clawrl_gym.live.limits import Door
+from clawrl_gym.live.limits import Admission
 from clawrl_gym.live.wire import Refusal, Wire, parse_as, session_id_of
 from clawrl_gym.store import Store
 from clawrl_gym.types import Turn, Verdict
@@ -54,14 +54,16 @@ class FeedbackRequest(Wire):
 class Feedback:
     """Records opinions and hands them on."""
 
-    def __init__(self, door: Door, store: Store, on_verdict: Callable[[Verdict], None]) -> None:
-        self._door = door
+    def __init__(
+        self, admission: Admission, store: Store, on_verdict: Callable[[Verdict], None]
+    ) -> None:
+        self._admission = admission
         self._store = store
         self._on_verdict = on_verdict
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /v1/feedback, also below a session's own base URL."""
-        asked = parse_as(FeedbackRequest, await self._door.json_of(request))
+        asked = parse_as(FeedbackRequest, await self._admission.json_of(request))
         named = request.match_info.get("id") or request.headers.get("X-Session-Id")
         turn = await self._turn(asked, session_id_of(named) if named else asked.session_id)
         reward = asked.reward()

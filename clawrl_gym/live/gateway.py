@@ -26,7 +26,7 @@ from clawrl_gym.live.answerers import Policies, Policy
 from clawrl_gym.live.completions import Completions
 from clawrl_gym.live.feedback import Feedback
 from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.limits import Door, allow_open_files, check_key, retry_after
+from clawrl_gym.live.limits import Admission, allow_open_files, check_key, retry_after
 from clawrl_gym.live.prometheus import GatewayMetrics, GatewayStats
 from clawrl_gym.live.seat import Seats, add_routes
 from clawrl_gym.live.sessions import Sessions
@@ -73,7 +73,7 @@ class Gateway:
         self._config = config
         self._policies = policies
         self._model_name = model_name
-        self._door = Door(config, self.key)
+        self._admission = Admission(config, self.key)
         self._seats = Seats(Transient(live.transient).stable)
         hooks = _telling(hooks or Hooks(), self._seats, policies)
         self.sessions = Sessions(store, live, config.max_sessions, hooks)
@@ -83,10 +83,10 @@ class Gateway:
             self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
         )
         self._completions = Completions(
-            self._door, self.sessions, self._turns, self._metrics, model_name, pace or Pace()
+            self._admission, self.sessions, self._turns, self._metrics, model_name, pace or Pace()
         )
-        self._feedback = Feedback(self._door, store, hooks.on_verdict)
-        self._sessions_api = SessionsApi(self._door, store, self.sessions)
+        self._feedback = Feedback(self._admission, store, hooks.on_verdict)
+        self._sessions_api = SessionsApi(self._admission, store, self.sessions)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -185,7 +185,7 @@ class Gateway:
         stats.requests += 1
         stats.inside += 1
         try:
-            self._door.check(request, stats.inside)
+            self._admission.check(request, stats.inside)
             response = await handler(request)
             status = response.status
             return response
@@ -201,7 +201,7 @@ class Gateway:
 
     def _refusal(self, request: web.Request, error: Exception) -> Refusal:
         if isinstance(error, web.HTTPRequestEntityTooLarge):
-            return self._door.too_large()
+            return self._admission.too_large()
         if isinstance(error, web.HTTPException):
             return Refusal(error.status, f"{request.method} {request.path}: {error.reason}")
         if isinstance(error, HttpProcessingError | web.RequestPayloadError):

@@ -1,6 +1,6 @@
 """Which turn of an ended session is trained when no verdict made a sample, or why none is.
 
-Pure: it decides, `Harvest` acts. The formula is in `harvest.py`.
+Pure: it decides, `LiveCollector` acts. The formula is in `collector.py`.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Bucket:
         return (1.0 - self._left) / self._rate_per_s
 
 
-class Door:
+class Admission:
     """Admission of one gateway."""
 
     def __init__(self, config: GatewayConfig, key: str) -> None:

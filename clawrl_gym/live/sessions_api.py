@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import Field
 
 from clawrl_gym.live.feedback import verdict_json
-from clawrl_gym.live.limits import Door
+from clawrl_gym.live.limits import Admission
 from clawrl_gym.live.sessions import Sessions
 from clawrl_gym.live.wire import (
     Labels,
@@ -56,8 +56,8 @@ class PageRequest(Wire):
 class SessionsApi:
     """Reads sessions from the store; what changes them goes through `Sessions`."""
 
-    def __init__(self, door: Door, store: Store, sessions: Sessions) -> None:
-        self._door = door
+    def __init__(self, admission: Admission, store: Store, sessions: Sessions) -> None:
+        self._admission = admission
         self._store = store
         self._sessions = sessions
 
@@ -97,7 +97,7 @@ class SessionsApi:
         return await self._end(request, labels_of(request.headers))
 
     async def _end(self, request: web.Request, labels: Labels | None) -> web.Response:
-        asked = parse_as(EndRequest, await self._door.json_of(request, empty={}))
+        asked = parse_as(EndRequest, await self._admission.json_of(request, empty={}))
         session_id = session_id_of(request.match_info["id"])
         if labels is not None and asked.split is not None:
             labels = labels.model_copy(update={"split": asked.split})

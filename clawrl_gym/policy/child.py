@@ -3,7 +3,7 @@
 It dies with the process that started it, and so does everything it starts. On the CPU build the
 engine is forked from the server, which has already imported everything, instead of being spawned:
 that halves start-up time and memory. It must be started from a thread that lives as long as the
-server shall. Started with a socket, it is the nursery of one server after the other.
+server shall. Started with a socket, it is the fork server of one server after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
 """Environment variable with the pid of the process that the server belongs to."""
-NURSERY_VARIABLE = "CLAWRL_NURSERY_FD"
+FORKSERVER_VARIABLE = "CLAWRL_FORKSERVER_FD"
 """Environment variable with the number of the socket on which servers are asked for."""
 
 _PR_SET_PDEATHSIG = 1
@@ -59,7 +59,7 @@ def main() -> None:
         fork_the_engine()
     from vllm.entrypoints.launchers.api_server.entry import main as serve
 
-    asked = os.environ.pop(NURSERY_VARIABLE, None)
+    asked = os.environ.pop(FORKSERVER_VARIABLE, None)
     if asked is None or forked_for(socket.socket(fileno=int(asked))):
         serve()
 

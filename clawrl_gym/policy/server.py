@@ -2,8 +2,8 @@
 
 It runs in a session of its own (Ctrl-C reaches us first) and dies with this process, however that
 ends. After a crash it comes back on the same port with the current weights and version, forked
-from a nursery that has imported vLLM. Start it from the thread of an event loop that lives as long
-as the server shall.
+from a fork server that has imported vLLM. Start it from the thread of an event loop that lives as
+long as the server shall.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from clawrl_gym.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.folder import ServingFolder
+from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 from clawrl_gym.policy.log import ServerLog, advice
 from clawrl_gym.policy.models import Device, check_context, resolve_device
-from clawrl_gym.policy.nursery import Nursery, ServerProcess, signal_group
 
 _STOP_S = 3.0
 _POLL_S = 0.2
@@ -64,7 +64,7 @@ class PolicyServer:
         self._socket: socket.socket | None = None
         self._log = ServerLog(log_path)
         self._process: ServerProcess | None = None
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         self._ready_s: float | None = None
         self._stopping = False
         self._launching = asyncio.Lock()
@@ -156,20 +156,20 @@ class PolicyServer:
             self._on_phase("ready")
 
     async def _spawn(self) -> ServerProcess:
-        if self._nursery is not None and not self._nursery.alive:
-            await self._close_nursery()
-        if self._nursery is None:
+        if self._fork_server is not None and not self._fork_server.alive:
+            await self._close_fork_server()
+        if self._fork_server is None:
             argv = launch.command(self._config, self.folder.current, self._port, self._device)
             base = os.environ | ({"CUDA_VISIBLE_DEVICES": self._gpu} if self._gpu else {})
             environment = launch.environment(self._config, self.key, self._device, base)
             with self._log_path.open("ab") as output:
-                self._nursery = await Nursery.open(argv, environment, output)
-        return await self._nursery.server()
+                self._fork_server = await ForkServer.open(argv, environment, output)
+        return await self._fork_server.server()
 
-    async def _close_nursery(self) -> None:
-        if self._nursery is not None:
-            await self._nursery.close()
-            self._nursery = None
+    async def _close_fork_server(self) -> None:
+        if self._fork_server is not None:
+            await self._fork_server.close()
+            self._fork_server = None
 
     async def _until_ready(self, process: ServerProcess) -> None:
         deadline_s = time.monotonic() + self._config.start_timeout_s
@@ -228,7 +228,7 @@ class PolicyServer:
         await self._end()
         async with self._launching:  # a launch under way sees that it is to stop
             await self._end()
-            await self._close_nursery()
+            await self._close_fork_server()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -243,7 +243,7 @@ class PolicyServer:
                 await asyncio.wait_for(process.wait(), _STOP_S)
             signal_group(process.pid, signal.SIGKILL)
         else:
-            await self._close_nursery()
+            await self._close_fork_server()
         await process.wait()
         self._process = None
 

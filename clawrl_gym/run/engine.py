@@ -11,7 +11,7 @@ import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from clawrl_gym import cluster
+from clawrl_gym import cluster, redact
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.folder import RunFolder
 from clawrl_gym.live.gateway import Gateway
@@ -71,6 +71,7 @@ class Engine:
             live=config.live,
             hooks=hooks,
         )
+        redact.install([self.gateway.key, *(one.key for one in self.servers.servers)])
         self.gateway.version = self.version
         self.servers.hold_with(self.gateway.held)
         self.gateway_url = await self.gateway.start(sock)

@@ -14,13 +14,13 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from clawrl_gym import cluster, redact
+from clawrl_gym import cluster
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.folder import RunFolder
 from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.live.collector import LiveCollector
 from clawrl_gym.live.gateway import check_key
-from clawrl_gym.live.harvest import Harvest
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.live.openclaw import snippet
 from clawrl_gym.policy.models import resolve_device, resolve_model
@@ -90,7 +90,6 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
     """Serve on an open socket until stopped."""
     folder = check(config)
     key = key_of(config, folder)
-    redact.install([key])
     gateway = config.gateway.model_copy(update={"key": key})
     config = config.model_copy(update={"gateway": gateway})
     view = make_serve_view(config.ui, title=str(folder.path))
@@ -118,7 +117,7 @@ class Service:
         self._resumed = await engine.open(stack, resume=True)
         self._ready = ReadyGroups.live(config.live, engine.store)
         judge = build_judge(config.judge)
-        self._harvest = Harvest(
+        self._collector = LiveCollector(
             config.live,
             engine.store,
             Binary(config.trainer.baseline_decay),
@@ -126,16 +125,18 @@ class Service:
             judged=judge is not None,
         )
         self._queue = JudgeQueue(judge, engine.store, config.judge, self._on_verdict)
-        self._observer = ServeObserver(engine, self._view, self._harvest, self._queue, self._ready)
+        self._observer = ServeObserver(
+            engine, self._view, self._collector, self._queue, self._ready
+        )
         hooks = Hooks(
             on_turn=self._observer.turn,
             on_next_state=self._queue.add,
             on_verdict=self._on_verdict,
             on_end=self._on_end,
-            on_delete=self._harvest.deleted,
+            on_delete=self._collector.deleted,
         )
         if config.learn:
-            await self._harvest.restore()
+            await self._collector.restore()
         await engine.start_gateway(stack, hooks, sock)
         self._view.message(f"base URL: {engine.gateway_url}/v1   key: {engine.gateway.key}")
 
@@ -148,7 +149,7 @@ class Service:
             running.create_task(self._observer.run())
             running.create_task(self._serve_policy())
             if self._config.learn:
-                running.create_task(self._harvest.run())
+                running.create_task(self._collector.run())
                 stack.callback(cluster.stop_cluster)
                 running.create_task(self._learn(self._resumed))
 
@@ -175,12 +176,12 @@ class Service:
     def _on_verdict(self, verdict: Verdict) -> None:
         """Without learning, verdicts stay in the store; their samples come when it is on again."""
         if self._config.learn:
-            self._harvest.verdict(verdict)
+            self._collector.verdict(verdict)
         self._observer.verdict(verdict)
 
     def _on_end(self, session_id: str) -> None:
         if self._config.learn:
-            self._harvest.session_ended(session_id)
+            self._collector.session_ended(session_id)
 
     async def _on_update(self, update: Update) -> None:
         await self._engine.record(update)

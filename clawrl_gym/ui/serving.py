@@ -7,14 +7,11 @@ thread.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 
-from clawrl_gym.errors import ConfigError
 from clawrl_gym.types import Turn, Verdict
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.serving_panel import render
@@ -24,7 +21,7 @@ from clawrl_gym.ui.serving_state import (
     mark,
     versions_of,
 )
-from clawrl_gym.ui.terminal import View, can_draw
+from clawrl_gym.ui.terminal import LivePanel, View, is_live
 from clawrl_gym.ui.text import duration, number, one_line
 
 
@@ -48,51 +45,24 @@ class ServeView(View, Protocol):
         ...
 
 
-class ServeLiveView:
-    """A panel that is redrawn in place; messages scroll above it."""
+class ServeLiveView(LivePanel[ServeState]):
+    """The panel of a serving run."""
 
     def __init__(self, console: Console, title: str) -> None:
-        self._state = ServeState(title=one_line(title), total_steps=0)
-        self._lock = threading.RLock()
-        self._console = console
-        self._live = Live(
-            console=console, get_renderable=self._draw, refresh_per_second=4, transient=False
-        )
-        self._live.start()
+        super().__init__(console, ServeState(title=one_line(title), total_steps=0))
 
-    def _draw(self) -> RenderableType:
-        with self._lock:
-            return render(self._state, self._console.width)
-
-    def phase(self, name: str, detail: str = "") -> None:
-        with self._lock:
-            self._state.begin(one_line(name), one_line(detail))
-
-    def update(self, state: Mapping[str, float]) -> None:
-        with self._lock:
-            self._state.take(state)
+    def _render(self) -> RenderableType:
+        return render(self._state, self._console.width)
 
     def turn(self, turn: Turn) -> None:
+        """Show a turn in its session's line."""
         with self._lock:
             self._state.turn(turn)
 
     def verdict(self, verdict: Verdict) -> None:
+        """Show a verdict in its session's line."""
         with self._lock:
             self._state.verdict(verdict)
-
-    def step(self, step: int, values: Mapping[str, float]) -> None:
-        with self._lock:
-            self._state.update(step, values)
-
-    def message(self, text: str) -> None:
-        self._console.print(one_line(text), markup=False, highlight=False)
-
-    def close(self) -> None:
-        with self._lock:
-            if self._state.closed:
-                return
-            self._state.closed = True
-        self._live.stop()
 
 
 class ServeLineView(LineView):
@@ -126,8 +96,6 @@ class ServeLineView(LineView):
 
 def make_serve_view(mode: str, *, title: str) -> ServeView:
     """The view of the configuration's `ui`: auto, live or line."""
-    if mode not in ("auto", "live", "line"):
-        raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
-    if mode == "live" or (mode == "auto" and can_draw()):
+    if is_live(mode):
         return ServeLiveView(Console(), title)
     return ServeLineView(sys.stdout, title)

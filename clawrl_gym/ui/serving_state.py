@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.types import Turn, Verdict
-from clawrl_gym.ui.state import Phase, ViewState
+from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import one_line
 
 _SESSIONS = 8
@@ -42,8 +42,6 @@ class ServeState(ViewState):
     """Session of a turn id."""
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=_UPDATES))
     """Of the newest verdicts."""
-    told: dict[str, str] = field(default_factory=dict)
-    """The newest line of each kind of event."""
     last_update_s: float | None = None
 
     def turn(self, turn: Turn) -> None:
@@ -73,15 +71,10 @@ class ServeState(ViewState):
         if verdict.reward is not None:
             self.rewards.append(verdict.reward)
 
-    def update(self, step: int, values: Mapping[str, float]) -> None:
+    def take_step(self, step: int, values: Mapping[str, float]) -> None:
         """An update serves."""
-        self.take_step(step, values)
+        ViewState.take_step(self, step, values)
         self.last_update_s = time.monotonic()
-
-    @property
-    def open_phase(self) -> Phase | None:
-        """The oldest phase that lasts."""
-        return next(iter(self.open_phases), None)
 
 
 def mark(verdict: Verdict) -> str:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.live import Live
@@ -53,11 +53,14 @@ class RunView(View, Protocol):
         ...
 
 
-class LiveView:
-    """A panel that is redrawn in place; messages scroll above it."""
+S = TypeVar("S", bound=ViewState)
 
-    def __init__(self, console: Console, *, total_steps: int, title: str) -> None:
-        self._state = ViewState(title=one_line(title), total_steps=total_steps)
+
+class LivePanel(Generic[S]):
+    """A panel that is redrawn in place; messages scroll above it. Subclasses draw their state."""
+
+    def __init__(self, console: Console, state: S) -> None:
+        self._state = state
         self._lock = threading.RLock()
         self._console = console
         self._live = Live(
@@ -65,9 +68,12 @@ class LiveView:
         )
         self._live.start()
 
+    def _render(self) -> RenderableType:
+        raise NotImplementedError
+
     def _draw(self) -> RenderableType:
         with self._lock:
-            return render(self._state, self._console.width, self._console.height)
+            return self._render()
 
     def phase(self, name: str, detail: str = "") -> None:
         """Enter a phase or change its detail."""
@@ -80,7 +86,7 @@ class LiveView:
             self._state.take(state)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
-        """Extend the curves."""
+        """An update or an evaluation is done."""
         with self._lock:
             self._state.take_step(step, values)
 
@@ -98,13 +104,28 @@ class LiveView:
         self._live.stop()
 
 
+class LiveView(LivePanel[ViewState]):
+    """The panel of a training run."""
+
+    def __init__(self, console: Console, *, total_steps: int, title: str) -> None:
+        super().__init__(console, ViewState(title=one_line(title), total_steps=total_steps))
+
+    def _render(self) -> RenderableType:
+        return render(self._state, self._console.width, self._console.height)
+
+
 def make_view(mode: str, *, total_steps: int, title: str) -> RunView:
     """The view of the configuration's `ui`: auto, live or line."""
-    if mode not in ("auto", "live", "line"):
-        raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
-    if mode == "live" or (mode == "auto" and can_draw()):
+    if is_live(mode):
         return LiveView(Console(), total_steps=total_steps, title=title)
     return LineView(sys.stdout, total_steps=total_steps, title=title)
+
+
+def is_live(mode: str) -> bool:
+    """Whether `ui` means the panel here. Raises ConfigError for an unknown one."""
+    if mode not in ("auto", "live", "line"):
+        raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
+    return mode == "live" or (mode == "auto" and can_draw())
 
 
 def can_draw() -> bool:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.tasks import ConversationTask
 from clawrl_gym.envs.conversation.user import Act
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import EnvError
 
 MAX_SAID_CHARS = 600

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.types import Split
 
 NAMES = (

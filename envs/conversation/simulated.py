@@ -10,7 +10,7 @@ from clawrl_gym.envs.conversation.partner import Info
 from clawrl_gym.envs.conversation.tasks import ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.envs.conversation.user import Speaker, User
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.errors import ConfigError, EnvError
 from clawrl_gym.types import Split
 

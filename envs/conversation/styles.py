@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from clawrl_gym.envs.conversation.answers import answers_in
 from clawrl_gym.envs.conversation.problems import Problem
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 
 Mark = Callable[[str, Problem], bool]
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import overload
 
 from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE, Tool
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
 from clawrl_gym.errors import ConfigError, TaskError
 from clawrl_gym.types import Split
 
-NUMBERS: Mapping[Split, int] = MappingProxyType({"train": 100_000, "heldout": 1_000})
-"""Task numbers of one family in each split."""
 FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
 goes to a file; `homework`: both."""
@@ -49,42 +46,11 @@ class ConversationTask:
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIds(Sequence[str]):
-    """All ids of a persona and split, families in turn."""
-
-    persona: str
-    split: Split
-    families: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return NUMBERS[self.split] * len(self.families)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"got task index {index}, expected less than {len(self)}")
-        number, family = divmod(index % len(self), len(self.families))
-        return f"{self.persona}-{self.families[family]}-{self.split}-{number:06d}"
-
-
 def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a persona's tasks. Raises ConfigError for an unknown persona or family."""
     if persona not in PERSONAS:
         raise ConfigError(f"got env.persona={persona!r}, expected one of: {', '.join(PERSONAS)}")
-    names = tuple(sorted(FAMILIES if families is None else set(families)))
-    if not names or not set(names) <= set(FAMILIES):
-        raise ConfigError(
-            f"got env.families={list(families or [])!r}, expected some of: {', '.join(FAMILIES)}"
-        )
-    return TaskIds(persona, split, names)
+    return TaskIds(split, chosen_families(FAMILIES, families), f"{persona}-")
 
 
 def make_task(task_id: str) -> ConversationTask:

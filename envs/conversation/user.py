@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from clawrl_gym.envs.conversation.answers import answers_in
 from clawrl_gym.envs.conversation.personas import LIKED
 from clawrl_gym.envs.conversation.tasks import ConversationTask
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 
 Act = Literal["dislike", "wrong", "thanks", "save", "missing", "leave"]
 

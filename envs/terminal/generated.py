@@ -10,55 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
 from clawrl_gym.envs.tasks import Task
-from clawrl_gym.envs.terminal.draw import Draw
 from clawrl_gym.envs.terminal.families import FAMILIES, Family
-from clawrl_gym.errors import ConfigError, TaskError
+from clawrl_gym.errors import TaskError
 from clawrl_gym.types import Split
-
-NUMBERS: dict[Split, int] = {"train": 100_000, "heldout": 1_000}
-"""Task numbers of one family in each split."""
 
 HELDOUT_SHARE = 5
 """One request in this many is held out."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskIds(Sequence[str]):
-    """All ids of a split, families in turn: any prefix holds each family equally often."""
-
-    split: Split
-    families: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return NUMBERS[self.split] * len(self.families)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"got task index {index}, expected less than {len(self)}")
-        number, family = divmod(index % len(self), len(self.families))
-        return f"{self.families[family]}-{self.split}-{number:06d}"
-
-
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    names = tuple(sorted(FAMILIES if families is None else set(families)))
-    unknown = [name for name in names if name not in FAMILIES]
-    if unknown or not names:
-        raise ConfigError(
-            f"got env.families={list(families or [])!r}, expected some of: {', '.join(FAMILIES)}"
-        )
-    return TaskIds(split, names)
+    return TaskIds(split, chosen_families(FAMILIES, families))
 
 
 def make_task(task_id: str) -> Task:

@@ -54,7 +54,7 @@ def served(
     loop.run_until_complete(served.server.stop())
 
 
-def nursery(pid: int) -> psutil.Process:
+def fork_server(pid: int) -> psutil.Process:
     """The process that the server was forked from."""
     parent = psutil.Process(pid).parent()
     assert parent is not None
@@ -337,7 +337,7 @@ def test_a_swap_changes_the_distribution_and_weights_that_do_not_fit_are_refused
     loop.run_until_complete(go())
 
 
-@pytest.mark.parametrize("victim", ["server", "engine", "nursery"])
+@pytest.mark.parametrize("victim", ["server", "engine", "fork server"])
 def test_a_killed_vllm_comes_back_with_the_current_weights_and_version(
     served: Served, loop: asyncio.AbstractEventLoop, victim: str
 ) -> None:
@@ -350,7 +350,11 @@ def test_a_killed_vllm_comes_back_with_the_current_weights_and_version(
             pid = served.server.pid
             assert pid is not None
             processes = tree(pid)
-            victims = {"server": processes[0], "engine": processes[-1], "nursery": nursery(pid)}
+            victims = {
+                "server": processes[0],
+                "engine": processes[-1],
+                "fork server": fork_server(pid),
+            }
             victims[victim].send_signal(signal.SIGKILL)
             url = served.server.base_url
             await until(lambda: served.phases[-1] != "ready" or watching.done())
@@ -374,7 +378,7 @@ def test_stop_leaves_no_process_and_frees_the_port(
     """Runs last of those that share the server."""
     pid = served.server.pid
     assert pid is not None
-    processes = [nursery(pid), *tree(pid)]
+    processes = [fork_server(pid), *tree(pid)]
     started = time.monotonic()
     loop.run_until_complete(served.server.stop())
     assert time.monotonic() - started < 5
@@ -410,7 +414,7 @@ def test_nothing_outlives_a_driver_that_was_killed(model: Path, tmp_path: Path) 
     try:
         assert driver.stdout is not None
         pid = int(driver.stdout.readline())
-        processes = [nursery(pid), *tree(pid)]
+        processes = [fork_server(pid), *tree(pid)]
         assert len(processes) >= 3
         driver.kill()
         assert gone_within(processes, 5.0), alive(processes)

@@ -15,7 +15,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from clawrl_gym import redact
 from clawrl_gym.config import GatewayConfig, LiveConfig
-from clawrl_gym.live.limits import Door
+from clawrl_gym.live.limits import Admission
 from clawrl_gym.live.wire import Refusal
 from tests.gateway_rig import HELLO, Bench, user
 
@@ -150,19 +150,19 @@ async def test_a_stranger_s_body_is_not_read(bench: Bench) -> None:
 
 def test_keys_are_compared_by_a_function_that_takes_constant_time() -> None:
     """How long a wrong key takes to be refused must not tell how much of it is right."""
-    source = inspect.getsource(Door.check)
+    source = inspect.getsource(Admission.check)
     assert "hmac.compare_digest(" in source
     assert "==" not in source.partition("limit =")[0]
 
 
 @pytest.mark.parametrize("wrong", ["", "K", "KEYS", "key", "K\u00e9Y", "KEY\x00"])
 async def test_only_the_whole_key_opens(tmp_path: Path, wrong: str) -> None:
-    door = Door(GatewayConfig(), "KEY")
+    admission = Admission(GatewayConfig(), "KEY")
     opens = make_mocked_request("GET", "/", headers={"Authorization": "Bearer KEY"})
-    door.check(opens, 1)
+    admission.check(opens, 1)
     closed = make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {wrong}"})
     with pytest.raises(Refusal, match="expected 'Authorization: Bearer KEY'"):
-        door.check(closed, 1)
+        admission.check(closed, 1)
 
 
 async def test_keys_and_tokens_do_not_reach_the_log(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.envs.conversation.problems import LARGEST, SMALLEST
 from clawrl_gym.envs.conversation.tools import READ, WRITE
-from clawrl_gym.envs.terminal.draw import EXTENSIONS, STEMS, WORDS
+from clawrl_gym.envs.draw import EXTENSIONS, STEMS, WORDS
 from clawrl_gym.policy.tiny.conversations import Conversation
 from clawrl_gym.policy.tiny.surroundings import draw_surroundings
 from clawrl_gym.policy.tiny.talk import DONE, SORRY, WELCOME, called

@@ -18,7 +18,7 @@ from clawrl_gym.envs.conversation.styles import STYLES, Style
 from clawrl_gym.envs.conversation.tasks import FAMILIES, ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.tools import Workspace
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, User
-from clawrl_gym.envs.terminal.draw import Draw
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.policy.tiny.conversations import Conversation
 from clawrl_gym.policy.tiny.surroundings import draw_surroundings
 from clawrl_gym.types import Message, Split

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.tasks import Check
-from clawrl_gym.envs.terminal.draw import Draw
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ import hashlib
 import json as json_format
 import zlib
 
+from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import CommitHolds, FileIs, ModeIs
-from clawrl_gym.envs.terminal.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.families.base import Draft
 
 VARIABLES = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import FileIs, NamesPath
-from clawrl_gym.envs.terminal.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.families.base import Draft
 
 LEVELS = ("ERROR", "WARN", "INFO", "DEBUG")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from clawrl_gym.envs.draw import WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import FileIs
-from clawrl_gym.envs.terminal.draw import WORDS, Draw, text
 from clawrl_gym.envs.terminal.families.base import Draft
 from clawrl_gym.envs.terminal.families.files import append, copy, move
 from clawrl_gym.envs.terminal.families.text import count, upper

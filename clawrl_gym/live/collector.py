@@ -53,7 +53,7 @@ _TASK = TaskRef(None, 0, "train")
 _log = logging.getLogger(__name__)
 
 
-class Harvest:
+class LiveCollector:
     """What live conversations teach. Its entry points neither block nor raise."""
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Nursery: a process that has imported vLLM, and forks a server whenever one is needed.
+"""ForkServer: a process that has imported vLLM, and forks a server whenever one is needed.
 
 Importing takes most of a start: a server that died comes back in a fraction of the time. What is
-imported is shared between the nursery and its servers; when the nursery dies, they die with it.
+imported is shared between the fork server and its servers; when it dies, they die with it.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from clawrl_gym.policy.child import NURSERY_VARIABLE
+from clawrl_gym.policy.child import FORKSERVER_VARIABLE
 
 
 class ServerProcess:
     """One server: forked, or about to be."""
 
-    def __init__(self, nursery: asyncio.subprocess.Process, reader: asyncio.StreamReader) -> None:
-        self._nursery = nursery
+    def __init__(
+        self, fork_server: asyncio.subprocess.Process, reader: asyncio.StreamReader
+    ) -> None:
+        self._fork_server = fork_server
         self._forked: int | None = None
         self.returncode: int | None = None
         self._living = asyncio.ensure_future(self._live(reader))
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group; the nursery's while that still imports."""
-        return self._forked or self._nursery.pid
+        """Also the id of its process group; the fork server's while that still imports."""
+        return self._forked or self._fork_server.pid
 
     @property
     def forked(self) -> bool:
@@ -40,16 +42,16 @@ class ServerProcess:
         return await asyncio.shield(self._living)
 
     async def _live(self, reader: asyncio.StreamReader) -> int:
-        """The nursery tells the server's pid, and later its exit code; else it has died itself."""
+        """It tells the server's pid, then its exit code; else the fork server itself has died."""
         try:
             self._forked = int(await reader.readline())
             self.returncode = int(await reader.readline())
         except (ValueError, OSError):
-            self.returncode = await self._nursery.wait()
+            self.returncode = await self._fork_server.wait()
         return self.returncode
 
 
-class Nursery:
+class ForkServer:
     """One process with imports done, for servers that are started in the same way."""
 
     def __init__(
@@ -65,7 +67,7 @@ class Nursery:
     @classmethod
     async def open(
         cls, argv: Sequence[str], environment: Mapping[str, str], output: BinaryIO
-    ) -> Nursery:
+    ) -> ForkServer:
         """Start it, from a thread that lives as long as it shall."""
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
@@ -75,7 +77,7 @@ class Nursery:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**environment, NURSERY_VARIABLE: str(theirs.fileno())},
+                env={**environment, FORKSERVER_VARIABLE: str(theirs.fileno())},
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )

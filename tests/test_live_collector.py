@@ -15,7 +15,7 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.live.harvest import Harvest
+from clawrl_gym.live.collector import LiveCollector
 from clawrl_gym.rollout.ready import ReadyGroups
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.binary import Binary
@@ -25,23 +25,23 @@ from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user
 
 @dataclass(slots=True)
 class Live:
-    """One process' harvest over a store."""
+    """One process' collector over a store."""
 
     store: Store
     ready: ReadyGroups
-    harvest: Harvest
+    collector: LiveCollector
 
     async def judged(self, turn: Turn, value: Any, kind: Any = "rule", **changes: Any) -> Verdict:
         """A verdict is stored, told and taken."""
         verdict = await keep(self.store, turn, value, kind, **changes)
-        self.harvest.verdict(verdict)
-        await self.harvest.settled()
+        self.collector.verdict(verdict)
+        await self.collector.settled()
         return verdict
 
     async def end(self, session_id: str = "s", reward: float | None = None) -> None:
         await self.store.end_session(session_id, reward=reward, stop_reason="terminated")
-        self.harvest.session_ended(session_id)
-        await self.harvest.settled()
+        self.collector.session_ended(session_id)
+        await self.collector.settled()
 
     async def batch(self, version: int = 0) -> list[Sample]:
         """What waits for training, as the next update's batch."""
@@ -64,17 +64,17 @@ async def keep(store: Store, turn: Turn, value: Any, kind: Any = "rule", **chang
 
 
 @asynccontextmanager
-async def harvesting(
+async def collecting(
     store: Store, judged: bool = True, restore: bool = False, **config: Any
 ) -> AsyncIterator[Live]:
     settings = LiveConfig(**{"flush_s": 0.001, "batch_turns": 100} | config)
     ready = ReadyGroups.live(settings, store)
-    harvest = Harvest(settings, store, Binary(0.95), ready, judged=judged)
+    collector = LiveCollector(settings, store, Binary(0.95), ready, judged=judged)
     if restore:
-        await harvest.restore()
-    running = asyncio.create_task(harvest.run())
+        await collector.restore()
+    running = asyncio.create_task(collector.run())
     try:
-        yield Live(store, ready, harvest)
+        yield Live(store, ready, collector)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -93,7 +93,7 @@ def advantages(samples: list[Sample]) -> list[float]:
 
 
 async def test_a_clear_verdict_makes_a_sample_of_its_turn_alone(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("that's wrong"))
         await live.judged(turn, -1)
         (sample,) = await live.batch()
@@ -107,12 +107,12 @@ async def test_a_clear_verdict_makes_a_sample_of_its_turn_alone(store: Store) ->
 
 
 async def test_neutral_verdicts_and_abstentions_are_recorded_and_not_trained(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         for index, value in enumerate((0, None)):
             turn = await stored(store, a_turn(index=index), user("ok"))
             await live.judged(turn, value)
         assert await live.batch() == []
-        assert live.harvest.counters == {"turns/neutral": 1, "turns/abstained": 1}
+        assert live.collector.counters == {"turns/neutral": 1, "turns/abstained": 1}
     assert await store.judged_without_sample() == []
 
 
@@ -120,7 +120,7 @@ async def test_fifteen_neutral_turns_and_one_bad_one_train_the_bad_one_at_the_fl
     store: Store,
 ) -> None:
     """The reference fills its batch of 16 with the masked samples of neutral turns."""
-    async with harvesting(store, batch_turns=16) as live:
+    async with collecting(store, batch_turns=16) as live:
         for index in range(16):
             turn = await stored(store, a_turn(index=index), user("?"))
             await live.judged(turn, -1 if index == 7 else 0)
@@ -132,7 +132,7 @@ async def test_praise_alone_soon_teaches_next_to_nothing_and_a_first_complaint_m
     store: Store,
 ) -> None:
     """Without a baseline, as in the reference, 90 % of +1 mostly reinforces what is there."""
-    async with harvesting(store, batch_turns=1000) as live:
+    async with collecting(store, batch_turns=1000) as live:
         for index in range(120):
             await live.judged(await stored(store, a_turn(index=index), user("thanks")), 1)
         praised = advantages(await live.batch())
@@ -145,18 +145,18 @@ async def test_praise_alone_soon_teaches_next_to_nothing_and_a_first_complaint_m
 
 
 async def test_the_baseline_goes_on_after_a_restart(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         for index in range(20):
             await live.judged(await stored(store, a_turn(index=index), user("thanks")), 1)
         before = advantages(await live.batch())
-    async with harvesting(store, restore=True) as live:
+    async with collecting(store, restore=True) as live:
         await live.judged(await stored(store, a_turn(index=50), user("thanks")), 1)
         after = advantages(await live.batch())[-1]
     assert after == pytest.approx(before[-1] - 0.05 * before[-1])
 
 
 async def test_each_source_has_a_baseline_of_its_own(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         for index in range(10):
             await live.judged(await stored(store, a_turn(index=index), user("thanks")), 1)
         thumb = await stored(store, a_turn(index=20))
@@ -165,33 +165,33 @@ async def test_each_source_has_a_baseline_of_its_own(store: Store) -> None:
 
 
 async def test_a_score_is_the_reward(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn()), 1, "feedback", reward=0.25)
         assert advantages(await live.batch()) == [0.25]
 
 
 async def test_feedback_takes_the_waiting_samples_place(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("thanks"))
         await live.judged(turn, 1)
         await live.judged(turn, -1, "feedback")
         assert [s.reward for s in await live.batch()] == [-1.0]
         assert await live.yielded() == (1, None)
-        assert live.harvest.counters["withdrawn"] == 1
+        assert live.collector.counters["withdrawn"] == 1
     assert len(await store.untrained_groups()) == 2
 
 
 async def test_the_judges_word_after_feedback_changes_nothing(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("thanks"))
         await live.judged(turn, -1, "feedback")
         await live.judged(turn, 1)
         assert [s.reward for s in await live.batch()] == [-1.0]
-        assert live.harvest.counters["turns/overruled"] == 1
+        assert live.collector.counters["turns/overruled"] == 1
 
 
 async def test_the_last_of_several_thumbs_counts(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn())
         for value in (1, -1, 1, -1):
             await live.judged(turn, value, "feedback")
@@ -199,7 +199,7 @@ async def test_the_last_of_several_thumbs_counts(store: Store) -> None:
 
 
 async def test_neutral_feedback_takes_a_sample_back(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("that's wrong"))
         await live.judged(turn, -1)
         await live.judged(turn, 0, "feedback")
@@ -208,7 +208,7 @@ async def test_neutral_feedback_takes_a_sample_back(store: Store) -> None:
 
 
 async def test_feedback_after_the_judges_sample_was_trained_makes_another_one(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("thanks"))
         await live.judged(turn, 1)
         trained = await live.ready.batch(0, 0)
@@ -221,7 +221,7 @@ async def test_feedback_after_the_judges_sample_was_trained_makes_another_one(st
 
 
 async def test_feedback_after_the_session_ended_makes_its_sample(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn())
         await live.end()
         assert await live.yielded() == (0, "no next state")
@@ -246,35 +246,35 @@ async def test_such_turns_are_never_trained_on_whatever_is_said(
     store: Store, changes: dict[str, Any], why: str
 ) -> None:
     """The reference trains on replies that were cut off or aborted."""
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(**changes), user("that's wrong"))
         await live.judged(turn, -1)
         await live.judged(turn, -1, "feedback")
         assert await live.batch() == []
-        assert live.harvest.counters[f"turns/{why}"] == 2
+        assert live.collector.counters[f"turns/{why}"] == 2
     assert await store.judged_without_sample() == []
 
 
 async def test_truncated_replies_are_trained_on_when_that_is_wanted(store: Store) -> None:
-    async with harvesting(store, train_truncated=True) as live:
+    async with collecting(store, train_truncated=True) as live:
         turn = await stored(store, a_turn(finish_reason="length"), user("that's wrong"))
         await live.judged(turn, -1)
         assert len(await live.batch()) == 1
 
 
 async def test_a_turn_of_old_weights_is_not_trained_on(store: Store) -> None:
-    async with harvesting(store, max_staleness=2) as live:
+    async with collecting(store, max_staleness=2) as live:
         live.ready.version = 3
         for index, version in enumerate((0, 1)):
             turn = await stored(store, a_turn(index=index, versions_T=[version, 3]), user("wrong"))
             await live.judged(turn, -1)
         (sample,) = await live.batch(3)
         assert sample.oldest_version == 1
-        assert live.harvest.counters["turns/stale"] == 1
+        assert live.collector.counters["turns/stale"] == 1
 
 
 async def test_a_missing_logprob_masks_its_token_only(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(logprobs_T=[None, -0.25]), user("wrong"))
         await live.judged(turn, -1)
         (sample,) = await live.batch()
@@ -289,7 +289,7 @@ async def test_a_session_without_a_clear_verdict_yields_one_sample_with_a_gradie
     store: Store,
 ) -> None:
     """The reference's guarantee promotes a turn of score 0: advantage 0, no gradient."""
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         for index in range(3):
             turn = await stored(store, a_turn(index=index), user("and then?"))
             await live.judged(turn, 0)
@@ -304,7 +304,7 @@ async def test_a_session_without_a_clear_verdict_yields_one_sample_with_a_gradie
 
 async def test_the_guarantee_waits_for_all_verdicts(store: Store) -> None:
     """The reference promotes the first neutral turn before it knows what comes later."""
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turns = [await stored(store, a_turn(index=i), user("?")) for i in range(3)]
         await live.judged(turns[0], 0)
         await live.end()
@@ -318,17 +318,17 @@ async def test_the_guarantee_waits_for_all_verdicts(store: Store) -> None:
 
 async def test_a_single_turn_without_any_signal_is_kept_and_says_so(store: Store) -> None:
     """The reference's README promises to rescue it, its code never can."""
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn())
         await live.end()
         assert await live.batch() == []
         assert await live.yielded() == (0, "no next state")
-        assert live.harvest.counters["sessions/no next state"] == 1
+        assert live.collector.counters["sessions/no next state"] == 1
     assert await store.turn(turn.id or 0) is not None
 
 
 async def test_a_neutral_turn_goes_before_one_that_was_not_judged(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         neutral, abstained = [await stored(store, a_turn(index=i), user("?")) for i in range(2)]
         await live.judged(neutral, 0)
         await live.judged(abstained, None)
@@ -338,14 +338,14 @@ async def test_a_neutral_turn_goes_before_one_that_was_not_judged(store: Store) 
 
 
 async def test_a_session_whose_judge_always_failed_yields_one_too(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("?")), None)
         await live.end()
         assert advantages(await live.batch()) == [0.1]
 
 
 async def test_without_a_judge_a_session_that_went_on_yields_one(store: Store) -> None:
-    async with harvesting(store, judged=False) as live:
+    async with collecting(store, judged=False) as live:
         first = await stored(store, a_turn(), user("and then?"))
         await stored(store, a_turn(index=1))
         await live.end()
@@ -367,7 +367,7 @@ async def test_without_a_judge_a_session_that_went_on_yields_one(store: Store) -
 async def test_a_session_that_yields_nothing_says_why(
     store: Store, turns: list[dict[str, Any]], why: str
 ) -> None:
-    async with harvesting(store, max_staleness=4) as live:
+    async with collecting(store, max_staleness=4) as live:
         live.ready.version = 5
         for index, changes in enumerate(turns):
             turn = await stored(store, a_turn(index=index, **changes), user("?"))
@@ -375,11 +375,11 @@ async def test_a_session_that_yields_nothing_says_why(
                 await live.judged(turn, 0)
         await live.end()
         assert await live.yielded() == (0, why)
-        assert live.harvest.counters[f"sessions/{why}"] == 1
+        assert live.collector.counters[f"sessions/{why}"] == 1
 
 
 async def test_weak_reward_0_leaves_such_sessions_out(store: Store) -> None:
-    async with harvesting(store, weak_reward=0.0) as live:
+    async with collecting(store, weak_reward=0.0) as live:
         await live.judged(await stored(store, a_turn(), user("?")), 0)
         await live.end()
         assert await live.batch() == []
@@ -387,7 +387,7 @@ async def test_weak_reward_0_leaves_such_sessions_out(store: Store) -> None:
 
 
 async def test_a_session_with_a_sample_gets_no_weak_one(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("thanks")), 1)
         await live.judged(await stored(store, a_turn(index=1), user("?")), 0)
         await live.end()
@@ -395,7 +395,7 @@ async def test_a_session_with_a_sample_gets_no_weak_one(store: Store) -> None:
 
 
 async def test_feedback_takes_the_place_of_a_weak_sample(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("?"))
         await live.judged(turn, 0)
         await live.end()
@@ -408,27 +408,27 @@ async def test_feedback_takes_the_place_of_a_weak_sample(store: Store) -> None:
 async def test_a_sessions_outcome_is_feedback_on_its_last_turn(
     store: Store, outcome: float, reward: float
 ) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("?")), 0)
         last = await stored(store, a_turn(index=1))
         await live.end(reward=outcome)
         (sample,) = await live.batch()
         assert (sample.turn_id, sample.reward) == (last.id, reward)
-        live.harvest.session_ended("s")  # told twice
-        await live.harvest.settled()
+        live.collector.session_ended("s")  # told twice
+        await live.collector.settled()
         assert await live.batch() == []
         assert await live.yielded() == (1, None)
 
 
 async def test_a_persons_feedback_goes_before_the_outcome(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn()), -1, "feedback")
         await live.end(reward=1.0)
         assert advantages(await live.batch()) == [-1.0]
 
 
 async def test_a_session_that_is_opened_again_goes_on_counting(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         first = await stored(store, a_turn())
         await live.end()
         assert await live.yielded() == (0, "no next state")
@@ -443,7 +443,7 @@ async def test_a_session_that_is_opened_again_goes_on_counting(store: Store) -> 
 
 async def test_a_rollouts_end_and_verdicts_are_not_harvested(store: Store) -> None:
     await live_session(store, "r", source="rollout")
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn("r"), user("?")), -1)
         await live.end("r")
         assert await live.batch() == []
@@ -457,8 +457,8 @@ async def test_a_verdict_that_never_became_a_sample_does_after_a_restart(store: 
     await keep(store, bad, -1)
     await keep(store, overruled, 1)
     await keep(store, overruled, -1, "feedback")
-    async with harvesting(store, restore=True) as live:
-        await live.harvest.settled()
+    async with collecting(store, restore=True) as live:
+        await live.collector.settled()
         assert [(s.turn_id, s.reward) for s in await live.batch()] == [
             (bad.id, -1.0), (overruled.id, -1.0),
         ]  # fmt: skip
@@ -467,39 +467,39 @@ async def test_a_verdict_that_never_became_a_sample_does_after_a_restart(store: 
 
 async def test_a_kill_between_feedback_and_its_sample_leaves_one_sample(store: Store) -> None:
     turn = await stored(store, a_turn(), user("thanks"))
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(turn, 1)
     await keep(store, turn, -1, "feedback")
-    async with harvesting(store, restore=True) as live:
-        await live.harvest.settled()
+    async with collecting(store, restore=True) as live:
+        await live.collector.settled()
         assert [s.reward for s in await live.batch()] == [-1.0]
 
 
 async def test_waiting_samples_and_unfinished_ends_survive_a_restart(store: Store) -> None:
     await live_session(store, "t")
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("wrong")), -1)
         neutral = await stored(store, a_turn("t"), user("?"))
         await live.judged(neutral, 0)
     await store.end_session("t", reward=None, stop_reason="idle")
-    async with harvesting(store, restore=True) as live:
-        await live.harvest.settled()
+    async with collecting(store, restore=True) as live:
+        await live.collector.settled()
         assert advantages(await live.batch()) == [-1.0, 0.1]
         assert await live.yielded("t") == (1, None)
 
 
 async def test_nothing_of_a_deleted_session_is_trained_on(store: Store) -> None:
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
         await live.judged(await stored(store, a_turn(), user("wrong")), -1)
         late = await stored(store, a_turn(index=1), user("wrong"))
         verdict = await keep(store, late, -1)
-        live.harvest.deleted("s")
-        live.harvest.verdict(verdict)  # while the deletion is on its way
-        await live.harvest.settled()
+        live.collector.deleted("s")
+        live.collector.verdict(verdict)  # while the deletion is on its way
+        await live.collector.settled()
         assert await live.batch() == []
         await store.delete_session("s")
-        live.harvest.verdict(verdict)  # after it
-        await live.harvest.settled()
+        live.collector.verdict(verdict)  # after it
+        await live.collector.settled()
         assert await live.batch() == []
         await live_session(store)  # the client goes on with the same id
         await live.judged(await stored(store, a_turn(), user("wrong")), -1)
@@ -515,10 +515,10 @@ async def test_what_a_user_answers_is_judged_and_trained_recorded_or_not(
     await live_session(store)
     rules = shipped_rules(concurrency=1)
     told: asyncio.Queue[Verdict] = asyncio.Queue()
-    async with harvesting(store) as live:
+    async with collecting(store) as live:
 
         def tell(verdict: Verdict) -> None:
-            live.harvest.verdict(verdict)
+            live.collector.verdict(verdict)
             told.put_nowait(verdict)
 
         queue = JudgeQueue(RuleJudge(rules), store, rules, tell)
@@ -526,19 +526,19 @@ async def test_what_a_user_answers_is_judged_and_trained_recorded_or_not(
         for index, words in enumerate(("thanks", "what time is it?", "no, that is wrong")):
             queue.add(await stored(store, a_turn(index=index), user(words)))
         assert [(await told.get()).value for _ in range(3)] == [1, 0, -1]
-        await live.harvest.settled()
+        await live.collector.settled()
         assert advantages(await live.batch()) == [1.0, pytest.approx(-1.05)]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     await store.close()
 
 
-async def test_a_store_that_fails_does_not_end_the_harvest(store: Store) -> None:
-    async with harvesting(store) as live:
+async def test_a_store_that_fails_does_not_end_the_collector(store: Store) -> None:
+    async with collecting(store) as live:
         turn = await stored(store, a_turn(), user("wrong"))
         verdict = await keep(store, turn, -1)
         await store.close()
-        live.harvest.verdict(verdict)
-        live.harvest.session_ended("s")
-        await live.harvest.settled()
-        assert live.harvest.counters["failed"] == 2
+        live.collector.verdict(verdict)
+        live.collector.session_ended("s")
+        await live.collector.settled()
+        assert live.collector.counters["failed"] == 2

@@ -1,4 +1,4 @@
-from clawrl_gym.envs.terminal.draw import EXTENSIONS, STEMS, WORDS, Draw, text
+from clawrl_gym.envs.draw import EXTENSIONS, STEMS, WORDS, Draw, text
 
 
 def test_draws_are_the_same_everywhere_and_for_ever():

@@ -1,0 +1,127 @@
+"""The fork server with a server that imports nothing: forking, telling, dying together."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
+
+CHILD = """
+import os, socket, sys, time
+from clawrl_gym.policy.child import FORKSERVER_VARIABLE, die_with_parent, forked_for
+if sys.argv[1] == "broken":
+    sys.exit(7)
+os.register_at_fork(after_in_child=die_with_parent)
+if forked_for(socket.socket(fileno=int(os.environ[FORKSERVER_VARIABLE]))):
+    print("serving", flush=True)
+    if sys.argv[1] == "ends":
+        sys.exit(3)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[list[ForkServer]]:
+    fork_servers: list[ForkServer] = []
+    yield fork_servers
+    for fork_server in fork_servers:
+        await fork_server.close()
+
+
+async def open_fork_server(
+    opened: list[ForkServer], folder: Path, how: str = "serves"
+) -> ForkServer:
+    with (folder / "log").open("ab") as output:
+        fork_server = await ForkServer.open([sys.executable, "-c", CHILD, how], os.environ, output)
+    opened.append(fork_server)
+    return fork_server
+
+
+async def forked(server: ServerProcess) -> int:
+    async with asyncio.timeout(20):
+        while not server.forked:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return server.pid
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_servers_come_one_after_the_other_from_one_fork_server(
+    opened: list[ForkServer], tmp_path: Path
+) -> None:
+    fork_server = await open_fork_server(opened, tmp_path)
+    server = await fork_server.server()
+    assert not server.forked
+    before = server.pid
+    first = await forked(server)
+    assert first != before
+    assert os.getpgid(first) == first
+    assert server.returncode is None
+    signal_group(first, signal.SIGKILL)
+    assert await server.wait() == server.returncode == -signal.SIGKILL
+    again = await fork_server.server()
+    second = await forked(again)
+    assert second not in (first, before)
+    assert psutil.Process(second).ppid() == psutil.Process(before).pid
+    assert fork_server.alive
+
+
+async def test_a_server_that_ends_tells_its_exit_code(
+    opened: list[ForkServer], tmp_path: Path
+) -> None:
+    fork_server = await open_fork_server(opened, tmp_path, "ends")
+    assert await (await fork_server.server()).wait() == 3
+    assert await (await fork_server.server()).wait() == 3
+    assert (tmp_path / "log").read_text() == "serving\n" * 2
+
+
+async def test_waiting_may_be_given_up_and_begun_again(
+    opened: list[ForkServer], tmp_path: Path
+) -> None:
+    server = await (await open_fork_server(opened, tmp_path)).server()
+    pid = await forked(server)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(server.wait(), 0.01)
+    signal_group(pid, signal.SIGTERM)
+    assert await server.wait() == -signal.SIGTERM
+
+
+async def test_a_server_dies_with_its_fork_server(opened: list[ForkServer], tmp_path: Path) -> None:
+    fork_server = await open_fork_server(opened, tmp_path)
+    server = await fork_server.server()
+    nurse = server.pid
+    pid = await forked(server)
+    os.kill(nurse, signal.SIGKILL)
+    assert await server.wait() == -signal.SIGKILL
+    await gone(pid)
+    assert not fork_server.alive
+    assert await (await fork_server.server()).wait() == -signal.SIGKILL
+
+
+async def test_closing_it_ends_its_server(opened: list[ForkServer], tmp_path: Path) -> None:
+    fork_server = await open_fork_server(opened, tmp_path)
+    server = await fork_server.server()
+    pid = await forked(server)
+    await fork_server.close()
+    await fork_server.close()
+    await gone(pid)
+    assert server.returncode is not None or await server.wait() is not None
+
+
+async def test_a_nursery_that_cannot_import_is_a_server_that_ended(
+    opened: list[ForkServer], tmp_path: Path
+) -> None:
+    fork_server = await open_fork_server(opened, tmp_path, "broken")
+    assert await (await fork_server.server()).wait() == 7
