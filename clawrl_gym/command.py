@@ -13,14 +13,14 @@ import yaml
 from pydantic import BaseModel
 
 from clawrl_gym.compose import groups_of
-from clawrl_gym.config import CommandConfig
+from clawrl_gym.config import BenchConfig, CommandConfig
 from clawrl_gym.errors import ClawError, ConfigError
 
 INTERRUPTED = 130
-C = TypeVar("C", bound=CommandConfig)
+C = TypeVar("C", bound=CommandConfig | BenchConfig)
 
 
-def print_help(command: str, doc: str, model: type[CommandConfig]) -> None:
+def print_help(command: str, doc: str, model: type[BaseModel]) -> None:
     """The command's own words, the groups, every key with its default."""
     lines = [doc.strip(), "", "Groups (GROUP=OPTION):"]
     for group, options in groups_of(command).items():

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from clawrl_gym.config import CommandConfig, RunConfig
+from clawrl_gym.config import RunConfig
 from clawrl_gym.errors import ConfigError
 
-C = TypeVar("C", bound=CommandConfig)
+C = TypeVar("C", bound=BaseModel)
 _ENV_TYPES = ("terminal", "conversation", "gym")
 """What pydantic puts into a location to say which member of EnvConfig it read."""
 
@@ -66,7 +66,7 @@ def _own(values: Any, names: list[str], model: type[BaseModel]) -> dict[str, Any
 
 def groups_of(config_name: str) -> dict[str, list[str]]:
     """The Hydra groups that a command takes, and their options."""
-    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text())["defaults"]
+    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
     names = [name for entry in listed if isinstance(entry, dict) for name in entry]
     return {
         name: sorted(option.stem for option in (conf_dir() / name).glob("*.yaml"))

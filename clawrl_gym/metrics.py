@@ -28,6 +28,8 @@ HELDOUT_SUCCESS = "heldout/success"
 HELDOUT_N = "heldout/n"
 HELDOUT_LOW = "heldout/low"
 HELDOUT_HIGH = "heldout/high"
+ALSO_PREFIX = "also/"
+"""Of the held-out results in another environment than the run's own: `also/NAME/success`."""
 FAMILY_PREFIX = "train/success/"
 ERRORS_PREFIX = "errors/"
 ELAPSED_S = "time/elapsed_s"
@@ -58,6 +60,28 @@ def heldout_values(successes: int, n: int) -> dict[str, float]:
     low, high = wilson(successes, n)
     share = successes / n if n else 0.0
     return {HELDOUT_SUCCESS: share, HELDOUT_N: n, HELDOUT_LOW: low, HELDOUT_HIGH: high}
+
+
+_VALUES = {"positive": 1.0, "neutral": 0.0, "negative": -1.0}
+
+
+def judged_shares(counts: Mapping[str, float]) -> dict[str, float]:
+    """What verdicts were like, of a judge's counts over some time: shares as `judge/NAME`.
+
+    A share of nothing is left out: no vote at all is not 0 % of invalid votes.
+    """
+    clear = {name: counts.get(name, 0) for name in _VALUES}
+    judged = sum(clear.values()) + counts.get("abstained", 0)
+    compared = counts.get("agree", 0) + counts.get("disagree", 0)
+    parts = {
+        "abstained": (counts.get("abstained", 0), judged),
+        "hinted": (counts.get("hints", 0), judged),
+        "mean": (sum(_VALUES[name] * n for name, n in clear.items()), sum(clear.values())),
+        "hints_refused": (counts.get("hints_refused", 0), counts.get("hints_asked", 0)),
+        "votes_invalid": (counts.get("votes_invalid", 0), counts.get("votes", 0)),
+        "agreement": (counts.get("agree", 0), compared),
+    }
+    return {f"judge/{name}": part / whole for name, (part, whole) in parts.items() if whole}
 
 
 class RateWindow:

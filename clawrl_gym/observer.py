@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.metrics import Metrics, RateWindow, Timeline, mean_scores
+from clawrl_gym.metrics import Metrics, RateWindow, Timeline, judged_shares, mean_scores
 from clawrl_gym.provenance import tree_memory_gb
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.types import Episode
+from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.terminal import RunView
+from clawrl_gym.ui.transcripts import Decoder
 
 _GAUGE_EVERY_S = 0.5
 _MEMORY_EVERY = 10
@@ -36,7 +39,9 @@ class Observer:
         gateway: Gateway,
         pool: WorkerPool,
         collector: Collector,
+        decoder: Decoder | None = None,
     ) -> None:
+        """Without a decoder the view shows no words that were distilled."""
         self._total_steps = total_steps
         self._metrics = metrics
         self._timeline = timeline
@@ -44,6 +49,7 @@ class Observer:
         self._gateway = gateway
         self._pool = pool
         self._collector = collector
+        self._decoder = decoder
         self._started_s = time.monotonic()
         self._first_step_s: float | None = None
         self._steps_seen = 0
@@ -89,6 +95,10 @@ class Observer:
             values["memory/rss_gb"] = await asyncio.to_thread(tree_memory_gb)
         self._metrics.log(update.version, values)
         self._view.step(update.version, values)
+        if self._decoder is not None and update.stats is not None:
+            reading = reading_of(update.version, update.stats.taught, self._decoder)
+            if reading is not None:
+                self._view.taught(reading)
 
     async def run(self) -> None:
         """Refresh the view and note when tokens are sampled, until cancelled."""
@@ -131,7 +141,7 @@ class Observer:
         if counters["merge/turns"]:
             values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
         values["groups/dropped_stale"] = float(new["samples/dropped_stale"])
-        return values
+        return values | _verdicts(counters) | judged_shares(_told(new))
 
     def _gauges(self) -> dict[str, float]:
         sampled = self._gateway.stats.tokens_sampled
@@ -144,4 +154,17 @@ class Observer:
             "groups/ready": float(self._collector.ready_groups),
             "policy/version": float(self._gateway.version),
             "time/elapsed_s": time.monotonic() - self._started_s,
+            **_verdicts(self._collector.counters),
         }
+
+
+_VERDICTS = "verdicts/"
+
+
+def _verdicts(counters: Mapping[str, int]) -> dict[str, float]:
+    """The judge's counts since the process began, as metrics."""
+    return {name: float(n) for name, n in counters.items() if name.startswith(_VERDICTS)}
+
+
+def _told(counters: Mapping[str, int]) -> dict[str, float]:
+    return {name.removeprefix(_VERDICTS): n for name, n in _verdicts(counters).items()}

@@ -90,6 +90,10 @@ class Turn:
     """Unix time at which generation ended."""
     rule: str = ""
     """What told its kind: a header, or the name of a rule."""
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    """The tools that the request offered, in OpenAI's form."""
+    template: dict[str, Any] = field(default_factory=dict)
+    """What else of the request the chat template read, such as `chat_template_kwargs`."""
     id: int | None = None
     """Store position; None before it is stored."""
 
@@ -105,10 +109,15 @@ class Verdict:
     reward: float | None
     """What training uses: the value, or a finer score that a person gave, in [-1, 1]."""
     detail: dict[str, Any]
-    """Why, in words and votes; a person's correction under `text`."""
+    """Why, in words and votes; a person's correction under `text`, accepted hints under `hints`."""
     created_s: float
     id: int | None = None
     """Store position; None before it is stored."""
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What the next state teaches about the turn, in words; the preferred hint first."""
+        return tuple(self.detail.get("hints", ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +158,18 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Lesson:
+    """One turn of a sample, and the prompts under which a teacher is asked about its tokens."""
+
+    start: int
+    """Where the turn's sampled tokens begin in `Sample.ids_T`."""
+    length: int
+    """Sampled tokens of the turn."""
+    prompts: tuple[list[int], ...]
+    """Ids of the turn's prompt with a hint in it, one for each candidate hint."""
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What the learner eats: one sequence of ids with per-token streams, all of length T."""
 
@@ -166,13 +187,17 @@ class Sample:
     reward: float
     turn_id: int | None = None
     """The one turn that a sample of a live session is made of."""
+    distill_T: list[float] = field(default_factory=list)
+    """Weight of the distillation term on each token; empty when no token has any."""
+    lessons: tuple[Lesson, ...] = ()
+    """Where `distill_T` is not 0: what the teacher reads instead of the prompt."""
     id: int | None = None
     """Store position; None before it is stored."""
 
     def __post_init__(self) -> None:
         lengths = {
             len(self.ids_T), len(self.mask_T), len(self.logprobs_T),
-            len(self.versions_T), len(self.advantages_T),
+            len(self.versions_T), len(self.advantages_T), len(self.distill_T) or len(self.ids_T),
         }  # fmt: skip
         if len(lengths) != 1:
             raise ValueError(f"a sample's streams differ in length: {sorted(lengths)}")
@@ -184,6 +209,20 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Taught:
+    """What the teacher thought of one turn, for people to look at."""
+
+    sample_id: int
+    turn_id: int | None
+    prompt: int
+    """Which of the lesson's prompts it read."""
+    ids_T: list[int]
+    """The turn's sampled ids."""
+    gaps_T: list[float]
+    """Teacher's log-prob less the policy's, of each of them; not clipped."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepStats:
     """What one learner step reports."""
 
@@ -191,3 +230,5 @@ class StepStats:
     tokens: int
     """Tokens that went through the model."""
     duration_s: float
+    taught: list[Taught] = field(default_factory=list)
+    """A few of the turns that were distilled."""

@@ -36,6 +36,14 @@ class Check(Protocol):
         """True when what the agent left meets the condition."""
         ...
 
+    def why(self, left: Leftovers) -> str | None:
+        """What failed, in words that do not give the wanted content away; None when it passed."""
+        ...
+
+    def could_say(self) -> tuple[str, ...]:
+        """What `why` usually says, whatever the agent left."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FileData:

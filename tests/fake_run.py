@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.metrics import heldout_values
+from clawrl_gym.metrics import heldout_values, judged_shares
 from clawrl_gym.store import SessionRow, Store, UpdateRow
-from clawrl_gym.types import Message, Sample, Turn
+from clawrl_gym.types import Lesson, Message, Sample, Taught, Turn, Verdict
 
 FAMILIES = (
     "archive", "config", "copy", "count", "csv", "env", "find", "git", "grep", "json", "logs",
@@ -25,15 +27,20 @@ START_S = 1_760_000_000.0
 
 def make_run(
     folder: Path, *, steps: int = 40, stop_at: int | None = None, heldout: bool = True,
-    store: bool = True,
+    store: bool = True, lessons: bool = False,
 ) -> Path:  # fmt: skip
-    """A run of `steps` updates, of which `stop_at` were made; returns the folder."""
+    """A run of `steps` updates, of which `stop_at` were made; returns the folder.
+
+    `lessons`: a judge gave verdicts with hints, and failed first turns were distilled.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     config = RunConfig().model_dump() | {"seed": 7}
     config["trainer"]["steps"] = steps
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     made = steps if stop_at is None else stop_at
     rows = _metrics(made, steps, heldout)
+    if lessons:
+        rows = [row | _judged(row["step"]) if "train/reward" in row else row for row in rows]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spans = _timeline(made)
     (folder / "timeline.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spans))
@@ -47,7 +54,7 @@ def make_run(
     (folder / "run.json").write_text(json.dumps({"starts": [start]}))
     if store:
         _write_tokenizer(folder / "serving")
-        asyncio.run(_write_store(folder))
+        asyncio.run(_write_store(folder, lessons))
     return folder
 
 
@@ -93,6 +100,21 @@ def _metrics(made: int, steps: int, heldout: bool) -> list[dict[str, Any]]:
     return rows
 
 
+def _judged(step: int) -> dict[str, float]:
+    """What a judge with votes and hints, and a teacher, add to an update's metrics."""
+    level = 1 - 0.95**step
+    counts = {"positive": 40 * level, "neutral": 6, "negative": 60 * (1 - level), "abstained": 3,
+              "hints": 50 * (1 - level), "hints_asked": 100, "hints_refused": 9, "votes": 300,
+              "votes_invalid": 12, "agree": 90, "disagree": 4}  # fmt: skip
+    return {
+        **{f"verdicts/{name}": float(round(step * count)) for name, count in counts.items()},
+        **judged_shares(counts),
+        "objective/policy_gradient": 1.0, "objective/distillation_sampled": 0.6 * (1 - level),
+        "teacher/gap_mean": -1.2 * (1 - level), "teacher/gap_abs": 1.4 * (1 - level),
+        "teacher/gap_clipped": 0.02, "teacher/tokens": 900.0, "also/conversation/success": 0.9,
+    }  # fmt: skip
+
+
 def _timeline(made: int) -> list[dict[str, Any]]:
     draw = random.Random(3)
     end_s = 40.0 + 6 * made
@@ -130,14 +152,17 @@ def _write_tokenizer(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-async def _write_store(folder: Path) -> None:
+async def _write_store(folder: Path, lessons: bool) -> None:
     store = await asyncio.to_thread(Store.open, folder)
     try:
         for group in range(6):
             ids: list[int] = []
             for member in range(4):
                 solved = member % 2 == group % 2
-                ids += await _write_episode(store, folder, group, member, solved=solved)
+                taught = lessons and not solved
+                ids += await _write_episode(
+                    store, folder, group, member, solved=solved, taught=taught
+                )
             update = UpdateRow(group + 1, tokens=100, duration_s=1.0)
             await store.add_update(update, ids, checkpoint=None)
         await _write_episode(store, folder, -1, 0, solved=True)
@@ -147,7 +172,7 @@ async def _write_store(folder: Path) -> None:
 
 
 async def _write_episode(
-    store: Store, folder: Path, group: int, member: int, *, solved: bool
+    store: Store, folder: Path, group: int, member: int, *, solved: bool, taught: bool = False
 ) -> list[int]:
     """An episode of two turns; returns the ids of its samples, none for a held-out one."""
     from tokenizers import Tokenizer
@@ -186,6 +211,10 @@ async def _write_episode(
             "content": "$ exit 0\n" if solved else "$ exit 1\n<eror>",
         }
         await store.add_next_state(turn_id, [answer])
+        if index == 0:
+            first = turn, turn_id
+            if taught:
+                await store.add_verdict(_verdict(turn_id))
         messages += [{"role": "assistant", "content": command}, answer]
         mask += [True] * len(sampled)
         prompt = prompt + sampled
@@ -200,4 +229,27 @@ async def _write_episode(
         session_id, group, prompt, mask, [-0.1 if m else 0.0 for m in mask],
         [group if m else -1 for m in mask], [advantage if m else 0.0 for m in mask], float(solved),
     )  # fmt: skip
-    return await store.add_samples([sample])
+    if not taught:
+        return await store.add_samples([sample])
+    turn, turn_id = first
+    start, length = len(turn.prompt_ids_T), len(turn.sampled_ids_T)
+    weights = [1.0 if start <= at < start + length else 0.0 for at in range(len(prompt))]
+    read = [*turn.prompt_ids_T, *tokenizer.encode(f" [hint] {HINT}").ids]
+    sample = replace(sample, distill_T=weights, lessons=(Lesson(start, length, (read,)),))
+    ids = await store.add_samples([sample])
+    gaps_T = [(-3.0, 0.0, 2.5, 0.4, -0.2)[at % 5] for at in range(length)]
+    gaps_T[-1] = math.nan
+    thought = Taught(ids[0], None, 0, turn.sampled_ids_T, gaps_T)
+    await store.add_taught(group + 1, [thought])
+    return ids
+
+
+HINT = "The checks failed: count.txt is missing."
+
+
+def _verdict(turn_id: int) -> Verdict:
+    detail = {
+        "votes": [-1, -1, None], "rule": -1, "hints": ["Use <grep> -c.", HINT],
+        "refused": [{"hint": "The count is 42.", "why": "it gives the result away"}],
+    }  # fmt: skip
+    return Verdict(turn_id, "model", -1, -1.0, detail, START_S)

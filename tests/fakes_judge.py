@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
+from aiohttp import web
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.judge.base import Case
+from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.speaker import Said
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.types import Message, Turn, Verdict, VerdictKind
 
@@ -22,6 +26,121 @@ RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"
 def shipped_rules(**changes: Any) -> JudgeConfig:
     """What `judge=rule` runs with."""
     return JudgeConfig.model_validate(yaml.safe_load(RULES.read_text()) | changes)
+
+
+VOTES = "You judge one reply of an assistant by what came after it."
+HINTS = "You look for what an assistant should have done, by what came after its reply."
+
+
+def model_judge(**changes: Any) -> JudgeConfig:
+    """A judge that asks a model, with short instructions."""
+    given = {"type": "model", "instructions": VOTES, "hint_instructions": HINTS} | changes
+    return JudgeConfig.model_validate(given)
+
+
+def a_case(*next_state: Message, **changes: Any) -> Case:
+    """A case with an answer of a person, unless another next state is given."""
+    came = list(next_state) or [user("no, shorter please")]
+    return replace(Case(7, "plan my day", reply("Get up, then work."), came), **changes)
+
+
+def whole(text: str) -> Said:
+    return Said(text, finished=True)
+
+
+Answer = str | Said | Exception | float
+"""What is said; a number: seconds of silence, and then that all is well."""
+
+
+class ScriptedSpeaker:
+    """Says one answer after another, the last one for ever; hints and votes have their own."""
+
+    def __init__(self, *votes: Answer, hints: tuple[Answer, ...] = ("\\boxed{-1}",)) -> None:
+        self._answers = {VOTES: list(votes), HINTS: list(hints)}
+        self.asked: list[tuple[list[Message], float, int]] = []
+        self.cancelled = 0
+
+    def count(self, instructions: str) -> int:
+        """Questions with these instructions."""
+        return sum(messages[0]["content"] == instructions for messages, _, _ in self.asked)
+
+    async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
+        self.asked.append((messages, temperature, max_tokens))
+        answers = self._answers[str(messages[0]["content"])]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, float):
+            try:
+                await asyncio.sleep(answer)
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+            answer = "\\boxed{1}"
+        return answer if isinstance(answer, Said) else whole(answer)
+
+
+class JudgeServer:
+    """An OpenAI-compatible server whose answers a test writes; also a classifier."""
+
+    def __init__(self) -> None:
+        self.base_url = ""
+        self.answer: Callable[[int], Any] = lambda at: completion("\\boxed{1}")
+        """The body of the answer to the request of this number, counted from 0."""
+        self.status = 200
+        self.silent = False
+        """No request is answered."""
+        self.requests: list[tuple[str, Any, str]] = []
+        """Path, body and authorization of each, but not of those for /models."""
+        self.open = 0
+        self.most_open = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        if request.path == "/v1/models":
+            return web.json_response({"data": [{"id": "first"}, {"id": "second"}]})
+        at, auth = len(self.requests), request.headers.get("Authorization", "")
+        self.requests.append((request.path, await request.json(), auth))
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        try:
+            await asyncio.sleep(3600 if self.silent else 0.002)
+            answer = self.answer(at)
+        finally:
+            self.open -= 1
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, status=self.status)
+        return web.json_response(answer, status=self.status)
+
+
+def completion(text: Any, reason: str = "stop", **message: Any) -> dict[str, Any]:
+    """A chat completion as OpenAI's API gives it."""
+    said = {"role": "assistant", "content": text} | message
+    return {"choices": [{"index": 0, "message": said, "finish_reason": reason}]}
+
+
+def hint_answer(hint: str) -> str:
+    """An answer that offers a hint."""
+    return f"\\boxed{{1}} [HINT_START]{hint}[HINT_END]"
+
+
+@asynccontextmanager
+async def judge_server(
+    timeout_s: float = 5.0, most: int = 100
+) -> AsyncIterator[tuple[JudgeServer, Endpoint]]:
+    """A server on loopback, and connections to it."""
+    server = JudgeServer()
+    app = web.Application(client_max_size=2**24)
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    endpoint = Endpoint(server.base_url, "the-key", timeout_s, most)
+    try:
+        yield server, endpoint
+    finally:
+        await endpoint.close()
+        await runner.cleanup()
 
 
 class ScriptedJudge:

@@ -24,6 +24,28 @@ def test_with_std_the_unbiased_deviation_divides() -> None:
     )
 
 
+def test_left_out_of_its_own_mean_an_episode_is_compared_with_the_others() -> None:
+    advantages = group_advantages(REWARDS, normalize_std=False, leave_one_out=True)
+    assert advantages == pytest.approx([0.5, -0.75, -0.75, 0.5, 0.5], abs=1e-8)
+    for index, reward in enumerate(REWARDS):
+        others = REWARDS[:index] + REWARDS[index + 1 :]
+        assert advantages[index] == pytest.approx(reward - sum(others) / len(others))
+
+
+def test_left_out_of_its_own_mean_an_episode_is_still_measured_in_deviations() -> None:
+    plain = group_advantages(REWARDS, normalize_std=True)
+    left_out = group_advantages(REWARDS, normalize_std=True, leave_one_out=True)
+    assert left_out == pytest.approx([advantage * 5 / 4 for advantage in plain])
+
+
+@pytest.mark.parametrize("leave_one_out", [True, False])
+def test_a_group_of_one_or_none_has_nothing_to_be_compared_with(leave_one_out: bool) -> None:
+    """Others give it its own reward as advantage, or divide by a deviation of nothing."""
+    for normalize_std in (True, False):
+        assert group_advantages([7.0], normalize_std, leave_one_out) == [0.0]
+        assert group_advantages([], normalize_std, leave_one_out) == []
+
+
 @pytest.mark.parametrize("rewards", [[0.0] * 4, [1.0] * 8, [0.3], [0.1 + 0.2, 0.3, 0.3]])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_a_constant_group_gets_exact_zeros(rewards: list[float], normalize: bool) -> None:

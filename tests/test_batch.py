@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from clawrl_gym.errors import TrainerError
-from clawrl_gym.trainers.batch import count_tokens, fill_rows, make_packs, staleness
+from clawrl_gym.trainers.batch import (
+    Reading,
+    count_sequences,
+    count_tokens,
+    fill_rows,
+    make_packs,
+    staleness,
+)
 from tests.reference.tiny_model import make_samples
 
 LENGTHS = [5, 30, 17, 4, 17, 60, 9]
@@ -114,3 +121,48 @@ def test_staleness_counts_from_the_oldest_token_of_each_sample() -> None:
     mixed = replace(old, versions_T=[v + (v >= 0) * (i % 2) for i, v in enumerate(old.versions_T)])
     assert staleness([fresh, mixed], 4) == {"staleness/mean": 1.0, "staleness/max": 2.0}
     assert staleness([], 4) == {}
+
+
+def test_each_token_knows_its_sequence_and_each_sequence_its_sample() -> None:
+    samples = make_samples(LENGTHS)
+    empty = replace(samples[0], mask_T=[False] * len(samples[0].mask_T))
+    batch = [empty, *samples]
+    seen = []
+    for pack in make_packs(batch, 64):
+        assert pack.rows_M.max() == len(pack.lengths) - 1
+        for row, origin in enumerate(pack.origins):
+            known = [i for i, m in zip(batch[origin].ids_T, batch[origin].mask_T, strict=True) if m]
+            assert pack.targets_M[pack.rows_M == row].tolist() == known
+            seen.append(origin)
+    assert sorted(seen) == list(range(1, len(batch)))
+    assert count_sequences(batch) == len(samples)
+
+
+def test_what_a_teacher_said_lies_beside_the_tokens_it_is_about() -> None:
+    silent, taught = make_samples([30, 12])
+    count = sum(taught.mask_T)
+    reading = Reading(
+        distill_M=np.full(count, 0.5, np.float32),
+        teacher_M=np.arange(count, dtype=np.float32),
+        topk_ids_MK=np.arange(3 * count).reshape(count, 3),
+        topk_teacher_MK=np.full((count, 3), -1, np.float32),
+    )
+    (pack,) = make_packs([silent, taught], 64, [None, reading])
+    theirs = pack.rows_M == pack.origins.index(1)
+    assert pack.topk_ids_MK is not None
+    assert pack.topk_teacher_MK is not None
+    assert pack.distill_M.tolist() == [0.5 if t else 0.0 for t in theirs]
+    assert pack.teacher_M[theirs].tolist() == list(range(count))
+    assert pack.topk_ids_MK[theirs].tolist() == reading.topk_ids_MK.tolist()
+    assert np.isnan(pack.teacher_M[~theirs]).all()
+    assert np.isnan(pack.topk_teacher_MK[~theirs]).all()
+    assert pack.topk_ids_MK.shape == (len(pack.targets_M), 3)
+
+
+def test_without_readings_no_token_is_distilled() -> None:
+    (sample,) = make_samples([12])
+    weighted = replace(sample, distill_T=[1.0] * 12)
+    (pack,) = make_packs([weighted], 64)
+    assert not pack.distill_M.any()
+    assert np.isnan(pack.teacher_M).all()
+    assert pack.topk_ids_MK is None

@@ -89,14 +89,51 @@ def test_neutral_verdicts_and_abstentions_make_no_sample(reward: float | None) -
     assert advantage(binary, 1.0) == 1.0  # and leave the baseline alone
 
 
-def test_without_verdicts_there_is_no_sample_whatever_the_outcome() -> None:
-    assert Binary().stamp(group(), [[segment(0)]]) == []
+def outcome(binary: Binary, reward: float | None, number: int = 0) -> list[Sample]:
+    """An episode of which nobody judged a turn."""
+    episode = Episode("s", number, TASK, StopReason.TERMINATED, reward, 1)
+    return binary.stamp(Group(number, TASK, [episode], 0), [[segment(0, 1)]])
+
+
+def test_without_verdicts_the_outcome_is_compared_with_the_running_mean_of_outcomes() -> None:
+    binary = Binary(baseline_decay=0.5)
+    assert outcome(binary, 1.0)[0].advantages_T == [0, 0, 1.0, 1.0, 1.0, 1.0]
+    assert outcome(binary, 0.0)[0].advantages_T[2:] == [-0.5] * 4
+    assert outcome(binary, 1.0)[0].advantages_T[2:] == [0.75] * 4
+    assert advantage(binary, 1.0) == 1.0  # of a verdict: another source
+
+
+def test_an_outcome_of_0_is_a_failure_and_not_neutral() -> None:
+    binary = Binary()
+    outcome(binary, 1.0)
+    (failed,) = outcome(binary, 0.0)
+    assert failed.advantages_T[-1] < 0
+
+
+def test_outcomes_of_any_size_are_centred() -> None:
+    binary = Binary(baseline_decay=0.5)
+    for _ in range(60):
+        outcome(binary, 200.0)
+    assert outcome(binary, 180.0)[0].advantages_T[-1] == pytest.approx(-20.0)
+
+
+def test_the_first_outcome_of_0_and_an_infrastructure_failure_teach_nothing() -> None:
+    binary = Binary()
+    assert outcome(binary, 0.0) == outcome(binary, None) == []
+    assert binary.counts == {"neutral": 2}
+
+
+def test_neutral_verdicts_are_not_replaced_by_the_outcome() -> None:
+    episode = Episode("s", 0, TASK, StopReason.TERMINATED, 1.0, 1)
+    one = Group(0, TASK, [episode], 0)
+    assert Binary().stamp(one, [[segment(0)]], [{0: verdict(0.0)}]) == []
 
 
 def test_each_turn_of_a_segment_has_its_own_advantage_and_the_unjudged_none() -> None:
     verdicts = {0: verdict(1.0, "feedback"), 2: verdict(-1.0)}
     (sample,) = Binary().stamp(group(), [[segment(0, 1, 2)]], [verdicts])
     assert sample.advantages_T == [0, 0, 1.0, 1.0, 0, 0, -1.0, -1.0]
+    assert sample.mask_T == [False, False, True, True, False, False, True, True]
 
 
 def test_a_segment_without_known_logprobs_is_counted() -> None:
@@ -112,7 +149,9 @@ def test_replayed_rewards_give_the_baseline_that_was(rewards: list[tuple[str, fl
     lived, replayed = Binary(), Binary()
     for kind, reward in rewards:
         advantage(lived, reward, kind)
-    replayed.replay(rewards)
+    outcome(lived, 1.0)
+    replayed.replay([*rewards, ("outcome", 1.0)])
+    assert outcome(lived, 0.5) == outcome(replayed, 0.5)
     for kind in ("rule", "feedback"):
         assert advantage(lived, 1.0, kind) == advantage(replayed, 1.0, kind)
 

@@ -9,12 +9,33 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.config import JudgeConfig, RolloutConfig
+from clawrl_gym.config import HintConfig, JudgeConfig, RolloutConfig
+from clawrl_gym.errors import PolicyError
+from clawrl_gym.judge.base import Case
+from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.store import Store
+from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.types import INTERRUPTED, Episode, Group, StopReason, TaskRef
+from clawrl_gym.trainers.hybrid import Hybrid
+from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.types import (
+    INTERRUPTED,
+    Episode,
+    Group,
+    Sample,
+    StopReason,
+    TaskRef,
+    Verdict,
+    VerdictKind,
+)
+from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import (
     ScriptedJudge,
     a_turn,
@@ -151,3 +172,130 @@ async def test_a_restored_group_comes_first(store: Store) -> None:
     assert resumed.ready_groups == 1
     batch = await resumed.batch(0, 0)
     assert [(s.session_id, s.group_id) for s in batch.samples] == [("a", 5), ("b", 5)]
+
+
+# Hints.
+
+
+class HintingJudge:
+    """Abstains or not, with a hint for each turn that came back with `hint: WORDS`."""
+
+    kind: VerdictKind = "model"
+
+    async def judge(self, case: Case) -> Verdict:
+        text = case.next_state[-1].get("content") or ""
+        hints = [text.removeprefix("hint: ")] if text.startswith("hint: ") else []
+        value: Any = None if hints else -1
+        return Verdict(case.turn_id, "model", value, value, {"hints": hints}, 0.0)
+
+
+def hinted(store: Store, policy: FakePolicy, algorithm: Algorithm, **config: Any) -> Collector:
+    enhancer = Enhancer(policy.render, HintConfig(form="!{hint}"), 10_000)
+    return Collector(
+        RolloutConfig(groups=1, **config), store, algorithm, lambda groups: None,
+        HintingJudge(), JudgeConfig(), enhancer=enhancer,
+    )  # fmt: skip
+
+
+async def taught(collector: Collector, *episodes: Episode) -> list[Sample]:
+    await collector.add(Group(0, TASK, list(episodes), version=0))
+    async with asyncio.timeout(5):
+        return (await collector.batch(0, 0)).samples
+
+
+async def test_turns_with_hints_become_lessons(store: Store) -> None:
+    episodes = [
+        await played(store, name, 0.0, text) for name, text in (("a", "hint: h"), ("b", "x"))
+    ]
+    whole = hinted(store, FakePolicy(), Hybrid(Binary(), Opd()))
+    with_hint, without = await taught(whole, *episodes)
+    assert (with_hint.session_id, with_hint.distill_T) == ("a", [0.0, 1.0, 1.0])
+    (lesson,) = with_hint.lessons
+    assert "plan my day!h" in decode(lesson.prompts[0])
+    assert (without.session_id, without.lessons) == ("b", ())
+    assert without.advantages_T == [0.0, -1.0, -1.0]
+    assert whole.counters["hints/prompts"] == 1
+
+
+async def test_an_algorithm_of_rewards_renders_nothing(store: Store) -> None:
+    episodes = [await played(store, name, float(name == "a"), "hint: h") for name in "ab"]
+    policy = FakePolicy()
+    samples = await taught(hinted(store, policy, Grpo()), *episodes)
+    assert (len(samples), policy.bodies) == (2, [])
+
+
+async def test_a_policy_that_cannot_be_reached_costs_the_hints_and_nothing_else(
+    store: Store,
+) -> None:
+    episodes = [await played(store, name, float(name == "a"), "hint: h") for name in "ab"]
+    policy = FakePolicy()
+    policy.refusal = PolicyError("down")
+    whole = hinted(store, policy, Hybrid(Grpo(normalize_std=False), Opd()))
+    samples = await taught(whole, *episodes)
+    assert [s.advantages_T for s in samples] == [[0.0, 0.5, 0.5], [0.0, -0.5, -0.5]]
+    assert [s.lessons for s in samples] == [(), ()]
+    assert whole.counters["hints/failed"] == 2
+
+
+# Groups of one, and groups that teach nothing.
+
+
+async def test_a_group_of_one_is_whole(store: Store) -> None:
+    """With min_group=2 it would always be dropped."""
+    whole = Collector(RolloutConfig(groups=1, group_size=1), store, Binary(), lambda groups: None)
+    (sample,) = await taught(whole, await played(store, "a", 1.0, "x"))
+    assert sample.advantages_T == [0.0, 1.0, 1.0]
+
+
+async def test_a_group_of_one_without_an_outcome_is_dropped(store: Store) -> None:
+    dropped: list[int] = []
+    whole = Collector(RolloutConfig(groups=1, group_size=1), store, Binary(), dropped.append)
+    await whole.add(Group(0, TASK, [await played(store, "a", None, "x")], 0))
+    assert (dropped, whole.ready_groups) == ([1], 0)
+
+
+async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Store) -> None:
+    """Three tasks in four teach nothing, and no more than one batch may be outstanding."""
+    config = RolloutConfig(groups=2, group_size=2, mode="sync", dynamic_sampling=True)
+    for number in range(8):
+        for member in range(2):
+            await played(store, f"{number}-{member}", 0.0, "x")
+
+    class Runner:
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            member = int(spec.session_id.split("-")[1])
+            reward = float(member == 0 and spec.group_id is not None and spec.group_id % 4 == 3)
+            return Episode(
+                f"{spec.group_id}-{member}", spec.group_id, TASK, StopReason.TERMINATED, reward, 1
+            )
+
+    whole = Collector(config, store, Grpo(), lambda groups: dispatcher.release(groups))
+
+    async def add(group: Group, started_s: float) -> None:
+        await whole.add(group)
+
+    dispatcher = Dispatcher(
+        config, 1, TaskSource({"train": ["t"], "heldout": []}, 0), WorkerPool([Runner()], 4),
+        add, lambda episode: None,
+    )  # fmt: skip
+    running = asyncio.create_task(dispatcher.run(range(8)))
+    async with asyncio.timeout(20):
+        batch = await whole.batch(0, 0)
+        await running
+    assert (batch.groups, batch.held) == (8, 2)
+    assert {sample.group_id for sample in batch.samples} == {3, 7}
+    dispatcher.release(batch.held)
+    assert dispatcher.outstanding == 0
+    assert whole.counters["groups/resampled"] == 6
+
+
+async def test_a_resumed_run_gives_back_the_places_of_groups_that_teach_nothing(
+    store: Store,
+) -> None:
+    given: list[int] = []
+    config = RolloutConfig(groups=2, dynamic_sampling=True)
+    episodes = [await played(store, name, 1.0, "x") for name in "ab"]
+    await Collector(config, store, Grpo(), given.append).add(Group(0, TASK, episodes, 0))
+    resumed = Collector(config, store, Grpo(), given.append)
+    resumed.restore([group.samples for group in await store.untrained_groups()])
+    assert given == [1, 1]

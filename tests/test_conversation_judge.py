@@ -38,6 +38,17 @@ def test_every_sentence_of_every_persona_is_understood(
     assert verdict(reply, {"role": "user", "content": sentence}) == MEANT[act]
 
 
+@pytest.mark.parametrize(("persona", "act", "sentence"), SAID)
+def test_every_complaint_of_every_persona_teaches_its_own_words(
+    persona: str, act: str, sentence: str
+) -> None:
+    rules = JudgeConfig.model_validate(yaml.safe_load(RULES.read_text()))
+    case = Case(1, "what is 3 and 4?", {"role": "assistant", "content": "**7**"},
+                [{"role": "user", "content": sentence}])  # fmt: skip
+    taught = asyncio.run(RuleJudge(rules, hints=True).judge(case)).hints
+    assert taught == ((f"The user said: {sentence}",) if MEANT[act] == -1 else ())
+
+
 @pytest.mark.parametrize(
     ("call", "value"),
     [

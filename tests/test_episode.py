@@ -241,3 +241,74 @@ async def test_scores_that_are_no_numbers_are_an_error_of_the_environment() -> N
 
     episode = await play(Odd(9), ScriptedChat("a"))
     assert episode.stop_reason is StopReason.ENV_ERROR
+
+
+class Reporting(Countdown):
+    """Reports at its end."""
+
+    report: Any = ""
+
+    def step(self, action: str) -> Any:
+        observation, reward, terminated, truncated, _ = super().step(action)
+        if terminated or truncated:
+            self.report = "Test report: failed\n- a.txt is missing"
+        return observation, reward, terminated, truncated, {"report": self.report}
+
+    def finish(self) -> float:
+        self.report = "Test report: passed"
+        return super().finish()
+
+
+async def test_a_report_joins_the_last_next_state_and_no_prompt_holds_it() -> None:
+    chat = ScriptedChat("a", "b")
+    await play(Reporting(2), chat)
+    assert chat.ended is not None
+    assert chat.ended[1] == [
+        {"role": "user", "content": "saw b"},
+        {"role": "user", "content": "Test report: failed\n- a.txt is missing"},
+    ]
+    assert "Test report" not in str(chat.requests)
+
+
+@pytest.mark.parametrize("replies", [["a", "b", "c"], ["a", ContextError("too long")]])
+async def test_an_episode_that_is_ended_from_outside_has_its_report(replies: Any) -> None:
+    chat = ScriptedChat(*replies)
+    await play(Reporting(99), chat)
+    assert chat.ended is not None
+    assert (chat.ended[1] or [])[-1] == {"role": "user", "content": "Test report: passed"}
+
+
+async def test_a_report_follows_the_answer_to_a_reply_without_an_action() -> None:
+    spec = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=1, timeout_s=5.0)
+    chat = ScriptedChat("no block here")
+    await run_episode(spec, Reporting(9), TerminalAgent(), chat, in_place)
+    assert chat.ended is not None
+    first, last = chat.ended[1] or []
+    assert "expected exactly one" in (first["content"] or "")
+    assert last["content"] == "Test report: passed"
+
+
+async def test_an_environment_without_a_report_ends_with_its_observation_alone() -> None:
+    chat = ScriptedChat("a", "b", "c")
+    await play(Countdown(99), chat)
+    assert chat.ended is not None
+    assert chat.ended[1] == [{"role": "user", "content": "saw c"}]
+
+
+async def test_an_episode_that_infrastructure_ended_reports_nothing() -> None:
+    chat = ScriptedChat("a", PolicyError("gone"))
+    env = Reporting(9)
+    env.report = "Test report: passed"
+    await play(env, chat)
+    assert chat.ended is not None
+    assert chat.ended[1] == [{"role": "user", "content": "saw a"}]
+
+
+async def test_a_report_that_is_no_text_is_an_error_of_the_environment() -> None:
+    class Odd(Countdown):
+        def step(self, action: str) -> Any:
+            return "saw", 1.0, True, False, {"report": ["a.txt is missing"]}
+
+    episode = await play(Odd(9), ScriptedChat("a"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.ENV_ERROR, None)
+    assert "got a report of type list, expected str" in (episode.error or "")

@@ -214,6 +214,20 @@ async def test_other_tools_are_another_prompt(bench: Bench) -> None:
     assert bench.gateway.stats.fits == {"first": 1, "template": 1}
 
 
+async def test_a_turn_keeps_all_that_its_prompt_was_rendered_from(bench: Bench) -> None:
+    bench.policy = FakePolicy("cab")
+    await bench.restart()
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    read = {"tool_choice": "auto", "chat_template_kwargs": {"enable_thinking": False}}
+    await bench.say(HELLO, tools=tools, user="x", **read)
+    await bench.say([user("nothing else")])
+    first, second = await bench.store.turns_of("s1")
+    assert (first.tools, first.template) == (tools, read)
+    assert (second.tools, second.template) == ([], {})
+    body = {"messages": first.messages, "tools": first.tools, **first.template}
+    assert body == bench.policy.bodies[0]
+
+
 async def test_a_conversation_that_was_edited_is_rendered_afresh(bench: Bench) -> None:
     bench.policy = FakePolicy("cab")
     await bench.restart()

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from clawrl_gym.compose import compose
 from clawrl_gym.config import JudgeConfig, ServeConfig
 from clawrl_gym.errors import ConfigError
+from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.base import Case, Cases
 from clawrl_gym.judge.restated import restates
 from clawrl_gym.judge.rules import RuleJudge
@@ -194,7 +195,7 @@ def verdict(
     judge: RuleJudge = JUDGE,
     observed: bool = False,
 ) -> Verdict:
-    case = Case(7, request, to or reply("Here you are."), list(next_state), observed)
+    case = Case(7, request, to or reply("Here you are."), list(next_state), observed=observed)
     return asyncio.run(judge.judge(case))
 
 
@@ -355,6 +356,102 @@ def test_contents_that_a_command_shows_are_not_judged_by_their_words() -> None:
     log = "Error: written by the program\nsecond line"
     assert verdict(user(log), to=reply("```bash\ncat a.log\n```"), observed=True).value == 1
     assert verdict(user(log), to=reply("```bash\nmake\n```"), observed=True).value == -1
+
+
+FAILED = user("Test report: failed\n- out.txt is missing\n- a.txt is still there")
+PASSED = user("Test report: passed")
+
+
+@pytest.mark.parametrize(
+    ("shown", "report", "value"),
+    [
+        ("(submitted)", PASSED, 1),
+        ("(submitted)", FAILED, -1),
+        ("(no output)", FAILED, -1),
+        ("(no output)\n(exit code 1)", PASSED, 1),  # a search without a match, and all is done
+        ("Test report: passed", FAILED, -1),  # what the policy printed itself
+    ],
+)
+def test_the_report_of_the_checks_judges_the_last_turn(
+    shown: str, report: Message, value: int
+) -> None:
+    for command in ("make", "cat a.log"):
+        done = reply(f"```bash\n{command}\n```")
+        found = verdict(user(shown), report, to=done, observed=True)
+        assert found.value == value
+        assert str(found.detail["rule"]).startswith("report_")
+
+
+def test_a_report_among_the_contents_of_a_file_is_only_contents() -> None:
+    for text in ("Test report: failed\n- x", "a\nTest report: failed"):
+        shown = verdict(user(text), to=reply("```bash\ncat a.log\n```"), observed=True)
+        assert shown.value == 1
+
+
+def test_a_person_who_quotes_a_report_is_no_environment() -> None:
+    assert verdict(user("hello"), FAILED).value == 0
+    assert verdict(user("thanks"), FAILED).value == 1
+
+
+TEACHING = RuleJudge(shipped_rules(), hints=True)
+
+
+@pytest.mark.parametrize(
+    ("next_state", "observed", "hints"),
+    [
+        (
+            [user("(no output)"), FAILED],
+            True,
+            ["The checks failed: out.txt is missing; a.txt is still there."],
+        ),
+        (
+            [user("bash: line 1: foo: command not found\n(exit code 127)")],
+            True,
+            ["It failed: bash: line 1: foo: command not found."],
+        ),
+        (
+            [tool('{"status": "error", "error": "no such file: a.txt"}')],
+            True,
+            ["It failed: no such file: a.txt."],
+        ),
+        ([tool("Error: one"), tool("Error: two"), tool("Error: one")], False,
+         ["It failed: Error: one.", "It failed: Error: two."]),
+        ([tool("Error: one"), tool("fine")], False, ["It failed: Error: one."]),
+        (
+            [user("no, that is wrong. I asked for the capital.")],
+            False,
+            ["The user said: no, that is wrong. I asked for the capital."],
+        ),
+        ([tool("Error: one"), user("too long, rewrite it")], False,
+         ["The user said: too long, rewrite it"]),
+        ([user(REQUEST)], False, []),  # said again: the prompt has it
+        ([user("\U0001f44e")], False, []),
+    ],
+)  # fmt: skip
+def test_a_negative_verdict_brings_what_it_teaches(
+    next_state: list[Message], observed: bool, hints: list[str]
+) -> None:
+    found = verdict(*next_state, judge=TEACHING, observed=observed)
+    assert (found.value, found.detail.get("hints", [])) == (-1, hints)
+    assert json.loads(json.dumps(found.detail)) == found.detail
+    assert "hints" not in verdict(*next_state, observed=observed).detail
+
+
+async def test_the_end_of_an_episode_is_asked_about_with_its_report() -> None:
+    asker = Asker(TEACHING, shipped_rules(), observed=True)
+    turn = a_turn(id=5, reply=reply("```bash\nsubmit\n```"))
+    found = await asker.ask(turn, [user("(submitted)"), FAILED])
+    assert found.hints == ("The checks failed: out.txt is missing; a.txt is still there.",)
+    assert (found.value, asker.counters["negative"]) == (-1, 1)
+    empty = await asker.ask(turn, [user(""), FAILED])  # of an environment that shows nothing
+    assert (empty.value, empty.hints) == (-1, found.hints)
+
+
+@pytest.mark.parametrize("said", [[user("thanks")], [user("and Rome?")], [tool("done")], []])
+def test_only_a_negative_verdict_teaches(said: list[Message]) -> None:
+    found = verdict(*said, judge=TEACHING)
+    assert found.value != -1
+    assert found.hints == ()
 
 
 STAMP = "[Sat 2026-11-21 08:22 UTC] "

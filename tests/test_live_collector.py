@@ -12,14 +12,20 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.config import LiveConfig
+from clawrl_gym.config import HintConfig, LiveConfig
+from clawrl_gym.errors import PolicyError
+from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.live.collector import LiveCollector
 from clawrl_gym.rollout.ready import ReadyGroups
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.trainers.hybrid import Hybrid
+from clawrl_gym.trainers.opd import Opd
 from clawrl_gym.types import INTERRUPTED, Sample, Turn, Verdict
+from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user
 
 
@@ -58,18 +64,27 @@ class Live:
 
 async def keep(store: Store, turn: Turn, value: Any, kind: Any = "rule", **changes: Any) -> Verdict:
     reward = changes.pop("reward", None if value is None else float(value))
-    verdict = Verdict(turn.id or 0, kind, value, reward, {}, time.time())
+    detail = changes.pop("detail", {})
+    verdict = Verdict(turn.id or 0, kind, value, reward, detail, time.time())
     return Verdict(*(getattr(verdict, name) for name in ("turn_id", "kind", "value", "reward",
                      "detail", "created_s")), id=await store.add_verdict(verdict))  # fmt: skip
 
 
 @asynccontextmanager
 async def collecting(
-    store: Store, judged: bool = True, restore: bool = False, **config: Any
+    store: Store,
+    judged: bool = True,
+    restore: bool = False,
+    algorithm: Algorithm | None = None,
+    policy: FakePolicy | None = None,
+    **config: Any,
 ) -> AsyncIterator[Live]:
     settings = LiveConfig(**{"flush_s": 0.001, "batch_turns": 100} | config)
     ready = ReadyGroups.live(settings, store)
-    collector = LiveCollector(settings, store, Binary(0.95), ready, judged=judged)
+    enhancer = Enhancer((policy or FakePolicy()).render, HintConfig(form="!{hint}"), 10_000)
+    collector = LiveCollector(
+        settings, store, algorithm or Binary(0.95), ready, judged=judged, enhancer=enhancer
+    )
     if restore:
         await collector.restore()
     running = asyncio.create_task(collector.run())
@@ -542,3 +557,131 @@ async def test_a_store_that_fails_does_not_end_the_collector(store: Store) -> No
         live.collector.session_ended("s")
         await live.collector.settled()
         assert live.collector.counters["failed"] == 2
+
+
+# Hints.
+
+HINT = {"hints": ["Be brief."]}
+
+
+def hybrid(rl_weight: float = 1.0) -> Hybrid:
+    return Hybrid(Binary(0.95), Opd(), rl_weight)
+
+
+@pytest.mark.parametrize("value", [None, 0, -1])
+async def test_a_verdict_with_a_hint_makes_a_lesson_whatever_its_value(
+    store: Store, value: Any
+) -> None:
+    async with collecting(store, algorithm=hybrid()) as live:
+        turn = await stored(store, a_turn(), user("shorter"))
+        await live.judged(turn, value, "model", detail=HINT)
+        (sample,) = await live.batch()
+    assert sample.distill_T == [0.0, 0.0, 0.0, 1.0, 1.0]
+    assert sample.advantages_T[-1] == float(value or 0)
+    assert "plan my day!Be brief." in decode(sample.lessons[0].prompts[0])
+    assert await store.judged_without_sample() == []
+
+
+async def test_opd_takes_no_reward_and_its_sessions_say_so(store: Store) -> None:
+    async with collecting(store, algorithm=Opd()) as live:
+        await live.judged(await stored(store, a_turn(), user("wrong")), -1)
+        await live.judged(await stored(store, a_turn(index=1), user("?")), 0)
+        await live.end()
+        assert await live.batch() == []
+        assert await live.yielded() == (0, "no hint")
+        assert live.collector.counters["turns/no hint"] == 1
+        assert live.collector.counters["turns/neutral"] == 1
+    assert await store.judged_without_sample() == []
+
+
+async def test_an_algorithm_of_rewards_takes_no_hint(store: Store) -> None:
+    policy = FakePolicy()
+    async with collecting(store, policy=policy) as live:
+        turn = await stored(store, a_turn(), user("shorter"))
+        await live.judged(turn, None, "model", detail=HINT)
+        assert await live.batch() == []
+    assert policy.bodies == []
+    assert await store.judged_without_sample() == []
+
+
+async def test_a_persons_correction_is_a_hint(store: Store) -> None:
+    async with collecting(store, algorithm=Opd()) as live:
+        turn = await stored(store, a_turn())
+        await live.judged(turn, -1, "feedback", detail={"text": "Only the morning, please."})
+        (sample,) = await live.batch()
+    read = decode(sample.lessons[0].prompts[0])
+    assert "!The user said: Only the morning, please." in read
+
+
+async def test_feedback_takes_the_place_of_the_reward_and_keeps_the_judges_hint(
+    store: Store,
+) -> None:
+    async with collecting(store, algorithm=hybrid()) as live:
+        turn = await stored(store, a_turn(), user("shorter"))
+        await live.judged(turn, None, "model", detail=HINT)
+        await live.judged(turn, -1, "feedback")
+        (sample,) = await live.batch()
+        assert (sample.advantages_T[-1], sample.distill_T[-1]) == (-1.0, 1.0)
+        await live.judged(turn, 1, "feedback")  # of a trained turn: content after all
+        (sample,) = await live.batch()
+        assert (sample.reward, sample.distill_T) == (1.0, [])
+
+
+async def test_a_session_of_hints_needs_no_weak_sample(store: Store) -> None:
+    async with collecting(store, algorithm=hybrid()) as live:
+        turn = await stored(store, a_turn(), user("shorter"))
+        await live.judged(turn, 0, "model", detail=HINT)
+        await live.end()
+        assert [any(s.distill_T) for s in await live.batch()] == [True]
+        assert await live.yielded() == (1, None)
+
+
+async def test_a_weak_sample_has_the_weight_of_rewards(store: Store) -> None:
+    async with collecting(store, algorithm=hybrid(0.5), weak_reward=0.2) as live:
+        await live.judged(await stored(store, a_turn(), user("?")), 0)
+        await live.end()
+        assert advantages(await live.batch()) == [0.1]
+
+
+async def test_hints_wait_in_the_store_while_the_policy_does_not_answer(store: Store) -> None:
+    policy = FakePolicy()
+    policy.refusal = PolicyError("down")
+    async with collecting(store, algorithm=Opd(), policy=policy) as live:
+        await live.judged(await stored(store, a_turn(), user("?")), None, "model", detail=HINT)
+        await live.end()
+        assert await live.batch() == []
+        assert live.collector.counters["turns/hint waits"] == 1
+        assert live.collector.counters["hints/failed"] == 1
+    async with collecting(store, restore=True, algorithm=Opd()) as live:
+        await live.collector.settled()
+        assert [any(s.distill_T) for s in await live.batch()] == [True]
+        assert await live.yielded() == (1, None)
+
+
+async def test_a_hint_that_does_not_fit_is_given_up(store: Store) -> None:
+    policy = FakePolicy()
+    policy.max_prompt = 5
+    async with collecting(store, algorithm=Opd(), policy=policy) as live:
+        await live.judged(await stored(store, a_turn(), user("?")), -1, "model", detail=HINT)
+        await live.end()
+        assert await live.batch() == []
+        assert await live.yielded() == (0, "no hint")
+        assert live.collector.counters["turns/unreadable hint"] == 1
+    assert await store.judged_without_sample() == []
+
+
+async def test_a_reward_goes_on_without_its_hint(store: Store) -> None:
+    policy = FakePolicy()
+    policy.refusal = PolicyError("down")
+    async with collecting(store, algorithm=hybrid(), policy=policy) as live:
+        await live.judged(await stored(store, a_turn(), user("?")), -1, "model", detail=HINT)
+        (sample,) = await live.batch()
+        assert (sample.advantages_T[-1], sample.lessons) == (-1.0, ())
+
+
+async def test_a_waiting_lesson_survives_a_restart(store: Store) -> None:
+    async with collecting(store, algorithm=Opd()) as live:
+        await live.judged(await stored(store, a_turn(), user("?")), None, "model", detail=HINT)
+    async with collecting(store, restore=True, algorithm=Opd()) as live:
+        (sample,) = await live.batch()
+        assert (sample.distill_T[-1], len(sample.lessons)) == (1.0, 1)

@@ -23,6 +23,7 @@ class FakeBatch:
     number: int
     samples: list[Sample] = field(default_factory=lambda: [sample()])
     groups: int = 1
+    held: int = 1
 
 
 class FakeLearner:

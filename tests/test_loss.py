@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def loss_of(low: float, high: float, cap: float, kl_coef: float = 0.0) -> float:
 def test_the_clipped_surrogate_has_its_golden_values(
     low: float, high: float, expected: float
 ) -> None:
-    surrogate, _ = clipped_surrogate(LP, OLD, A, low, high)
+    surrogate, _ = clipped_surrogate(ratio(LP, OLD), A, low, high)
     assert float(token_mean(surrogate, N)) == pytest.approx(expected, abs=1e-11)
 
 
@@ -75,6 +77,52 @@ def test_the_denominator_is_the_whole_batch_however_it_is_split() -> None:
     ]
     whole = policy_loss(LP, OLD, MU, A, N, settings, REF).loss
     assert float(torch.stack(parts).sum()) == pytest.approx(float(whole), abs=1e-12)
+
+
+@pytest.mark.parametrize("surrogate", ["ppo", "gspo", "cispo"])
+@pytest.mark.parametrize("reduction", ["token_mean", "sequence_mean", "constant"])
+def test_a_batch_may_be_split_between_sequences(surrogate: str, reduction: str) -> None:
+    settings = LossSettings(0.2, 0.28, 2.0, 0.1, surrogate, reduction, 8)  # type: ignore[arg-type]
+
+    def part(here: Tensor, rows: Tensor) -> Tensor:
+        return policy_loss(
+            LP[here], OLD[here], MU[here], A[here], N, settings, REF[here],
+            distill_M=A[here].abs(), teacher_M=REF[here], rows_M=rows[here], sequences=2,
+        ).loss  # fmt: skip
+
+    rows = torch.tensor([0] * 4 + [1] * 3)
+    whole = part(torch.ones(N, dtype=torch.bool), rows)
+    first, second, none = (part(rows == n, torch.zeros_like(rows)) for n in range(3))
+    assert float(whole) != 0
+    assert none == 0
+    torch.testing.assert_close(first + second, whole)
+
+
+def test_a_sequence_mean_gives_each_sequence_the_same_weight() -> None:
+    lp = OLD.clone().requires_grad_()
+    settings = LossSettings(0.2, 0.28, 2.0, 0.0, reduction="sequence_mean")
+    rows = torch.tensor([0] * 6 + [1])
+    ones = torch.ones_like(OLD)
+    policy_loss(lp, OLD, OLD, ones, N, settings, rows_M=rows, sequences=2).loss.backward()
+    assert lp.grad is not None
+    assert lp.grad.tolist() == pytest.approx([-1 / 12] * 6 + [-1 / 2])
+
+
+@pytest.mark.parametrize(
+    ("forms", "given", "message"),
+    [
+        ({"reduction": "sequence_mean"}, {"sequences": 2}, "expected the sequence of each token"),
+        ({"surrogate": "gspo"}, {}, "expected the sequence of each token for 'gspo'"),
+        ({"reduction": "constant"}, {}, "got no number of sequences"),
+        ({"reduction": "sequence_mean"}, {"rows_M": torch.zeros(N).long()}, "no number of sequ"),
+        ({}, {"rows_M": torch.zeros(2).long()}, r"got rows of shape \(2,\), expected \(7,\)"),
+    ],
+)
+def test_a_form_without_what_it_needs_is_refused(
+    forms: dict[str, Any], given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        policy_loss(LP, OLD, MU, A, N, LossSettings(0.2, 0.28, 2.0, 0.0, **forms), **given)
 
 
 def test_clipped_tokens_stay_in_the_denominator() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -96,3 +97,35 @@ def test_logits_in_pieces_give_the_same_gradient(model_dir: str) -> None:
         gradients.append([p.grad for p in model.net.parameters()])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_tokens_to_compare_are_scored_beside_the_sampled_one(model_dir: str) -> None:
+    (sample,) = make_samples([25])
+    (plain,) = make_packs([sample], 64)
+    model = PackedModel(model_dir, "cpu", 0.6)
+    everything = np.tile(np.arange(64), (len(plain.targets_M), 1))
+    pack = replace(plain, topk_ids_MK=everything)
+    scores = model.score(pack)
+    assert scores.topk_MK is not None
+    assert torch.equal(scores.logprobs_M, model.score(plain).logprobs_M)
+    torch.testing.assert_close(scores.topk_MK.exp().sum(-1), torch.ones(len(everything)))
+    sampled = scores.topk_MK[torch.arange(len(everything)), torch.from_numpy(pack.targets_M)]
+    assert torch.equal(sampled, scores.logprobs_M)
+
+
+@pytest.mark.parametrize("limit", [MAX_LOGITS, 64 * 7])
+def test_a_look_names_the_most_likely_tokens(model_dir: str, limit: int) -> None:
+    (pack,) = make_packs(make_samples([60]), 64)
+    model = PackedModel(model_dir, "cpu")
+    model.max_logits = limit
+    pack = replace(pack, topk_ids_MK=np.tile(np.arange(64), (len(pack.targets_M), 1)))
+    whole = model.score(pack)
+    assert whole.topk_MK is not None
+    for width in (64, 50):
+        look = model.look(pack, 5, width)
+        expected = whole.topk_MK.detach()[:, :width].topk(5)
+        assert torch.equal(look.best_ids_MK, expected.indices)
+        torch.testing.assert_close(look.best_MK, expected.values)
+        torch.testing.assert_close(look.logprobs_M, whole.logprobs_M.detach())
+        assert not look.best_MK.requires_grad
+    assert model.look(pack, 99, 64).best_MK.shape == (len(pack.targets_M), 64)

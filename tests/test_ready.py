@@ -15,7 +15,7 @@ from clawrl_gym.metrics import Timeline
 from clawrl_gym.rollout.ready import Batch, ByGroups, ByTurns, ReadyGroups
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.types import Group, Sample, StepStats, TaskRef
+from clawrl_gym.types import Group, Lesson, Sample, StepStats, TaskRef
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")
@@ -89,6 +89,52 @@ async def test_a_group_without_signal_fills_its_place_in_training(store: Store) 
     await accept(ready, 2, sample(2))
     batch = await due(ready)
     assert (numbers(batch), batch.groups) == ([2], 2)
+
+
+def dynamic(store: Store, groups: int = 2) -> ReadyGroups:
+    config = RolloutConfig(groups=groups, dynamic_sampling=True)
+    return ReadyGroups.training(config, store)
+
+
+async def test_with_dynamic_sampling_a_batch_is_made_of_groups_that_teach(store: Store) -> None:
+    ready = dynamic(store)
+    for number, samples in enumerate([[], [sample(1)], [sample(2, advantage=0.0)]]):
+        await accept(ready, number, *samples)
+    assert await is_waiting(ready)
+    assert (ready.waiting_groups, ready.resampled_groups) == (3, 2)
+    await accept(ready, 3, sample(3))
+    await accept(ready, 4, sample(4))
+    batch = await due(ready)
+    assert (batch.groups, batch.held) == (4, 2)
+    assert [n for n in numbers(batch) if n != 2] == [1, 3]
+    assert ready.waiting_groups == 1
+
+
+async def test_with_dynamic_sampling_a_policy_that_solves_everything_goes_on(store: Store) -> None:
+    ready = dynamic(store)
+    for number in range(16):
+        assert await is_waiting(ready)
+        await accept(ready, number)
+    batch = await due(ready)
+    assert (batch.samples, batch.groups, batch.held) == ([], 16, 0)
+
+
+async def test_a_group_that_got_stale_does_not_keep_a_dynamic_batch_waiting(store: Store) -> None:
+    ready = dynamic(store)
+    await accept_turns(ready, range(2))
+    batch = await due(ready, version=9)
+    assert (batch.samples, batch.groups, batch.held) == ([], 2, 2)
+
+
+async def test_a_sample_of_hints_alone_teaches(store: Store) -> None:
+    """Beside it, one without any weight neither fills a batch nor makes one due."""
+    ready = live(store, turns=1)
+    await accept(ready, 1, sample(1, advantage=0.0))
+    assert await is_waiting(ready)
+    taught = sample(2, advantage=0.0, distill_T=[0.0, 1.0], lessons=(Lesson(1, 1, ([5],)),))
+    await accept(ready, 2, taught)
+    assert ready.waiting_samples == 1
+    assert numbers(await due(ready)) == [1, 2]
 
 
 async def test_a_resumed_run_forms_the_very_batches_that_would_have_come(store: Store) -> None:

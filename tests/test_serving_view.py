@@ -53,6 +53,37 @@ def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None
     assert "secret" not in out.getvalue()
 
 
+def test_a_models_verdict_is_told_by_its_votes_and_the_number_of_hints() -> None:
+    out = io.StringIO()
+    view = ServeLineView(out, "runs/serve")
+    why = {"votes": [1, -1, -1, None], "rule": -1, "hints": ["a secret"]}
+    view.verdict(Verdict(4, "model", -1, -1.0, why, 0.0))
+    view.step(2, {"batch/samples": 1, "learner/loss": 0.5, "teacher/gap_mean": -0.25})
+    assert out.getvalue().splitlines()[1:] == [
+        "verdict on turn 4: -  model  votes +1 -1 -1 ?  1 hint",
+        "update 2: 1 turns  loss 0.500  teacher gap -0.250  step 0.00 s  swap 0.00 s",
+    ]
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_the_panel_shows_the_newest_hint_and_the_pieces_that_were_taught(width: int) -> None:
+    state = ServeState(title="runs/serve", total_steps=0)
+    state.turn(turn())
+    for words in ("an older hint", "[bold]Look\x1b[31m first.\n" + "Slowly. " * 40):
+        state.verdict(Verdict(1, "model", None, None, {"hints": [words]}, 0.0))
+    state.take({"judge/hinted": 1.0, "verdicts/abstained": 2, "teacher/gap_mean": 0.5})
+    state.reading = (3, [("read", -1.0)])
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    console.print(render(state, width))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in shown.splitlines())
+    assert "newest hint s1 [bold]Look  first. Slowly." in shown
+    assert "an older hint" not in shown
+    assert "abstained 2  hints 100 %" in shown
+    assert "teacher gap +0.500" in shown
+    assert "update 3 taught read" in shown
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> None:
     state = ServeState(title="[red]runs/serve", total_steps=0)

@@ -156,6 +156,55 @@ async def test_feedback_without_a_reward_ends_the_waiting(tmp_path: Path) -> Non
     await store.close()
 
 
+async def test_a_verdict_that_only_hints_waits_for_its_sample(tmp_path: Path) -> None:
+    """Neutral ones and abstentions teach too, when they say in words what was better."""
+    store, (one, two, three, four) = await open_live(tmp_path, 4)
+    hint = {"hints": ["Say it shorter."]}
+    await store.add_verdict(make_verdict(one, None, "model", detail=hint))
+    await store.add_verdict(make_verdict(two, None, "model", detail={"hints": []}))
+    await store.add_verdict(make_verdict(three, None, "feedback", detail={"text": "Shorter!"}))
+    await store.add_verdict(make_verdict(four, None, "model", detail={"text": "not a person's"}))
+    await store.close()
+    store = Store.open(tmp_path)
+    waiting = await store.judged_without_sample()
+    assert [(verdict.turn_id, verdict.hints) for verdict in waiting] == [
+        (one, ("Say it shorter.",)), (three, ()),
+    ]  # fmt: skip
+    await store.add_group(*live_sample(one, 0))
+    await store.settle(three)
+    assert await store.judged_without_sample() == []
+    assert await store.live_rewards() == []
+    assert await store.withdraw(one) == 1
+    assert [verdict.turn_id for verdict in await store.judged_without_sample()] == [one]
+    await store.close()
+
+
+async def test_feedback_overrules_a_hint_whenever_it_came(tmp_path: Path) -> None:
+    store, (one, two) = await open_live(tmp_path, 2)
+    hint = {"hints": ["Say it shorter."]}
+    await store.add_verdict(make_verdict(one, None, "model", detail=hint))
+    await store.add_verdict(make_verdict(one, 1, "feedback"))
+    await store.add_verdict(make_verdict(two, -1, "feedback"))
+    await store.add_verdict(make_verdict(two, None, "model", detail=hint))
+    for number, turn_id in enumerate((one, two)):
+        await store.add_group(*live_sample(turn_id, number))
+        assert await store.withdraw(turn_id) == 1
+    waiting = await store.judged_without_sample()
+    assert [(verdict.turn_id, verdict.kind) for verdict in waiting] == [
+        (one, "feedback"), (two, "feedback"),
+    ]  # fmt: skip
+    await store.close()
+
+
+async def test_hints_on_rollouts_never_wait(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    await store.add_session(SESSION)
+    turn_id = await store.add_turn(make_turn())
+    await store.add_verdict(make_verdict(turn_id, None, "model", detail={"hints": ["x"]}))
+    assert await store.judged_without_sample() == []
+    await store.close()
+
+
 async def test_group_ids_are_given_once(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     assert [await store.next_group_id() for _ in range(2)] == [0, 1]
@@ -267,5 +316,5 @@ async def test_no_question_of_live_sessions_reads_a_whole_table(
     db = sqlite3.connect(tmp_path / "run.db")
     plans = [row[3] for query in asked for row in db.execute(f"EXPLAIN QUERY PLAN {query}")]
     db.close()
-    whole = re.compile(r"SCAN (sessions|turns|next_states|verdicts|samples)\b(?! USING)")
+    whole = re.compile(r"SCAN (sessions|turns|next_states|verdicts|samples|offers)\b(?! USING)")
     assert [plan for plan in plans if whole.search(plan)] == []

@@ -1,4 +1,4 @@
-"""Runs of the first schema version can still be read, and gone on with."""
+"""Runs of older schema versions can still be read, and gone on with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ from pathlib import Path
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.store import Store, StoreReader, schema
 from clawrl_gym.store.rows import pack_floats, pack_ints
-from tests.test_store import SESSION, make_turn, make_verdict, reply, user
+from clawrl_gym.store.samples import sample_columns
+from clawrl_gym.types import Lesson
+from tests.test_store import (
+    SESSION,
+    make_group,
+    make_sample,
+    make_turn,
+    make_verdict,
+    reply,
+    user,
+)
+
+LIVE_SAMPLE = replace(make_sample(4), turn_id=2)
 
 VERSION_1 = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -84,6 +96,55 @@ def make_version_1(folder: Path) -> list[tuple[int, list[int]]]:
     return [(1, [1, 2, 3]), (2, [1, 2, 3, 4, 5, 6])]
 
 
+VERSION_2 = (
+    *(
+        f"ALTER TABLE {table} ADD COLUMN {column}"
+        for table, column in (
+            ("sessions", "matched_by TEXT"), ("sessions", "samples INTEGER"),
+            ("sessions", "why TEXT"), ("sessions", "last_s REAL NOT NULL DEFAULT 0"),
+            ("turns", "rule TEXT NOT NULL DEFAULT ''"),
+            ("turns", "copies TEXT NOT NULL DEFAULT '[]'"),
+            ("turns", "mark TEXT NOT NULL DEFAULT ''"),
+            ("next_states", "judged INTEGER NOT NULL DEFAULT 1"),
+            ("verdicts", "reward REAL"), ("verdicts", "settled INTEGER NOT NULL DEFAULT 1"),
+            ("samples", "turn_id INTEGER"),
+        )
+    ),
+    "UPDATE meta SET value='2' WHERE key='schema_version'",
+    "UPDATE sessions SET last_s = coalesce(ended_s, created_s)",
+    "UPDATE verdicts SET reward = value",
+    "CREATE TABLE deletions (digest BLOB PRIMARY KEY, last_turn_id INTEGER NOT NULL, "
+    "asked_s REAL NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX turns_by_base ON turns (base_id)",
+    "CREATE INDEX verdicts_waiting ON verdicts (turn_id) WHERE settled = 0",
+    "CREATE INDEX next_states_waiting ON next_states (turn_id) WHERE judged = 0",
+    "CREATE INDEX samples_by_turn ON samples (turn_id) WHERE turn_id IS NOT NULL",
+    "CREATE INDEX groups_waiting ON groups (position) WHERE used_by IS NULL",
+    "CREATE INDEX sessions_by_last ON sessions (last_s)",
+    "CREATE INDEX sessions_open ON sessions (last_s) WHERE ended_s IS NULL",
+    "CREATE INDEX sessions_ended ON sessions (ended_s) WHERE source = 'live'",
+    "CREATE INDEX sessions_uncounted ON sessions (ended_s) "
+    "WHERE source = 'live' AND samples IS NULL",
+)  # fmt: skip
+
+
+def make_version_2(folder: Path) -> list[tuple[int, list[int]]]:
+    """A run as version 2 left it: the same turns, and a waiting sample of the second."""
+    told = make_version_1(folder)
+    db = sqlite3.connect(folder / "run.db")
+    for statement in VERSION_2:
+        db.execute(statement)
+    columns = sample_columns(LIVE_SAMPLE)
+    del columns["distill"], columns["lessons"]
+    marks = ", ".join("?" * len(columns))
+    db.execute(
+        f"INSERT INTO samples ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())
+    )
+    db.commit()
+    db.close()
+    return told
+
+
 def shape(path: Path) -> set[tuple[str, str, str]]:
     """Tables with their columns, and indexes."""
     db = sqlite3.connect(path)
@@ -137,6 +198,38 @@ async def test_a_run_of_version_1_is_gone_on_with(tmp_path: Path) -> None:
     await Store.open(tmp_path).close()
 
 
+def test_a_run_of_version_2_is_read_as_it_is(tmp_path: Path) -> None:
+    told = make_version_2(tmp_path)
+    before = (tmp_path / "run.db").read_bytes()
+    reader = StoreReader(tmp_path)
+    turns = reader.turns_of("s1")
+    assert [(turn.id, turn.prompt_ids_T, turn.tools, turn.template) for turn in turns] == [
+        (turn_id, prompt_T, [], {}) for turn_id, prompt_T in told
+    ]
+    assert reader.turn(2) == turns[1]
+    assert reader.samples_of_session("s1") == [replace(LIVE_SAMPLE, id=1)]
+    assert [row.last_s for row in reader.session_summaries()] == [30.0, 10.0]
+    reader.close()
+    assert (tmp_path / "run.db").read_bytes() == before
+
+
+async def test_a_run_of_version_2_is_gone_on_with(tmp_path: Path) -> None:
+    told = make_version_2(tmp_path)
+    store = Store.open(tmp_path)
+    assert await store.untrained_samples() == [replace(LIVE_SAMPLE, id=1)]
+    new = make_turn(2, prompt_ids_T=[*told[1][1], 4, 5, 7], tools=[{"name": "f"}])
+    turn_id = await store.add_turn(new)
+    await store.close()
+    store = Store.open(tmp_path)
+    assert [turn.tools for turn in await store.turns_of("s1")] == [[], [], [{"name": "f"}]]
+    lesson = Lesson(1, 2, ([1, 9],))
+    taught = replace(LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], lessons=(lesson,))
+    (stored,) = await store.add_group(make_group(7), [taught])
+    assert await store.samples_of_session("s1") == [replace(LIVE_SAMPLE, id=1), stored]
+    assert await store.delete_session("s1")
+    await store.close()
+
+
 async def test_an_old_record_that_no_log_can_hold_does_not_stop_the_run(tmp_path: Path) -> None:
     make_version_1(tmp_path)
     db = sqlite3.connect(tmp_path / "run.db")
@@ -151,10 +244,12 @@ async def test_an_old_record_that_no_log_can_hold_does_not_stop_the_run(tmp_path
 
 
 async def test_an_upgraded_run_has_the_shape_of_a_new_one(tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    for folder in (old, new):
+    folders = [tmp_path / name for name in ("first", "second", "new")]
+    for folder in folders:
         folder.mkdir()
-    make_version_1(old)
-    for folder in (old, new):
+    make_version_1(folders[0])
+    make_version_2(folders[1])
+    for folder in folders:
         await Store.open(folder).close()
-    assert shape(old / schema.DATABASE_FILE) == shape(new / schema.DATABASE_FILE)
+    first, second, new = (shape(folder / schema.DATABASE_FILE) for folder in folders)
+    assert first == second == new

@@ -150,3 +150,77 @@ def test_wrong_content_fails_in_every_family(family):
         wanted = {check.path for check in task.checks if not isinstance(check, CommitHolds)}
         left = Left({**task.files, **dict.fromkeys(wanted, b"wrong")})
         assert not all(check.passed(left) for check in task.checks), task_id
+
+
+@pytest.mark.parametrize(
+    ("check", "left", "words"),
+    [
+        (FileIs("f", b"wanted"), Left({}), "f is missing"),
+        (FileIs("f", b"wanted"), Left({"f": b"x"}), "f does not hold what was asked for"),
+        (FileIs(".git/refs/tags/v1", b"x"), Left({}), "the git tag v1 is missing"),
+        (FileIs(".git/refs/heads/b", b"x"), Left({}), "the git branch b is missing"),
+        (Absent("f"), Left({"f": b""}), "f is still there"),
+        (ModeIs("f", 0o600), Left({"f": b""}), "the permissions of f are 644, not as asked"),
+        (
+            ModeIs("f", 0o600),
+            Left({"f": b""}, {"f": 0o4000}),
+            "the permissions of f are 4000, not as asked",
+        ),
+        (ModeIs("f", 0o600), Left({}), "f is missing"),
+        (NamesPath("f", "wanted"), Left({}), "f is missing"),
+        (NamesPath("f", "wanted"), Left({"f": b"x"}), "f does not hold what was asked for"),
+        (TarHolds("t", (("wanted", b"1"),)), Left({}), "t is missing"),
+        (TarHolds("t", (("wanted", b"1"),)), Left({"t": b"x"}), "t is no archive"),
+        (
+            TarHolds("t", (("wanted", b"1"),)),
+            Left({"t": packed({"a": b"1"})}),
+            "t does not hold the files that were asked for",
+        ),
+        (CommitHolds(".", "main", "wanted", "f", "0" * 40), Left({}), "main has no commit"),
+    ],
+)
+def test_a_check_says_what_failed_and_not_what_was_wanted(check, left, words):
+    assert check.why(left) == words
+    assert words in check.could_say() or "4000" in words
+
+
+def test_a_folder_in_a_files_place_is_not_called_missing():
+    class Folder(Left):
+        def read(self, path):
+            return None
+
+    left = Folder({"f": b""})
+    for check in (FileIs("f", b""), NamesPath("f", "x"), TarHolds("f", ())):
+        assert check.why(left) == "f cannot be read as a file"
+
+
+def test_what_is_wrong_with_a_commit_is_said():
+    task, check = commit_task()
+    entry = f"100644 {check.file}\0".encode() + bytes.fromhex(check.blob)
+    _, message, file = check.could_say()
+    assert check.why(with_commit(task, check, "another", entry)) == message
+    assert check.why(with_commit(task, check, check.message, entry[:-1])) == file
+    assert check.message not in message
+
+
+def test_a_commit_without_a_readable_tree_is_wrong_and_no_error():
+    """Bytes of an agent's own object are data: they cannot make the grader fail."""
+    _, check = commit_task()
+    commit = b"commit 1\0tree \xff\xfe\n\n" + check.message.encode()
+    files = {
+        f"./.git/refs/heads/{check.branch}": b"cd" * 20,
+        "./.git/objects/cd/" + "cd" * 19: zlib.compress(commit),
+    }
+    assert not check.passed(Left(files))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_checks_say_is_known_before_and_gives_nothing_away(family):
+    for task_id in task_ids("train", [family])[:30]:
+        task = make_task(task_id)
+        wanted = {check.path for check in task.checks if not isinstance(check, CommitHolds)}
+        for left in (Left({}), Left({**task.files, **dict.fromkeys(wanted, b"wrong")})):
+            for check in task.checks:
+                words = check.why(left)
+                assert check.passed(left) is (words is None)
+                assert words is None or words in check.could_say()

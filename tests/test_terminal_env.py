@@ -27,7 +27,7 @@ def test_the_first_observation_is_the_instruction_alone():
     assert observation == make_task(APPEND).instruction
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
-        "next_state_role": "user", "error": None,
+        "next_state_role": "user", "report": "", "error": None,
     }  # fmt: skip
 
 
@@ -37,6 +37,32 @@ def test_a_task_of_one_turn_ends_with_its_command_and_is_graded():
     observation, reward, terminated, truncated, info = env.step(goal(APPEND))
     assert (observation, reward, terminated, truncated) == ("(no output)", 1.0, True, False)
     assert info["task"] == APPEND
+
+
+def test_the_end_of_an_episode_reports_what_the_checks_say_and_no_observation_does():
+    env = memory_env()
+    env.reset(options={"task": APPEND})
+    observation, reward, _, _, info = env.step("put other x")
+    (check,) = make_task(APPEND).checks
+    assert (reward, info["report"]) == (
+        0.0, f"Test report: failed\n- {check.path} does not hold what was asked for"
+    )  # fmt: skip
+    assert observation == "(no output)"
+    assert env.reset(options={"task": APPEND})[1]["report"] == ""
+    assert env.step(goal(APPEND))[-1]["report"] == "Test report: passed"
+
+
+def test_a_turn_before_the_end_has_no_report():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    assert env.step("look")[-1]["report"] == ""
+
+
+def test_an_episode_that_is_ended_from_outside_is_reported_too():
+    env = memory_env()
+    env.reset(options={"task": TRAIL})
+    env.finish()
+    assert env.report.startswith("Test report: failed\n- ")
 
 
 def test_a_task_of_several_turns_rewards_only_its_last():

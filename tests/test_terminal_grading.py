@@ -2,8 +2,8 @@ import pytest
 
 from clawrl_gym.envs.sandbox.base import ExecResult
 from clawrl_gym.envs.tasks import FileData, Task
-from clawrl_gym.envs.terminal.checks import FileIs
-from clawrl_gym.envs.terminal.grading import SandboxLeftovers, grade, parse_reward
+from clawrl_gym.envs.terminal.checks import Absent, FileIs
+from clawrl_gym.envs.terminal.grading import SandboxLeftovers, grade, parse_reward, report_of
 from clawrl_gym.errors import EnvError, SandboxError
 from tests.terminal_fakes import MemorySandbox
 
@@ -15,8 +15,12 @@ def a_task(**changes):
 
 
 def graded(task, sandbox):
-    reward, still_open = grade(task, sandbox, 5.0)
-    return reward, still_open
+    earned, still_open = grade(task, sandbox, 5.0)
+    return earned.reward, still_open
+
+
+def report(task, sandbox):
+    return grade(task, sandbox, 5.0)[0].report
 
 
 def grader_that(does, **files):
@@ -156,3 +160,50 @@ def test_a_reward_is_one_number(path, data, reward):
 def test_anything_else_is_an_error(path, data):
     with pytest.raises(EnvError, match="expected one finite number"):
         parse_reward(data, path)
+
+
+def test_every_check_that_failed_is_reported_in_order_and_the_others_are_not():
+    checks = (FileIs("a", b"x"), FileIs("b", b"y"), Absent("c"))
+    sandbox = MemorySandbox({"/root/a": b"x", "/root/c": b""})
+    told = "Test report: failed\n- b is missing\n- c is still there"
+    assert report(a_task(checks=checks), sandbox) == told
+    assert report(a_task(checks=checks[:1]), sandbox) == "Test report: passed"
+
+
+def test_a_task_that_nothing_checks_says_so():
+    told = "Test report: failed\n- the task has nothing that checks it"
+    assert report(a_task(), MemorySandbox()) == told
+
+
+def test_a_name_of_several_lines_stays_one_line_of_the_report():
+    assert report_of(["a\n- b is missing"]) == "Test report: failed\n- a - b is missing"
+    assert report_of([]) == "Test report: passed"
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        ("one\n\ntwo  \n", "\none\ntwo"),
+        ("", ""),
+        ("x" * 300 + "\n" + "y" * 390 + "\n", "\n" + "y" * 390),
+        ("x" * 1000, "\n" + "x" * 400),
+        ("first\n" + "line\n" * 500, "\nline" * 80),
+    ],
+)
+def test_a_grader_that_is_not_satisfied_is_reported_by_its_last_lines(output, told):
+    sandbox = grader_that(lambda _: ExecResult(output, 1))
+    assert report(a_task(grader="bash /tests/test.sh"), sandbox) == f"Test report: failed{told}"
+
+
+def test_a_grader_that_was_stopped_is_reported_as_such():
+    sandbox = grader_that(lambda _: ExecResult("step 1\n", None, timed_out=True))
+    told = "Test report: failed\nstep 1\nit ran past 2 s"
+    assert report(a_task(grader="bash /tests/test.sh", grader_timeout_s=2.0), sandbox) == told
+
+
+@pytest.mark.parametrize(
+    ("reward", "end"), [(b"1", "passed"), (b"0.5", "failed"), (b"0", "failed")]
+)
+def test_a_task_is_reported_as_passed_from_a_reward_of_one_on(reward, end):
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    assert report(task, grader_that(leaving(REWARDS[1], reward))) == f"Test report: {end}"

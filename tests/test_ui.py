@@ -73,6 +73,42 @@ def test_the_panel_fits_a_terminal_of_24_rows() -> None:
     assert len(text_of(state_of(), 80).splitlines()) <= 23
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_judge_and_teacher_have_their_lines_where_there_are_some(width: int) -> None:
+    state = state_of()
+    assert "verdicts" not in text_of(state, width)
+    state.take({"verdicts/positive": 1234, "verdicts/abstained": 7, "judge/hinted": 0.34})
+    state.take({"teacher/gap_mean": -0.25, "objective/distillation_sampled": 0.5})
+    said = text_of(state, width)
+    assert "verdicts good 1,234 neutral 0 bad 0 abstained 7" in said
+    assert "teacher gap -0.250" in said
+    assert max(len(line) for line in said.splitlines()) <= width
+    assert len(said.splitlines()) <= 23
+
+
+def test_a_tall_terminal_shows_the_pieces_that_were_taught_on_one_line() -> None:
+    state = state_of()
+    state.reading = (7, [("grep\n[red]", -2.0), ("\x1b[31m" + "x" * 300, 0.5)])
+    for height, lines in ((24, 0), (40, 1)):
+        out = io.StringIO()
+        Console(width=80, file=out, color_system=None).print(render(state, 80, height))
+        told = [line for line in out.getvalue().splitlines() if "update 7 taught" in line]
+        assert len(told) == lines
+        assert "\x1b" not in out.getvalue()
+        assert not told or ("grep [red]" in told[0] and len(told[0]) == 80)
+
+
+def test_lines_tell_what_judge_and_teacher_did_and_no_word_that_was_taught() -> None:
+    out = io.StringIO()
+    view = LineView(out, total_steps=3, title="runs/x")
+    view.step(1, {"train/reward": 0.5, "judge/hinted": 0.25, "judge/mean": -0.5,
+                  "judge/abstained": 0.1, "teacher/gap_mean": -0.2})  # fmt: skip
+    view.taught((1, [("secret", 1.0)]))
+    said = out.getvalue()
+    assert "verdict -0.500  abstained 10 %  hints 25 %  teacher gap -0.200" in said
+    assert "secret" not in said
+
+
 def test_a_tall_terminal_also_shows_the_families() -> None:
     state = state_of()
     state.take({"train/success/grep": 1.0, "train/success/sort": 0.0})

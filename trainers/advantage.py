@@ -19,21 +19,27 @@ def is_constant(rewards_G: Sequence[float]) -> bool:
     return not rewards_G or max(rewards_G) - min(rewards_G) <= SAME
 
 
-def group_advantages(rewards_G: Sequence[float], normalize_std: bool) -> list[float]:
+def group_advantages(
+    rewards_G: Sequence[float], normalize_std: bool, leave_one_out: bool = False
+) -> list[float]:
     """A_i = r_i - mean(r), divided by (std(r) + 1e-6) when `normalize_std` (GRPO; else Dr. GRPO).
 
-    std is the unbiased one (divisor G - 1). A constant group, of one episode too, gets zeros.
+    std is the unbiased one (divisor G - 1). With `leave_one_out` the mean is that of the others,
+    which is n / (n - 1) times as far away (RLOO, without std). A constant group, of one episode
+    too, gets zeros.
     """
     if not all(math.isfinite(reward) for reward in rewards_G):
         raise ValueError(f"got rewards {list(rewards_G)!r}, expected finite numbers")
     if is_constant(rewards_G):
         return [0.0] * len(rewards_G)
+    others = len(rewards_G) - 1
     mean = math.fsum(rewards_G) / len(rewards_G)
     centred_G = [reward - mean for reward in rewards_G]
-    if not normalize_std:
-        return centred_G
-    std = math.sqrt(math.fsum(c * c for c in centred_G) / (len(centred_G) - 1))
-    return [centred / (std + EPSILON) for centred in centred_G]
+    std = math.sqrt(math.fsum(c * c for c in centred_G) / others)
+    scale = len(rewards_G) / others if leave_one_out else 1.0
+    if normalize_std:
+        scale /= std + EPSILON
+    return [scale * centred for centred in centred_G]
 
 
 MAX_BASELINE = 0.95

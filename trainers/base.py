@@ -1,7 +1,8 @@
-"""What every algorithm shares: it stamps per-token streams on the segments of a group.
+"""What every algorithm shares: it says what single turns bring, and stamps that on the tokens.
 
-An algorithm sees rewards, verdicts and segments and returns samples; it knows no model and no
-environment, and the learner knows no algorithm.
+An algorithm sees rewards, verdicts, lessons and segments and returns samples; it knows no model and
+no environment, and the learner knows no algorithm. Only turns with a term are trained on, and only
+their tokens are counted.
 """
 
 from __future__ import annotations
@@ -9,20 +10,42 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clawrl_gym.types import Episode, Group, Sample, Verdict
+from clawrl_gym.types import Episode, Group, Lesson, Sample, Verdict
 
 if TYPE_CHECKING:
     from clawrl_gym.rollout.merge import Segment
 
 Verdicts = Mapping[int, Verdict]
 """Verdicts on the turns of one episode, by `Turn.index`."""
+Prompts = Mapping[int, tuple[list[int], ...]]
+"""Of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate hint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What one turn brings to the loss."""
+
+    advantage: float = 0.0
+    """Weight of the policy-gradient term on each of its tokens."""
+    distill: float = 0.0
+    """Weight of the distillation term on each of its tokens."""
+
+
+Terms = dict[int, Term]
+"""Of one episode, by `Turn.index`. A turn that is not there is context only; one whose weights are
+0 still counts in the mean over tokens."""
 
 
 class Algorithm(ABC):
     """Base of all algorithms."""
 
+    needs_hints: bool = False
+    """Verdicts shall come with hints, and `stamp` gets prompts that hold them."""
+    reward_weight: float = 1.0
+    """Of rewards in what it stamps; 0: it follows hints alone."""
     counts: Counter[str]
     """What happened to groups so far, by name: `used`, and why the others were left out."""
 
@@ -30,33 +53,78 @@ class Algorithm(ABC):
         self.counts = Counter()
 
     @abstractmethod
+    def terms(
+        self,
+        group: Group,
+        segments_G: list[list[Segment]],
+        verdicts_G: Sequence[Verdicts],
+        prompts_G: Sequence[Prompts],
+    ) -> list[Terms]:
+        """What each episode's turns bring; all lists belong to `group.episodes_G`, in order."""
+
     def stamp(
         self,
         group: Group,
         segments_G: list[list[Segment]],
         verdicts_G: Sequence[Verdicts] | None = None,
+        prompts_G: Sequence[Prompts] | None = None,
     ) -> list[Sample]:
-        """Samples of a whole group; segments and verdicts belong to `group.episodes_G`, in order.
-
-        A group that teaches nothing gives an empty list and is counted.
-        """
+        """Samples of a whole group; a group that teaches nothing gives none and is counted."""
+        told_G: Sequence[Verdicts] = verdicts_G or [{} for _ in segments_G]
+        read_G: Sequence[Prompts] = prompts_G or [{} for _ in segments_G]
+        terms_G = self.terms(group, segments_G, told_G, read_G)
+        samples = []
+        for episode, segments, terms, prompts in zip(
+            group.episodes_G, segments_G, terms_G, read_G, strict=True
+        ):
+            for segment in segments:
+                if not any(segment.mask_T):
+                    self.counts["empty_segments"] += 1
+                elif terms.keys() & set(segment.turn_indices):
+                    samples.append(make_sample(group, episode, segment, terms, prompts))
+        return samples
 
     def replay(self, rewards: Iterable[tuple[str, float]]) -> None:  # noqa: B027 (most need none)
         """Know the rewards of an earlier process again: source and reward, in their order."""
 
 
 def make_sample(
-    group: Group, episode: Episode, segment: Segment, advantages: Mapping[int, float]
+    group: Group,
+    episode: Episode,
+    segment: Segment,
+    terms: Mapping[int, Term],
+    prompts: Prompts | None = None,
 ) -> Sample:
-    """A sample whose sampled tokens carry the advantage of their turn (by `Turn.index`)."""
-    by_turn = {**advantages, -1: 0.0}
+    """A sample whose sampled tokens carry what their turn brings; other turns are context only."""
+    inside = {turn: terms[turn] for turn in segment.turn_indices if turn in terms}
+    lessons, weights = _lessons(segment, inside, prompts or {})
+    advantages = {-1: 0.0} | {turn: term.advantage for turn, term in inside.items()}
     return Sample(
         session_id=episode.session_id,
         group_id=group.id,
         ids_T=segment.ids_T,
-        mask_T=segment.mask_T,
+        mask_T=[
+            known and turn in inside
+            for known, turn in zip(segment.mask_T, segment.turns_T, strict=True)
+        ],
         logprobs_T=segment.logprobs_T,
         versions_T=segment.versions_T,
-        advantages_T=list(map(by_turn.__getitem__, segment.turns_T)),
+        advantages_T=[advantages.get(turn, 0.0) for turn in segment.turns_T],
         reward=0.0 if episode.reward is None else episode.reward,
+        distill_T=weights,
+        lessons=lessons,
     )
+
+
+def _lessons(
+    segment: Segment, terms: Terms, prompts: Prompts
+) -> tuple[tuple[Lesson, ...], list[float]]:
+    """What a teacher reads for each turn that is distilled, and the weights of its tokens."""
+    distilled = {turn: term.distill for turn, term in terms.items() if term.distill}
+    if not distilled:
+        return (), []
+    lessons = []
+    for turn in distilled:
+        start, length = segment.spans[turn]
+        lessons.append(Lesson(start, length, prompts[turn]))
+    return tuple(lessons), [distilled.get(turn, 0.0) for turn in segment.turns_T]

@@ -1,7 +1,8 @@
 """Samples -> packs: whole sequences laid end to end, no padding, ready for one forward pass each.
 
 Invariant: every sampled token with a known log-prob is in exactly one pack; every other token is
-context only and its numbers are not read. Arrays are numpy's: nothing here knows the model.
+context only and its numbers are not read. Arrays are numpy's: nothing here knows the model, and
+what a teacher said comes in beside the samples.
 """
 
 from __future__ import annotations
@@ -22,6 +23,22 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What the teacher said about the M tokens of one sample that are learned from, in order."""
+
+    distill_M: Floats
+    """Weight of the distillation term; 0 where the teacher said nothing."""
+    teacher_M: Floats
+    """Its log-prob of each token; NaN where it said nothing."""
+    topk_ids_MK: Ints | None = None
+    """The tokens that are compared at each place; None when only the sampled one is."""
+    topk_teacher_MK: Floats | None = None
+    """Its log-probs of them; NaN where it said nothing."""
+    prompts: tuple[int | None, ...] = ()
+    """Which prompt of each of the sample's lessons it read; None for a lesson left out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pack:
     """Sequences end to end (T tokens) and the streams of their sampled tokens (M of the T)."""
 
@@ -38,13 +55,36 @@ class Pack:
     """vLLM's log-prob of it."""
     advantages_M: Floats
     versions_M: Ints
+    rows_M: Ints
+    """Which of the sequences each sampled token belongs to."""
+    distill_M: Floats
+    """Weight of the distillation term; 0 where no teacher spoke."""
+    teacher_M: Floats
+    """The teacher's log-prob; NaN where none spoke."""
+    origins: list[int]
+    """Place of each sequence among the samples that were packed."""
+    topk_ids_MK: Ints | None = None
+    """Tokens to compare beside the sampled one; any where no teacher spoke."""
+    topk_teacher_MK: Floats | None = None
+    """The teacher's log-probs of them; NaN where none spoke."""
 
 
-def make_packs(samples: Sequence[Sample], max_tokens: int) -> list[Pack]:
-    """Pack samples into rows of at most `max_tokens`; a longer sequence gets a row of its own."""
-    kept = [sample for sample in samples if any(_trainable(sample))]
-    rows = fill_rows([len(sample.ids_T) for sample in kept], max_tokens)
-    return [_pack([kept[index] for index in row]) for row in rows]
+def make_packs(
+    samples: Sequence[Sample],
+    max_tokens: int,
+    readings: Sequence[Reading | None] | None = None,
+) -> list[Pack]:
+    """Pack samples into rows of at most `max_tokens`; a longer sequence gets a row of its own.
+
+    Without readings nothing is distilled, whatever weights the samples bring.
+    """
+    told = readings or [None for _ in samples]
+    kept = [index for index, sample in enumerate(samples) if any(trainable(sample))]
+    packs = []
+    for row in fill_rows([len(samples[index].ids_T) for index in kept], max_tokens):
+        origins = [kept[place] for place in row]
+        packs.append(_pack([samples[i] for i in origins], [told[i] for i in origins], origins))
+    return packs
 
 
 def fill_rows(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
@@ -64,7 +104,12 @@ def fill_rows(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
 def count_tokens(samples: Sequence[Sample]) -> int:
     """Tokens that the loss is a mean over."""
-    return sum(sum(_trainable(sample)) for sample in samples)
+    return sum(sum(trainable(sample)) for sample in samples)
+
+
+def count_sequences(samples: Sequence[Sample]) -> int:
+    """Samples with at least one of these tokens."""
+    return sum(any(trainable(sample)) for sample in samples)
 
 
 def staleness(samples: Sequence[Sample], version: int) -> dict[str, float]:
@@ -75,18 +120,18 @@ def staleness(samples: Sequence[Sample], version: int) -> dict[str, float]:
     return {"staleness/mean": sum(ages) / len(ages), "staleness/max": float(max(ages))}
 
 
-def _trainable(sample: Sample) -> list[bool]:
-    """The mask, less the tokens whose log-prob is not a number."""
+def trainable(sample: Sample) -> list[bool]:
+    """Which tokens are learned from: the mask, less the tokens whose log-prob is not a number."""
     return [
         sampled and math.isfinite(logprob)
         for sampled, logprob in zip(sample.mask_T, sample.logprobs_T, strict=True)
     ]
 
 
-def _pack(samples: list[Sample]) -> Pack:
+def _pack(samples: list[Sample], readings: list[Reading | None], origins: list[int]) -> Pack:
     lengths = [len(sample.ids_T) for sample in samples]
     starts = np.cumsum([0, *lengths[:-1]])
-    masks = [np.array(_trainable(sample)) for sample in samples]
+    masks = [np.array(trainable(sample)) for sample in samples]
     for sample, mask in zip(samples, masks, strict=True):
         if mask[0]:
             raise TrainerError(
@@ -94,6 +139,9 @@ def _pack(samples: list[Sample]) -> Pack:
                 "sampled, expected at least one prompt token before it"
             )
     where = [np.flatnonzero(mask) for mask in masks]
+    counts = [len(w) for w in where]
+    told = [reading or _silence(count) for reading, count in zip(readings, counts, strict=True)]
+    topk_ids_MK, topk_teacher_MK = _topk(told)
     return Pack(
         ids_T=np.concatenate([np.asarray(s.ids_T, np.int64) for s in samples]),
         positions_T=np.concatenate([np.arange(length) for length in lengths]),
@@ -103,9 +151,39 @@ def _pack(samples: list[Sample]) -> Pack:
         behaviour_M=_at(where, [sample.logprobs_T for sample in samples]).astype(np.float32),
         advantages_M=_at(where, [sample.advantages_T for sample in samples]).astype(np.float32),
         versions_M=_at(where, [sample.versions_T for sample in samples]).astype(np.int64),
+        rows_M=np.repeat(np.arange(len(samples)), counts),
+        distill_M=np.concatenate([reading.distill_M for reading in told]),
+        teacher_M=np.concatenate([reading.teacher_M for reading in told]),
+        origins=origins,
+        topk_ids_MK=topk_ids_MK,
+        topk_teacher_MK=topk_teacher_MK,
     )
 
 
 def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[Any]:
     """The streams' values at the sampled tokens, end to end."""
     return np.concatenate([np.asarray(s)[w] for s, w in zip(streams, where, strict=True)])
+
+
+def _silence(count: int) -> Reading:
+    """Of a sample without lessons."""
+    return Reading(np.zeros(count, np.float32), np.full(count, math.nan, np.float32))
+
+
+def _topk(readings: list[Reading]) -> tuple[Ints | None, Floats | None]:
+    """What is compared, end to end; None when no reading has any."""
+    shapes = [
+        reading.topk_ids_MK.shape[1] for reading in readings if reading.topk_ids_MK is not None
+    ]
+    if not shapes:
+        return None, None
+    ids, logprobs = [], []
+    for reading in readings:
+        empty = (len(reading.teacher_M), shapes[0])
+        ids.append(_or(reading.topk_ids_MK, np.zeros(empty, np.int64)))
+        logprobs.append(_or(reading.topk_teacher_MK, np.full(empty, math.nan, np.float32)))
+    return np.concatenate(ids), np.concatenate(logprobs)
+
+
+def _or(given: NDArray[Any] | None, otherwise: NDArray[Any]) -> NDArray[Any]:
+    return otherwise if given is None else given

@@ -5,6 +5,9 @@
 and never nearer to 0 than 0.05 with the sign of r: without a baseline, a user who is mostly content
 would only reinforce what the policy does already; with one, the first complaint after much praise
 weighs almost 2, and a clear verdict always moves the weights.
+
+An episode of which nobody judged a turn brings its outcome to all of them, compared with the
+running mean of outcomes, which has no bounds: an outcome of 0 is a failure, not a neutral verdict.
 """
 
 from __future__ import annotations
@@ -14,14 +17,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
-from clawrl_gym.trainers.base import Algorithm, Verdicts, make_sample
-from clawrl_gym.types import Group, Sample
+from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.types import Group
 
 if TYPE_CHECKING:
     from clawrl_gym.rollout.merge import Segment
 
 LEAST = 1 - MAX_BASELINE
-"""Size of the smallest advantage."""
+"""Size of the smallest advantage of a clear verdict."""
+OUTCOME = "outcome"
+"""The source of an episode's own reward."""
 
 
 class Binary(Algorithm):
@@ -33,45 +38,57 @@ class Binary(Algorithm):
 
     def __init__(self, baseline_decay: float = 0.95) -> None:
         super().__init__()
+        self._decay = baseline_decay
         self._baseline = RunningBaseline(baseline_decay)
+        self._outcome = 0.0
 
-    def stamp(
+    def terms(
         self,
         group: Group,
         segments_G: list[list[Segment]],
-        verdicts_G: Sequence[Verdicts] | None = None,
-    ) -> list[Sample]:
-        """A sample of each segment with a clear verdict."""
-        samples = []
-        given_G = verdicts_G or [{}] * len(segments_G)
-        for episode, segments, verdicts in zip(group.episodes_G, segments_G, given_G, strict=True):
-            for segment in segments:
-                rewards = _rewards(segment, verdicts)
-                if not any(segment.mask_T):
-                    self.counts["empty_segments"] += 1
-                elif rewards:
-                    advantages = dict.fromkeys(segment.turn_indices, 0.0)
-                    for turn, (source, reward) in rewards.items():
-                        advantages[turn] = self._advantage(source, reward)
-                    samples.append(make_sample(group, episode, segment, advantages))
-        self.counts["used" if samples else "neutral"] += 1
-        return samples
+        verdicts_G: Sequence[Verdicts],
+        prompts_G: Sequence[Prompts],
+    ) -> list[Terms]:
+        terms_G: list[Terms] = []
+        for episode, segments, verdicts in zip(
+            group.episodes_G, segments_G, verdicts_G, strict=True
+        ):
+            turns = [
+                turn for segment in segments if any(segment.mask_T) for turn in segment.turn_indices
+            ]
+            if verdicts or episode.reward is None:
+                terms_G.append(self._judged(turns, verdicts))
+            else:
+                terms_G.append(self._by_outcome(turns, episode.reward))
+        self.counts["used" if any(terms_G) else "neutral"] += 1
+        return terms_G
 
     def replay(self, rewards: Iterable[tuple[str, float]]) -> None:
         for source, reward in rewards:
-            self._baseline.add(source, reward)
+            if source == OUTCOME:
+                self._add_outcome(reward)
+            else:
+                self._baseline.add(source, reward)
+
+    def _judged(self, turns: list[int], verdicts: Verdicts) -> Terms:
+        terms: Terms = {}
+        for turn in turns:
+            verdict = verdicts.get(turn)
+            if verdict is not None and verdict.reward:
+                terms[turn] = Term(self._advantage(verdict.kind, verdict.reward))
+        return terms
 
     def _advantage(self, source: str, reward: float) -> float:
         advantage = reward - self._baseline.of(source)
         self._baseline.add(source, reward)
         return advantage if abs(advantage) >= LEAST else math.copysign(LEAST, reward)
 
+    def _by_outcome(self, turns: list[int], outcome: float) -> Terms:
+        if not turns:
+            return {}
+        advantage = outcome - self._outcome
+        self._add_outcome(outcome)
+        return dict.fromkeys(turns, Term(advantage)) if advantage else {}
 
-def _rewards(segment: Segment, verdicts: Verdicts) -> dict[int, tuple[str, float]]:
-    """Source and reward of each turn that has a clear verdict."""
-    rewards: dict[int, tuple[str, float]] = {}
-    for turn in segment.turn_indices:
-        verdict = verdicts.get(turn)
-        if verdict is not None and verdict.reward:
-            rewards[turn] = (verdict.kind, verdict.reward)
-    return rewards
+    def _add_outcome(self, outcome: float) -> None:
+        self._outcome = self._decay * self._outcome + (1 - self._decay) * outcome

@@ -1,8 +1,8 @@
 """GRPO: an episode's advantage is its reward compared with the other episodes of its group.
 
-Every sampled token of an episode carries the episode's advantage, and its turn's process term
-(`process.py`) where single turns were judged. Episodes without a reward (infrastructure failures)
-take no part, whatever was said of their turns; a group without any difference gives no samples.
+Every turn of an episode carries the episode's advantage, and its process term (`process.py`) where
+single turns were judged. Episodes without a reward (infrastructure failures) take no part, whatever
+was said of their turns; a group without any difference teaches nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.trainers.advantage import group_advantages, is_constant
-from clawrl_gym.trainers.base import Algorithm, Verdicts, make_sample
-from clawrl_gym.trainers.process import ProcessTerms, Terms
-from clawrl_gym.types import Episode, Group, Sample
+from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.process import ProcessTerms
+from clawrl_gym.types import Group
 
 if TYPE_CHECKING:
     from clawrl_gym.rollout.merge import Segment
@@ -32,62 +32,42 @@ class Grpo(Algorithm):
         normalize_std: bool = True,
         process_weight: float = 1.0,
         baseline_decay: float = 0.95,
+        leave_one_out: bool = False,
     ) -> None:
         super().__init__()
         self.normalize_std = normalize_std
+        self.leave_one_out = leave_one_out
         self._process = ProcessTerms(process_weight, normalize_std, baseline_decay)
 
-    def stamp(
+    def terms(
         self,
         group: Group,
         segments_G: list[list[Segment]],
-        verdicts_G: Sequence[Verdicts] | None = None,
-    ) -> list[Sample]:
-        """Samples of the rewarded episodes, or none when nothing tells them apart."""
-        given_G = verdicts_G or [{}] * len(segments_G)
-        rewarded = [
-            (episode, segments, verdicts)
-            for episode, segments, verdicts in zip(
-                group.episodes_G, segments_G, given_G, strict=True
-            )
-            if episode.reward is not None
-        ]
-        rewards_G = [episode.reward or 0.0 for episode, _, _ in rewarded]
+        verdicts_G: Sequence[Verdicts],
+        prompts_G: Sequence[Prompts],
+    ) -> list[Terms]:
+        """Of all turns of the rewarded episodes, or none when nothing tells these apart.
+
+        An advantage may be 0: the turn still counts in the mean over the batch's tokens.
+        """
+        terms_G: list[Terms] = [{} for _ in segments_G]
+        played = zip(group.episodes_G, segments_G, verdicts_G, strict=True)
+        rewarded = [at for at, (episode, _, _) in enumerate(played) if episode.reward is not None]
+        rewards_G = [group.episodes_G[at].reward or 0.0 for at in rewarded]
         if len(rewards_G) < 2:
             self.counts["too_small"] += 1
-            return []
-        terms_G = self._process.of(
-            [segments for _, segments, _ in rewarded], [verdicts for _, _, verdicts in rewarded]
+            return terms_G
+        process_G = self._process.of(
+            [segments_G[at] for at in rewarded], [verdicts_G[at] for at in rewarded]
         )
         if is_constant(rewards_G):
-            if not any(term for terms in terms_G for term in terms.values()):
+            if not any(term for terms in process_G for term in terms.values()):
                 self.counts["zero_variance"] += 1
-                return []
+                return terms_G
             self.counts["process_only"] += 1
         self.counts["used"] += 1
-        samples = []
-        advantages_G = group_advantages(rewards_G, self.normalize_std)
-        for (episode, segments, _), advantage, terms in zip(
-            rewarded, advantages_G, terms_G, strict=True
-        ):
-            samples += self._samples(group, episode, segments, advantage, terms)
-        return samples
-
-    def _samples(
-        self,
-        group: Group,
-        episode: Episode,
-        segments: list[Segment],
-        advantage: float,
-        terms: Terms,
-    ) -> list[Sample]:
-        samples = []
-        for segment in segments:
-            if any(segment.mask_T):
-                advantages = dict.fromkeys(segment.turn_indices, advantage)
-                for turn in terms.keys() & advantages.keys():
-                    advantages[turn] += terms[turn]
-                samples.append(make_sample(group, episode, segment, advantages))
-            else:
-                self.counts["empty_segments"] += 1
-        return samples
+        advantages_G = group_advantages(rewards_G, self.normalize_std, self.leave_one_out)
+        for at, advantage, process in zip(rewarded, advantages_G, process_G, strict=True):
+            turns = [turn for segment in segments_G[at] for turn in segment.turn_indices]
+            terms_G[at] = {turn: Term(advantage + process.get(turn, 0.0)) for turn in turns}
+        return terms_G

@@ -1,8 +1,8 @@
 """The learner: samples in, one update of the weights, weights out.
 
-Blind to the algorithm: it reads ids, behaviour log-probs and advantages. The proximal policy of
-the clipped surrogate is always the learner itself before the update; what vLLM sampled with,
-however many versions ago, enters through the truncated importance weight only.
+Blind to the algorithm: it reads ids, behaviour log-probs, advantages and lessons. The proximal
+policy of the clipped surrogate is always the learner itself before the update; what vLLM sampled
+with, however many versions ago, enters through the truncated importance weight only.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,19 @@ from torch import Tensor
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.errors import TrainerError, boundary
 from clawrl_gym.trainers import checkpoint
-from clawrl_gym.trainers.batch import Pack, count_tokens, make_packs, staleness
-from clawrl_gym.trainers.loss import LossSettings, policy_loss
+from clawrl_gym.trainers.batch import Pack, staleness
+from clawrl_gym.trainers.loss import LossSettings
+from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
 from clawrl_gym.trainers.schedule import learning_rate
+from clawrl_gym.trainers.teacher import Readings, Teacher
+from clawrl_gym.trainers.vocabulary import check_vocabulary
 from clawrl_gym.trainers.watch import Watch
-from clawrl_gym.types import Sample, StepStats
+from clawrl_gym.types import Sample, StepStats, Taught
+
+SHOWN = 4
+"""Distilled turns of a step that are handed back for people to look at."""
 
 
 class Learner:
@@ -42,16 +50,26 @@ class Learner:
         """`model_dir` holds the run's first weights (also when a checkpoint is loaded after)."""
         if temperature <= 0:
             raise TrainerError(f"got a sampling temperature of {temperature}, expected above 0")
+        check_objectives(trainer, learner)
         torch.set_num_threads(learner.threads)
         torch.manual_seed(seed)
         self.trainer, self.config, self.seed = trainer, learner, seed
+        frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
+        self.first: PackedModel | None = None
+        """The run's first weights: the KL term's reference and the frozen teacher."""
         with boundary(TrainerError, f"loading the learner's model from {model_dir!r}"):
             self.model = PackedModel(model_dir, device, temperature)
-            self.reference = (
-                PackedModel(model_dir, device, temperature) if trainer.kl_coef > 0 else None
-            )
+            if trainer.kl_coef > 0 or frozen:
+                self.first = PackedModel(model_dir, device, temperature)
+        self.teacher = self._make_teacher(model_dir, device) if distils(trainer) else None
         self.settings = LossSettings(
-            trainer.clip_low, trainer.clip_high, trainer.tis_cap, trainer.kl_coef
+            clip_low=trainer.clip_low,
+            clip_high=trainer.clip_high,
+            tis_cap=trainer.tis_cap,
+            kl_coef=trainer.kl_coef,
+            surrogate=trainer.surrogate,
+            reduction=trainer.reduction,
+            constant_length=trainer.constant_length,
         )
         self.optimizer = _make_optimizer(self.model.net, learner)
         self.updates = 0
@@ -69,23 +87,31 @@ class Learner:
         rate = learning_rate(version, self.trainer.steps, self.config)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        batches = [
-            (make_packs(part, self.trainer.max_tokens_per_pack), count_tokens(part))
-            for part in self._minibatches(samples, version)
-        ]
-        batches = [(packs, count) for packs, count in batches if count]
-        watch = Watch(version)
-        olds = self._proximal([packs for packs, _ in batches])
-        for (packs, count), old in zip(batches, olds, strict=True):
-            self._update(packs, old, count, watch)
+        readings = self._readings(samples)
+        parts = split(
+            samples,
+            readings.of,
+            self.trainer.minibatches,
+            self.trainer.max_tokens_per_pack,
+            draw=random.Random(f"{self.seed}:{version}"),
+        )
+        watch = Watch(
+            version,
+            objectives(self.trainer),
+            self.trainer.tis_cap,
+            self.trainer.distillation.gap_clip,
+        )
+        taught: list[Taught] = []
+        for part, old in zip(parts, self._proximal(parts), strict=True):
+            taught.extend(self._update(part, old, watch, SHOWN - len(taught)))
         self.updates += 1
-        tokens = sum(len(pack.ids_T) for packs, _ in batches for pack in packs)
+        tokens = sum(len(pack.ids_T) for part in parts for pack in part.packs)
         duration_s = time.perf_counter() - start_s
-        metrics = watch.metrics() | staleness(samples, version)
+        metrics = watch.metrics() | readings.metrics | staleness(samples, version)
         metrics["learner/lr"] = rate
         metrics["learner/skipped"] = float(self.skipped)
         metrics["learner/tokens_per_s"] = tokens / duration_s
-        return StepStats(metrics, tokens, duration_s)
+        return StepStats(metrics, tokens, duration_s, taught)
 
     def save_weights(self, folder: str) -> None:
         """Put `model.safetensors` into `folder`, in the element type of the first weights.
@@ -115,42 +141,58 @@ class Learner:
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])
 
-    def _minibatches(self, samples: Sequence[Sample], version: int) -> list[list[Sample]]:
-        """The batch in `trainer.minibatches` parts, drawn by seed and version alone."""
-        parts = self.trainer.minibatches
-        order = list(samples)
-        if parts > 1:
-            random.Random(f"{self.seed}:{version}").shuffle(order)
-        return [order[index::parts] for index in range(parts)]
+    def _make_teacher(self, model_dir: str, device: str) -> Teacher:
+        config = self.trainer.distillation
+        if config.teacher == "policy":
+            model = self.model
+        elif config.teacher == "frozen" and self.first is not None:
+            model = self.first
+        else:
+            with boundary(TrainerError, f"loading the teacher {config.teacher!r}"):
+                check_vocabulary(config.teacher, model_dir)
+                model = PackedModel(config.teacher, device, self.model.temperature)
+        return Teacher(config, self.model, model, self.trainer.max_tokens_per_pack)
 
-    def _proximal(self, batches: list[list[Pack]]) -> list[list[Tensor] | None]:
+    def _readings(self, samples: Sequence[Sample]) -> Readings:
+        """What the teacher says of the batch before the update; nothing without a teacher."""
+        if self.teacher is not None:
+            return self.teacher.read(samples)
+        for sample in samples:
+            if any(sample.distill_T):
+                raise TrainerError(
+                    f"session {sample.session_id!r}: got a sample to distil, expected none with "
+                    f"trainer.algorithm={self.trainer.algorithm} and trainer.opd_weight="
+                    f"{self.trainer.opd_weight:g}: no teacher is asked"
+                )
+        return Readings([None for _ in samples], {})
+
+    def _proximal(self, parts: list[Minibatch]) -> list[list[Tensor] | None]:
         """Log-probs before the update, by minibatch and pack.
 
         None for a single minibatch: there the forward pass of the update itself has them.
         """
-        if len(batches) < 2:
-            return [None for _ in batches]
+        if len(parts) < 2:
+            return [None for _ in parts]
         with torch.no_grad():
-            return [[self.model.score(pack).logprobs_M for pack in packs] for packs in batches]
+            return [[self.model.score(pack).logprobs_M for pack in part.packs] for part in parts]
 
     def _update(
-        self, packs: list[Pack], old: list[Tensor] | None, count: int, watch: Watch
-    ) -> None:
-        """One optimizer step on the mean over `count` tokens."""
+        self, part: Minibatch, old: list[Tensor] | None, watch: Watch, shown: int
+    ) -> list[Taught]:
+        """One optimizer step on a minibatch; up to `shown` of its turns that were distilled."""
         self.optimizer.zero_grad(set_to_none=True)
-        for index, pack in enumerate(packs):
+        taught: list[Taught] = []
+        for index, pack in enumerate(part.packs):
             scores = self.model.score(pack)
-            lp_M = scores.logprobs_M
-            old_M = lp_M.detach() if old is None else old[index]
-            mu_M, advantages_M = (
-                torch.from_numpy(stream).to(lp_M.device)
-                for stream in (pack.behaviour_M, pack.advantages_M)
-            )
-            terms = policy_loss(
-                lp_M, old_M, mu_M, advantages_M, count, self.settings, self._reference(pack)
+            old_M = scores.logprobs_M.detach() if old is None else old[index]
+            mu_M = torch.from_numpy(pack.behaviour_M).to(old_M.device)
+            reference_M = self._reference(pack)
+            terms = pack_loss(
+                pack, part, scores, old_M, reference_M, self.settings, self.trainer.distillation
             )
             terms.loss.backward()  # type: ignore[no-untyped-call]
             watch.pack(pack, scores, terms, old_M, mu_M)
+            taught.extend(islice(taught_turns(pack, part, terms), shown - len(taught)))
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.net.parameters(), self.config.max_grad_norm
         )
@@ -159,12 +201,13 @@ class Learner:
         else:
             self.skipped += 1
         watch.step(float(norm))
+        return taught
 
     def _reference(self, pack: Pack) -> Tensor | None:
-        if self.reference is None:
+        if self.first is None or self.trainer.kl_coef == 0:
             return None
         with torch.no_grad():
-            return self.reference.score(pack).logprobs_M
+            return self.first.score(pack).logprobs_M
 
 
 def _make_optimizer(net: torch.nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

@@ -46,6 +46,9 @@ class BatchLike(Protocol):
     def groups(self) -> int: ...
 
     @property
+    def held(self) -> int: ...
+
+    @property
     def samples(self) -> list[Sample]: ...
 
 

@@ -1,14 +1,17 @@
 """The loss as equations over the sampled tokens of a batch: pure functions on (M,) tensors.
 
 lp is the learner's log-prob with gradient, old the learner's before the update (the proximal
-policy), mu vLLM's (the behaviour policy), ref the reference model's. M runs over sampled tokens
-only: other tokens, with whatever log-prob they carry, are gone before this file is reached.
+policy), mu vLLM's (the behaviour policy), ref the reference model's, teacher that of a policy that
+has read a hint. M runs over sampled tokens only: other tokens, with whatever log-prob they carry,
+are gone before this file is reached. Only lp and a divergence ever carry gradient.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, assert_never
 
+import torch
 from torch import Tensor
 
 MAX_LOG_RATIO = 20.0
@@ -17,12 +20,16 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True)
 class LossSettings:
-    """The numbers of the loss."""
+    """The numbers of the loss, and which of its forms is meant."""
 
     clip_low: float
     clip_high: float
     tis_cap: float
     kl_coef: float
+    surrogate: Literal["ppo", "gspo", "cispo"] = "ppo"
+    reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
+    constant_length: int = 1024
+    """reduction=constant: tokens that a sequence counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +37,15 @@ class LossTerms:
     """The loss of some tokens, and what is worth watching about them."""
 
     loss: Tensor
-    """Scalar with gradient: the sum over these tokens divided by the batch's token count."""
+    """Scalar with gradient: these tokens' part of the mean over the whole batch."""
     clipped: Tensor
-    """(M,) bool: tokens whose clip is active, so that they give no gradient."""
+    """(M,) bool: the bound is active for a term of this token. That term gives no gradient there,
+    or, with cispo, one with a smaller weight."""
     kl_M: Tensor | None
     """(M,) estimate of KL(learner || reference), detached; None without a reference."""
+    gap_M: Tensor | None = None
+    """(M,) teacher - old, detached and not cut; NaN where the teacher said nothing; None without a
+    teacher."""
 
 
 def policy_loss(
@@ -45,37 +56,97 @@ def policy_loss(
     count: int,
     settings: LossSettings,
     ref_M: Tensor | None = None,
+    *,
+    distill_M: Tensor | None = None,
+    teacher_M: Tensor | None = None,
+    gap_clip: float = 5.0,
+    divergence_M: Tensor | None = None,
+    rows_M: Tensor | None = None,
+    sequences: int | None = None,
 ) -> LossTerms:
-    """L = 1/N * sum_t [ w_t * clip_t + kl_coef * k3(lp_t, ref_t) ].
+    """L = mean_t [ w_t S_t(A_t) + d_t D_t + kl_coef * k3(lp_t, ref_t) ].
 
-    clip_t is the clipped surrogate on r = exp(lp - old), w_t = min(exp(old - mu), tis_cap) the
-    truncated importance weight, N = `count` the sampled tokens of the whole batch, of which these
-    may be a part.
+    S_t is the `surrogate` (on r = exp(lp - old)), w_t = min(exp(old - mu), tis_cap) the truncated
+    importance weight, d_t = `distill_M`. D_t is w_t S_t(clip(teacher_t - old_t, +-gap_clip)), a
+    policy gradient with a bound of its own, or, where given, `divergence_M`, whose gradient is its
+    own. The mean is over the whole batch, of which these tokens may be a part: `count` tokens in
+    `sequences`. `rows_M` numbers the sequences that are here, each of them whole.
     """
+    _check(distill_M, teacher_M, divergence_M, rows_M, lp_M)
     old_M, mu_M = old_M.detach(), mu_M.detach()
-    surrogate_M, clipped = clipped_surrogate(
-        lp_M, old_M, advantages_M, settings.clip_low, settings.clip_high
-    )
-    loss_M = surrogate_M * truncated_importance(old_M, mu_M, settings.tis_cap)
+    ratio_M = policy_ratio(lp_M, old_M, settings.surrogate, rows_M)
+    importance_M = truncated_importance(old_M, mu_M, settings.tis_cap)
+    reward_M, clipped = surrogate_loss(lp_M, ratio_M, advantages_M, settings)
+    loss_M = reward_M * importance_M
+    gap_M = None if teacher_M is None else teacher_M.detach() - old_M
+    if distill_M is not None and divergence_M is not None:
+        # a zero weight would not stop a divergence that is not a number
+        loss_M = loss_M + distill_M * divergence_M.where(distill_M != 0, 0.0)
+    elif distill_M is not None and gap_M is not None:
+        pull_M = distill_M * cut_gap(gap_M, gap_clip)
+        taught_M, bound = surrogate_loss(lp_M, ratio_M, pull_M, settings)
+        loss_M, clipped = loss_M + taught_M * importance_M, clipped | bound
     kl_M = None
     if ref_M is not None:
         kl_M = k3(lp_M, ref_M.detach())
         loss_M = loss_M + settings.kl_coef * kl_M
         kl_M = kl_M.detach()
-    return LossTerms(token_mean(loss_M, count), clipped, kl_M)
+    return LossTerms(reduce(loss_M, count, settings, rows_M, sequences), clipped, kl_M, gap_M)
+
+
+def policy_ratio(
+    lp_M: Tensor,
+    old_M: Tensor,
+    surrogate: Literal["ppo", "gspo", "cispo"],
+    rows_M: Tensor | None = None,
+) -> Tensor:
+    """exp(lp - old); with gspo the geometric mean of these over the token's sequence.
+
+    The gradient of gspo's ratio is each token's own, so that turns of one sequence keep their own
+    advantages; where these are equal, it is that of the sequence's ratio.
+    """
+    if surrogate != "gspo":
+        return ratio(lp_M, old_M)
+    mean_M = sequence_means((lp_M - old_M).detach(), _rows_for("gspo", rows_M))
+    return ratio(lp_M - lp_M.detach() + mean_M, torch.zeros_like(mean_M))
+
+
+def surrogate_loss(
+    lp_M: Tensor, ratio_M: Tensor, advantages_M: Tensor, settings: LossSettings
+) -> tuple[Tensor, Tensor]:
+    """S_t(A_t), and where its bound is active."""
+    if settings.surrogate == "cispo":
+        return weighted_logprob(lp_M, ratio_M, advantages_M, settings.clip_low, settings.clip_high)
+    return clipped_surrogate(ratio_M, advantages_M, settings.clip_low, settings.clip_high)
 
 
 def clipped_surrogate(
-    lp_M: Tensor, old_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
+    ratio_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
 ) -> tuple[Tensor, Tensor]:
-    """max(-r A, -clip(r, 1 - clip_low, 1 + clip_high) A) with r = exp(lp - old).
+    """max(-r A, -clip(r, 1 - clip_low, 1 + clip_high) A).
 
     The second tensor says where the bound is active: such tokens give no gradient.
     """
-    ratio_M = ratio(lp_M, old_M)
     free_M = -ratio_M * advantages_M
     bound_M = -ratio_M.clamp(1 - clip_low, 1 + clip_high) * advantages_M
     return free_M.maximum(bound_M), (bound_M > free_M).detach()
+
+
+def weighted_logprob(
+    lp_M: Tensor, ratio_M: Tensor, advantages_M: Tensor, clip_low: float, clip_high: float
+) -> tuple[Tensor, Tensor]:
+    """-clip(r, 1 - clip_low, 1 + clip_high) A lp, no gradient through r (CISPO).
+
+    The second tensor says where the weight was cut: such tokens still give gradient.
+    """
+    free_M = ratio_M.detach()
+    weight_M = free_M.clamp(1 - clip_low, 1 + clip_high)
+    return -weight_M * advantages_M * lp_M, (weight_M != free_M) & (advantages_M != 0)
+
+
+def cut_gap(gap_M: Tensor, gap_clip: float) -> Tensor:
+    """clip(gap, +-gap_clip), and 0 where it is not a number: the teacher said nothing there."""
+    return gap_M.clamp(-gap_clip, gap_clip).nan_to_num(0.0)
 
 
 def truncated_importance(old_M: Tensor, mu_M: Tensor, cap: float) -> Tensor:
@@ -104,6 +175,57 @@ def k3(lp_M: Tensor, ref_M: Tensor) -> Tensor:
     return log_ratio_M.exp() - 1 - log_ratio_M
 
 
+def reduce(
+    values_M: Tensor,
+    count: int,
+    settings: LossSettings,
+    rows_M: Tensor | None = None,
+    sequences: int | None = None,
+) -> Tensor:
+    """These tokens' part of the batch's mean; nothing that was clipped leaves a denominator.
+
+    token_mean: sum / count. sequence_mean: each sequence's mean, summed, / sequences. constant:
+    sum / (sequences * constant_length).
+    """
+    if settings.reduction == "token_mean":
+        return token_mean(values_M, count)
+    if sequences is None:
+        raise ValueError(f"got no number of sequences, expected one for {settings.reduction!r}")
+    if settings.reduction == "constant":
+        return values_M.sum() / (max(sequences, 1) * settings.constant_length)
+    if settings.reduction == "sequence_mean":
+        rows_M = _rows_for("sequence_mean", rows_M)
+        return (values_M / torch.bincount(rows_M)[rows_M]).sum() / max(sequences, 1)
+    assert_never(settings.reduction)
+
+
 def token_mean(values_M: Tensor, count: int) -> Tensor:
     """sum / N with N the token count before anything was clipped or split; 0 for no tokens."""
     return values_M.sum() / max(count, 1)
+
+
+def sequence_means(values_M: Tensor, rows_M: Tensor) -> Tensor:
+    """(M,) the mean over each token's own sequence."""
+    counts_S = torch.bincount(rows_M)
+    sums_S = values_M.new_zeros(len(counts_S)).index_add(0, rows_M, values_M)
+    return sums_S[rows_M] / counts_S[rows_M]
+
+
+def _rows_for(form: str, rows_M: Tensor | None) -> Tensor:
+    if rows_M is None:
+        raise ValueError(f"got no rows, expected the sequence of each token for {form!r}")
+    return rows_M
+
+
+def _check(
+    distill_M: Tensor | None,
+    teacher_M: Tensor | None,
+    divergence_M: Tensor | None,
+    rows_M: Tensor | None,
+    lp_M: Tensor,
+) -> None:
+    """A term that is asked for is computed or refused, never left out in silence."""
+    if distill_M is not None and teacher_M is None and divergence_M is None and distill_M.any():
+        raise ValueError("got weights of distillation, expected a teacher's log-probs with them")
+    if rows_M is not None and rows_M.shape != lp_M.shape:
+        raise ValueError(f"got rows of shape {tuple(rows_M.shape)}, expected {tuple(lp_M.shape)}")

@@ -1,29 +1,27 @@
 """The learner's model: a pack of sequences in, log-probs and entropies of its sampled tokens out.
 
-Sequences of a pack share everything but attention, which runs causally inside each of them, in
-groups of about equal length: padding costs next to nothing, no mask is built, and nothing crosses
-from one sequence to another. Logits exist only for positions that predict a sampled token.
+Sequences of a pack share everything but attention, which runs inside each of them. Logits exist
+only for positions that predict a sampled token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
+from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
 from clawrl_gym.trainers.batch import Pack
+from clawrl_gym.trainers.distillation import topk_logprobs
 
 Layout = Literal["packed", "padded"]
-ATTENTION = "clawrl_packed"
-"""Our attention's name in the registry of transformers."""
-EVEN = 0.75
-"""Sequences attend together when the shortest has at least this share of the longest's length."""
 MAX_LOGITS = 2**26
 """Logits held at a time; more are made again in the backward pass instead of being kept."""
 
@@ -35,21 +33,21 @@ class Scores:
     logprobs_M: Tensor
     entropies_M: Tensor
     """Of the whole distribution at that position, in nats; no gradient."""
+    topk_MK: Tensor | None = None
+    """Log-probs of the pack's `topk_ids_MK` at these positions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Sequences of about equal length that attend in one call, as rows padded on the right.
+class Look:
+    """What the model says about the M sampled tokens of a pack, and what it would rather say."""
 
-    Causal attention never looks to the right, so the padding needs no mask.
-    """
-
-    rows: int
-    width: int
-    gather: Tensor
-    """(rows * width,) where each cell is in the pack; padding repeats a token that is there."""
-    scatter: Tensor
-    """Cells that are tokens, in pack order."""
+    logprobs_M: Tensor
+    topk_MK: Tensor | None
+    """Log-probs of the pack's `topk_ids_MK`."""
+    best_ids_MK: Tensor
+    """The most likely tokens at each position, best first."""
+    best_MK: Tensor
+    """Their log-probs."""
 
 
 class PackedModel:
@@ -64,11 +62,13 @@ class PackedModel:
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # the run has its own view
-        AttentionInterface.register(ATTENTION, _packed_attention)
+        AttentionInterface.register(ATTENTION, packed_attention)
         config = AutoConfig.from_pretrained(model_dir)
         self.layout: Layout = "packed" if _has_full_attention_only(config) else "padded"
         self.saved_dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
         """Element type of the weights in `model_dir`, and of those that are published."""
+        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        """Tokens of the longest sequence that it was made for; None where it does not say."""
         self.net: nn.Module = AutoModelForCausalLM.from_pretrained(
             model_dir,
             dtype=torch.float32,
@@ -80,13 +80,31 @@ class PackedModel:
         self.temperature = temperature
         self.max_logits = MAX_LOGITS
 
+    @property
+    def width(self) -> int:
+        """Tokens that the output head knows; padding of the vocabulary included."""
+        return int(self._head.weight.shape[0])
+
     def score(self, pack: Pack) -> Scores:
         """Log-probs (with gradient, where enabled) under the distribution that was sampled from."""
         with self._autocast():
-            hidden_TH = self._hidden(pack)
-            predictors_M = torch.from_numpy(pack.predictors_M).to(self.device)
-            targets_M = torch.from_numpy(pack.targets_M).to(self.device)
-            return self._head_scores(hidden_TH.index_select(0, predictors_M), targets_M)
+            hidden_MH, ids_MK = self._predict(pack)
+            parts = self._by_pieces(_scores, hidden_MH, ids_MK)
+        logprobs_MK, entropies_M = (torch.cat(part) for part in zip(*parts, strict=True))
+        compared = pack.topk_ids_MK is not None
+        return Scores(logprobs_MK[:, 0], entropies_M, logprobs_MK[:, 1:] if compared else None)
+
+    @torch.no_grad()
+    def look(self, pack: Pack, k: int, width: int) -> Look:
+        """Log-probs without gradient, and the `k` most likely of the first `width` tokens."""
+
+        read = partial(_look, k=min(k, width), width=width)
+        with self._autocast():
+            hidden_MH, ids_MK = self._predict(pack)
+            parts = self._by_pieces(read, hidden_MH, ids_MK)
+        logprobs_MK, ids, best = (torch.cat(part) for part in zip(*parts, strict=True))
+        compared = pack.topk_ids_MK is not None
+        return Look(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors by their transformers names; a tied output head only once."""
@@ -117,17 +135,31 @@ class PackedModel:
         hidden = body(rows, use_cache=False).last_hidden_state
         return hidden.flatten(0, 1).index_select(0, block.scatter)  # type: ignore[no-any-return]
 
-    def _head_scores(self, hidden_MH: Tensor, targets_M: Tensor) -> Scores:
-        head: Any = self.net.get_output_embeddings()  # type: ignore[operator]
-        step = max(1, self.max_logits // head.weight.shape[0])
-        if len(targets_M) <= step:
-            return Scores(*_scores(head, hidden_MH, targets_M, self.temperature))
-        pieces = zip(torch.split(hidden_MH, step), torch.split(targets_M, step), strict=True)
-        parts = [
-            checkpoint(_scores, head, hidden, targets, self.temperature, use_reentrant=False)
-            for hidden, targets in pieces
+    def _predict(self, pack: Pack) -> tuple[Tensor, Tensor]:
+        """Hidden states that predict the sampled tokens; these tokens, then those to compare."""
+        hidden_TH = self._hidden(pack)
+        ids_MK = pack.targets_M[:, None]
+        if pack.topk_ids_MK is not None:
+            ids_MK = np.concatenate([ids_MK, pack.topk_ids_MK], axis=1)
+        predictors_M = torch.from_numpy(pack.predictors_M).to(self.device)
+        return hidden_TH.index_select(0, predictors_M), torch.from_numpy(ids_MK).to(self.device)
+
+    @property
+    def _head(self) -> Any:
+        return self.net.get_output_embeddings()  # type: ignore[operator]
+
+    def _by_pieces(
+        self, read: Callable[..., tuple[Tensor, ...]], hidden_MH: Tensor, ids_MK: Tensor
+    ) -> list[tuple[Tensor, ...]]:
+        """What `read` says of all tokens, with few logits in memory at a time."""
+        step = max(1, self.max_logits // self.width)
+        if len(ids_MK) <= step:
+            return [read(self._head, hidden_MH, ids_MK, self.temperature)]
+        pieces = zip(torch.split(hidden_MH, step), torch.split(ids_MK, step), strict=True)
+        return [
+            checkpoint(read, self._head, hidden, ids, self.temperature, use_reentrant=False)
+            for hidden, ids in pieces
         ]
-        return Scores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.device.type == "cuda":
@@ -135,69 +167,25 @@ class PackedModel:
         return nullcontext()
 
 
-def make_blocks(lengths: list[int], even: float, device: torch.device) -> list[Block]:
-    """Blocks of neighbours whose lengths (longest first) differ by at most the factor `even`."""
-    blocks = []
-    start = 0
-    for group in _neighbours(lengths, even):
-        width = max(group)
-        lengths_B = torch.tensor(group)
-        starts_B = start + lengths_B.cumsum(0) - lengths_B
-        columns = torch.arange(width)
-        cells = starts_B[:, None] + columns.minimum(lengths_B[:, None] - 1)
-        real = (columns < lengths_B[:, None]).flatten().nonzero().flatten()
-        blocks.append(Block(len(group), width, cells.flatten().to(device), real.to(device)))
-        start += sum(group)
-    return blocks
-
-
-def _neighbours(lengths: list[int], even: float) -> Iterator[list[int]]:
-    first = 0
-    for index in range(1, len(lengths) + 1):
-        if index == len(lengths) or lengths[index] < even * lengths[first]:
-            yield lengths[first:index]
-            first = index
-
-
-def _packed_attention(
-    module: nn.Module,
-    query: Tensor,  # (1, heads, T, D)
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    packing: list[Block],
-    scaling: float | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Causal attention inside each sequence; the signature is that of transformers' registry."""
-    copies = query.shape[1] // key.shape[1]
-    outputs = []
-    for block in packing:
-        q, k, v = (_rows(streams, block) for streams in (query, key, value))
-        if copies > 1:
-            k, v = k.repeat_interleave(copies, 1), v.repeat_interleave(copies, 1)
-        out = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling)
-        out = out.transpose(1, 2).flatten(0, 1)  # (rows * width, heads, D)
-        outputs.append(out.index_select(0, block.scatter))
-    return torch.cat(outputs)[None], None
-
-
-def _rows(streams: Tensor, block: Block) -> Tensor:
-    """(1, heads, T, D) -> (rows, heads, width, D)."""
-    heads, _, size = streams.shape[1:]
-    cells = streams[0].index_select(1, block.gather)
-    return cells.view(heads, block.rows, block.width, size).transpose(0, 1)
-
-
 def _scores(
-    head: nn.Module, hidden_MH: Tensor, targets_M: Tensor, temperature: float
+    head: nn.Module, hidden_MH: Tensor, ids_MK: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
     logits_MV = head(hidden_MH).float() / temperature
     log_z_M = logits_MV.logsumexp(-1)
-    logprobs_M = logits_MV.gather(-1, targets_M[:, None])[:, 0] - log_z_M
+    # one gather for all of them: its gradient is one (M, V) tensor, however many are compared
+    logprobs_MK = topk_logprobs(logits_MV, log_z_M, ids_MK)
     with torch.no_grad():
         mean_logit_M = ((logits_MV - log_z_M[:, None]).exp() * logits_MV).sum(-1)
-    return logprobs_M, log_z_M.detach() - mean_logit_M
+    return logprobs_MK, log_z_M.detach() - mean_logit_M
+
+
+def _look(
+    head: nn.Module, hidden_MH: Tensor, ids_MK: Tensor, temperature: float, k: int, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    logits_MV = head(hidden_MH).float() / temperature
+    log_z_M = logits_MV.logsumexp(-1)
+    best_MK, best_ids_MK = logits_MV[:, :width].topk(k, dim=-1)
+    return topk_logprobs(logits_MV, log_z_M, ids_MK), best_ids_MK, best_MK - log_z_M[:, None]
 
 
 def _has_full_attention_only(config: Any) -> bool:

@@ -10,6 +10,7 @@ verdicts; an abstention adds nothing.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.trainers.advantage import RunningBaseline, group_advantages
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from clawrl_gym.rollout.merge import Segment
 
 _SOURCE = "process"
-Terms = dict[int, float]
-"""What is added to the tokens of an episode's turns, by `Turn.index`."""
+Added = dict[int, float]
+"""What is added to the advantage of an episode's turns, by `Turn.index`."""
 
 
 class ProcessTerms:
@@ -31,12 +32,12 @@ class ProcessTerms:
         self._normalize_std = normalize_std
         self._baseline = RunningBaseline(baseline_decay)
 
-    def of(self, segments_G: list[list[Segment]], verdicts_G: list[Verdicts]) -> list[Terms]:
+    def of(self, segments_G: list[list[Segment]], verdicts_G: Sequence[Verdicts]) -> list[Added]:
         """The terms of each episode of a group; a step is a place among an episode's main turns."""
-        terms_G: list[Terms] = [{} for _ in segments_G]
+        terms_G: list[Added] = [{} for _ in segments_G]
         if not self._weight:
             return terms_G
-        steps: dict[int, list[tuple[Terms, int, float]]] = defaultdict(list)
+        steps: dict[int, list[tuple[Added, int, float]]] = defaultdict(list)
         for terms, segments, verdicts in zip(terms_G, segments_G, verdicts_G, strict=True):
             turns = sorted(turn for segment in segments for turn in segment.turn_indices)
             for step, turn in enumerate(turns):

@@ -10,6 +10,7 @@ from pathlib import Path
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.errors import TrainerError
 from clawrl_gym.trainers.batch import staleness
+from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.types import Sample, StepStats
 
@@ -26,6 +27,7 @@ class SimulatedLearner:
         device: str,
         temperature: float = 1.0,
     ) -> None:
+        check_objectives(trainer, learner)
         self.trainer, self.config, self.model_dir = trainer, learner, model_dir
         self.updates = 0
 

@@ -4,6 +4,7 @@ Each component receives its own part, never the whole. `compose.py` makes it fro
 lines.
 """
 
+from clawrl_gym.config.bench import BenchConfig
 from clawrl_gym.config.envs import (
     AgentConfig,
     ConversationEnvConfig,
@@ -12,8 +13,9 @@ from clawrl_gym.config.envs import (
     SandboxConfig,
     TerminalEnvConfig,
 )
-from clawrl_gym.config.judge import JudgeConfig, ReplyRule, ResultRule
+from clawrl_gym.config.judge import HintConfig, JudgeConfig, ReplyRule, ResultRule
 from clawrl_gym.config.learning import (
+    DistillationConfig,
     EvalConfig,
     LearnerConfig,
     RolloutConfig,
@@ -26,12 +28,15 @@ from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, Ser
 
 __all__ = [
     "AgentConfig",
+    "BenchConfig",
     "CommandConfig",
     "ConversationEnvConfig",
+    "DistillationConfig",
     "EnvConfig",
     "EvalConfig",
     "GatewayConfig",
     "GymEnvConfig",
+    "HintConfig",
     "JudgeConfig",
     "KindRule",
     "LearnerConfig",

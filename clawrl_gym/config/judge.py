@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from clawrl_gym.config.part import Part
 
@@ -50,11 +50,60 @@ class ResultRule(Part):
     """Of the rules that hold, 0 wins over -1 and -1 over +1; a result without any is +1."""
 
 
+JudgeName = Literal["rule", "model", "reward_model"]
+
+
+class HintConfig(Part):
+    """Hindsight in words: who is asked, and what is accepted."""
+
+    candidates: int = Field(2, ge=1)
+    """type=model: how often the judge is asked for a hint on one turn."""
+    min_chars: int = Field(10, ge=1)
+    max_chars: int = Field(500, ge=1)
+    """Longer hints are not accepted."""
+    max_copied_words: int = Field(12, ge=1)
+    """A hint with as long a run of words out of the next state gives away instead of teaching, and
+    is not accepted."""
+    selection: Literal["longest", "overlap"] = "longest"
+    """Of several candidates: the longest one, or the one with which the teacher's most likely
+    tokens have most in common with the policy's own."""
+    form: str = "\n\n[hint]\n{hint}"
+    """How it stands at the end of the last user message that the teacher reads."""
+
+
 class JudgeConfig(Part):
     """Who turns a next state into a verdict. Explicit feedback always wins over it."""
 
-    type: Literal["none", "rule"] = "none"
-    """`rule`: patterns in the next state; `none`: only outcomes and feedback."""
+    type: Literal["none", "feedback", "rule", "model", "reward_model", "chain"] = "none"
+    """`rule`: patterns in the next state; `model`: votes of an OpenAI-compatible model;
+    `reward_model`: a sequence classifier behind vLLM; `chain`: the first clear verdict of several;
+    `feedback` and `none`: nobody but a person (and outcomes of environments)."""
+    chain: tuple[JudgeName, ...] = ()
+    """type=chain: who is asked, in this order, until a verdict is clear."""
+    base_url: str | None = None
+    """type=model: of another server than the policy's own vLLM, such as http://host:8000/v1;
+    type=reward_model: of the vLLM that serves the classifier."""
+    key: str | None = None
+    model: str | None = None
+    """The model's name at `base_url`; None asks the server for its first one."""
+    votes: int = Field(3, ge=1)
+    """type=model: independent votes on one turn; the majority is the verdict, a tie is neutral."""
+    quorum: int = Field(2, ge=1)
+    """Fewer valid votes than this are an abstention."""
+    temperature: float = Field(0.6, ge=0)
+    max_tokens: int = Field(1024, ge=1)
+    """Of one answer of the judge; what is cut off is no vote."""
+    max_case_chars: int = Field(6000, ge=200)
+    """Of each quoted text that the judge reads; longer ones lose their middle."""
+    instructions: str = ""
+    """type=model: the judge's system message for votes."""
+    hint_instructions: str = ""
+    """type=model: the judge's system message for hints."""
+    hints: HintConfig = HintConfig()
+    positive_above: float = Field(0.66, ge=0, le=1)
+    """type=reward_model: probability of the last class from which on a verdict is +1."""
+    negative_below: float = Field(0.33, ge=0, le=1)
+    """type=reward_model: below it a verdict is -1."""
     concurrency: int = Field(8, ge=1)
     """Turns judged at once."""
     max_waiting: int = Field(10_000, ge=1)
@@ -74,3 +123,35 @@ class JudgeConfig(Part):
     """type=rule: tools whose result is the contents of a file; words in it say nothing."""
     reading: Regex | None = None
     """type=rule: found at the beginning of a command whose output is the contents of a file."""
+
+    @property
+    def asked(self) -> tuple[JudgeName, ...]:
+        """The judges that are asked, in their order."""
+        if self.type == "chain":
+            return self.chain
+        if self.type == "none" or self.type == "feedback":
+            return ()
+        return (self.type,)
+
+    @model_validator(mode="after")
+    def _askable(self) -> Self:
+        if self.type == "chain" and not self.chain:
+            raise ValueError(
+                "got judge.type=chain and no judge.chain, expected judges such as [rule, model]"
+            )
+        if self.quorum > self.votes:
+            raise ValueError(
+                f"got judge.quorum={self.quorum} of judge.votes={self.votes}, expected at most as "
+                "many: no verdict would ever have enough votes"
+            )
+        if "reward_model" in self.asked and self.base_url is None:
+            raise ValueError(
+                "got a judge of type reward_model and no judge.base_url, expected the address of "
+                "the vLLM that serves the classifier, such as http://127.0.0.1:8001/v1"
+            )
+        if self.negative_below > self.positive_above:
+            raise ValueError(
+                f"got judge.negative_below={self.negative_below:g} above "
+                f"judge.positive_above={self.positive_above:g}, expected it below"
+            )
+        return self

@@ -16,8 +16,9 @@ class RolloutConfig(Part):
     """`sync` collects and learns in turns (for comparison only)."""
     groups: int = Field(16, ge=1)
     """Groups in one batch of the learner."""
-    group_size: int = Field(8, ge=2)
-    """Episodes of one task."""
+    group_size: int = Field(8, ge=1)
+    """Episodes of one task. 1: as in a live chat, there is nothing to compare an episode with but
+    a running mean."""
     workers: int = Field(1, ge=1)
     """Ray actors that hold environments."""
     envs_per_worker: int = Field(64, ge=1)
@@ -27,22 +28,60 @@ class RolloutConfig(Part):
     episode_timeout_s: float = Field(120.0, gt=0)
     max_retries: int = Field(3, ge=0)
     """How often an episode that infrastructure ended is run again."""
-    min_group: int = Field(2, ge=2)
-    """A group with fewer rewarded episodes is dropped."""
+    min_group: int = Field(2, ge=1)
+    """A group with fewer rewarded episodes is dropped (never a whole one)."""
+    dynamic_sampling: bool = False
+    """Groups that teach nothing take no place in a batch: others are collected instead (DAPO)."""
+
+
+class DistillationConfig(Part):
+    """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid)."""
+
+    teacher: str = "policy"
+    """`policy`: the weights of now; `frozen`: those that the run began with; or the folder or
+    Hugging Face id of another model with the same vocabulary."""
+    form: Literal["sampled", "topk"] = "sampled"
+    """`sampled`: a policy gradient on the sampled tokens; `topk`: a divergence over the `top_k`
+    most likely tokens and one bin for all others."""
+    gap_clip: float = Field(5.0, gt=0)
+    """sampled: the teacher's log-prob less the policy's is cut to plus and minus this."""
+    top_k: int = Field(20, ge=1)
+    top_k_of: Literal["student", "teacher"] = "student"
+    """topk: whose most likely tokens are compared."""
+    divergence: Literal["reverse", "forward", "js"] = "reverse"
+    """topk: KL(student || teacher), KL(teacher || student), or Jensen-Shannon."""
 
 
 class TrainerConfig(Part):
     """The algorithm and its loss."""
 
-    algorithm: Literal["grpo"] = "grpo"
+    algorithm: Literal["grpo", "binary", "opd", "hybrid"] = "grpo"
+    """`grpo`: outcomes within groups, and verdicts on turns beside them (groups of one: `binary`);
+    `binary`: each turn by its own verdict; `opd`: hints, through a teacher that has read them;
+    `hybrid`: rewards and hints together."""
     steps: int = Field(60, ge=1)
     """Updates of the run."""
     normalize_std: bool = True
     """Divide group advantages by their standard deviation (GRPO); False is Dr. GRPO's choice."""
+    leave_one_out: bool = False
+    """Compare an episode with the others of its group alone (RLOO: with normalize_std=False)."""
     process_weight: float = Field(1.0, ge=0)
     """Weight of verdicts on single turns beside the episode's outcome (needs a judge)."""
     baseline_decay: float = Field(0.95, ge=0, lt=1)
     """Of the running mean of verdicts, the baseline of turns that have no group."""
+    rl_weight: float = Field(1.0, ge=0)
+    """Weight of the reward term (hybrid)."""
+    opd_weight: float = Field(1.0, ge=0)
+    """Weight of the distillation term (opd, hybrid)."""
+    distillation: DistillationConfig = DistillationConfig()
+    surrogate: Literal["ppo", "gspo", "cispo"] = "ppo"
+    """`ppo`: clipped ratio of each token (clip_high above clip_low is DAPO's choice); `gspo`: one
+    ratio for a whole sequence; `cispo`: the clipped ratio only weighs the log-prob."""
+    reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
+    """Mean over the batch's tokens; over its sequences' means; or over sequences, each summed and
+    divided by `constant_length` (Dr. GRPO)."""
+    constant_length: int = Field(1024, ge=1)
+    """reduction=constant: tokens that a sequence counts as."""
     clip_low: float = Field(0.2, ge=0)
     clip_high: float = Field(0.28, ge=0)
     tis_cap: float = Field(2.0, gt=0)
@@ -84,3 +123,6 @@ class EvalConfig(Part):
     """Updates between evaluations in between; 0 for none."""
     between_tasks: int = Field(48, ge=1)
     """Held-out tasks of an evaluation in between (the first of the same list)."""
+    also: tuple[str, ...] = ()
+    """Options of conf/env/ whose held-out tasks are measured too, before the first update and after
+    the last: what was learned elsewhere, and what was forgotten."""

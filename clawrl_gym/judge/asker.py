@@ -28,13 +28,15 @@ class Asker:
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()
-        """Verdicts since the start by value (positive, neutral, negative) and abstentions."""
+        """Since the start: verdicts by value (positive, neutral, negative) and abstentions; `hints`
+        (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
+        `votes_retried`; `agree` and `disagree` with the rules, where both are clear."""
 
     async def ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
         """A verdict on a stored turn, not stored yet; raises nothing but cancellation."""
         async with self._room:
             verdict = await self._ask(turn, next_state)
-        self.counters[_NAMES[verdict.value]] += 1
+        self.counters += _counted(verdict)
         return verdict
 
     async def _ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
@@ -54,7 +56,8 @@ class Asker:
             return self._abstain(turn, _named(error))
         if verdict.turn_id != turn.id or not _is_sound(verdict):
             told = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
-            return self._abstain(turn, f"the judge gave {told}, expected -1 to 1 on {turn.id}")
+            wanted = f"expected -1 to 1 on {turn.id}, and hints in words"
+            return self._abstain(turn, f"the judge gave {told}, {wanted}")
         return verdict
 
     def _abstain(self, turn: Turn, reason: str) -> Verdict:
@@ -65,7 +68,29 @@ class Asker:
 _NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
 
 
+def _counted(verdict: Verdict) -> Counter[str]:
+    detail, votes = verdict.detail, verdict.detail.get("votes") or []
+    counted = Counter(
+        {
+            _NAMES[verdict.value]: 1,
+            "hints": int(bool(verdict.hints)),
+            "hints_asked": detail.get("hints_asked", 0),
+            "hints_refused": len(detail.get("refused") or []),
+            "votes": len(votes),
+            "votes_invalid": sum(vote is None for vote in votes),
+            "votes_retried": detail.get("retried", 0),
+        }
+    )
+    ruled = detail.get("rule")  # of rules themselves it is a name
+    if ruled in (1, -1) and verdict.value in (1, -1):
+        counted["agree" if ruled == verdict.value else "disagree"] = 1
+    return +counted
+
+
 def _is_sound(verdict: Verdict) -> bool:
+    hints = verdict.detail.get("hints", [])
+    if not isinstance(hints, list) or not all(isinstance(hint, str) and hint for hint in hints):
+        return False
     if verdict.value is None or verdict.reward is None:
         return verdict.value is verdict.reward
     return verdict.value in (-1, 0, 1) and -1 <= verdict.reward <= 1

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from clawrl_gym.types import Message, Turn, Verdict, VerdictKind
 
+Tool = dict[str, Any]
 MAX_CHARS = 20_000
 """Of one text in a case; what is longer loses its middle."""
 _CUT = "\n[...]\n"
@@ -28,6 +29,8 @@ class Case:
     reply: Message
     next_state: list[Message]
     """Without what clients put around a person's words; empty messages are gone."""
+    tools: tuple[Tool, ...] = ()
+    """What the request offered, in OpenAI's form."""
     observed: bool = False
     """True: user messages are what an environment shows, not a person's words."""
 
@@ -71,6 +74,7 @@ class Cases:
             request=next((words for words in asked if words), ""),
             reply=turn.reply,
             next_state=[m for m in cleaned if m["content"] or m.get("role") != "user"],
+            tools=tuple(turn.tools),
             observed=self._observed,
         )
 

@@ -1,20 +1,24 @@
 """The judge that needs no model: patterns in what came back.
 
 Any failed tool result is -1 and clean ones are +1. Words of a person go first: a correction or the
-same request once more is -1, an acceptance or clearly going on is +1, anything else is 0. What is
+same request once more is -1, an acceptance or clearly going on is +1, anything else is 0. What an
+environment's checks report at the end goes before what its last command showed. What is
 matched is data: quotations are left out, and text that imitates votes or control tokens matches
-nothing. The patterns are in conf/judge/rule.yaml.
+nothing. The patterns are in conf/judge/rule.yaml. What led to -1 is a hint, in the words of
+`judge.lessons`.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.errors import ConfigError
+from clawrl_gym.judge import lessons
 from clawrl_gym.judge.base import Case, Finding, text_of
 from clawrl_gym.judge.replies import Replies
-from clawrl_gym.judge.results import Results, answered, shown
+from clawrl_gym.judge.results import Call, Results, answered, shown
 from clawrl_gym.types import Message, Verdict, VerdictKind
 
 
@@ -23,7 +27,8 @@ class RuleJudge:
 
     kind: VerdictKind = "rule"
 
-    def __init__(self, config: JudgeConfig) -> None:
+    def __init__(self, config: JudgeConfig, hints: bool = False) -> None:
+        """`hints`: a verdict of -1 brings what it teaches."""
         if not config.replies or not config.results:
             raise ConfigError(
                 "got judge.type=rule without rules, expected those of conf/judge/rule.yaml: "
@@ -31,32 +36,60 @@ class RuleJudge:
             )
         self._replies = Replies(config)
         self._results = Results(config)
+        self._hints = hints
 
     async def judge(self, case: Case) -> Verdict:
-        found = self._judge(case)
+        findings = self._judge(case)
+        found, detail = findings[0].finding, dict(findings[0].finding.detail)
+        hints = list(dict.fromkeys(each.lesson for each in findings if each.lesson))
+        if self._hints and hints and found.value == -1:
+            detail["hints"] = hints
         return Verdict(
-            case.turn_id, self.kind, found.value, float(found.value), found.detail, time.time()
+            case.turn_id, self.kind, found.value, float(found.value), detail, time.time()
         )
 
-    def _judge(self, case: Case) -> Finding:
+    def _judge(self, case: Case) -> list[_Found]:
+        """The finding that decides, then the others of its kind that say the same."""
         said = [] if case.observed else [self._said(m, case) for m in _of(case, "user")]
-        clear = [finding for finding in said if finding.value]
-        if clear:
-            return min(clear, key=lambda finding: finding.value)
-        came = self._came_back(case)
-        if came:
-            return min(came, key=lambda finding: finding.value)
-        return said[-1] if said else Finding(0, {"rule": "nothing to judge"})
+        if not any(found.finding.value for found in said):
+            came = self._came_back(case)
+            said = came or said[-1:]
+        return _deciding(said) or [_Found(Finding(0, {"rule": "nothing to judge"}), "")]
 
-    def _said(self, message: Message, case: Case) -> Finding:
-        return self._replies.find(text_of(message), case.request, text_of(case.reply))
+    def _said(self, message: Message, case: Case) -> _Found:
+        text = text_of(message)
+        finding = self._replies.find(text, case.request, text_of(case.reply))
+        again = finding.detail["rule"] == "restated"
+        return _Found(finding, "" if again else lessons.lesson_of_words(text))
 
-    def _came_back(self, case: Case) -> list[Finding]:
+    def _came_back(self, case: Case) -> list[_Found]:
+        *before, last = case.next_state or [Message()]
+        if case.observed and before and lessons.is_report(text_of(last)):
+            return [self._result(Call("", ""), text_of(last))]
         results = [m for m in case.next_state if m.get("role") in ("tool", "function")]
         pairs = answered(case.reply, results)
         if case.observed:
             pairs += [shown(case.reply, text_of(message)) for message in _of(case, "user")]
-        return [self._results.find(text, call) for call, text in pairs]
+        return [self._result(call, text) for call, text in pairs]
+
+    def _result(self, call: Call, text: str) -> _Found:
+        lesson = lessons.lesson_of_report(text) or lessons.lesson_of_error(text)
+        return _Found(self._results.find(text, call), lesson)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A finding, and what the same message teaches if the finding is -1."""
+
+    finding: Finding
+    lesson: str
+
+
+def _deciding(found: list[_Found]) -> list[_Found]:
+    """Those with the lowest value that says something."""
+    clear = [each for each in found if each.finding.value] or found[:1]
+    lowest = min((each.finding.value for each in clear), default=0)
+    return [each for each in clear if each.finding.value == lowest]
 
 
 def _of(case: Case, role: str) -> list[Message]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from clawrl_gym.config import LiveConfig
@@ -27,6 +27,10 @@ class Signals:
     """Ids of turns without a next state."""
     verdicts: Mapping[int, Verdict]
     """The effective verdict of each turn that has one, by id."""
+    hinted: Set[int] = frozenset()
+    """Ids of turns with hints that the algorithm follows."""
+    reward_weight: float = 1.0
+    """Of the algorithm; 0: it follows hints alone."""
 
     @property
     def unjudged(self) -> bool:
@@ -42,7 +46,7 @@ class Signals:
     def weakest_evidence(self, config: LiveConfig, version: int) -> Turn | str | None:
         """The turn that the guarantee trains, else why there is none.
 
-        None: a clear verdict is there, whose own sample is on the way.
+        None: a clear verdict or a hint is there, whose own sample is on the way.
         """
         main = self._main
         if not main:
@@ -54,6 +58,10 @@ class Signals:
         usable = [turn for turn, why in zip(signalled, obstacles, strict=True) if why is None]
         if not usable:
             return Counter(why for why in obstacles if why is not None).most_common(1)[0][0]
+        if any(turn.id in self.hinted for turn in usable):
+            return None
+        if not self.reward_weight:
+            return "no hint"
         if any(self._reward(turn) for turn in usable):
             return None
         if not config.weak_reward:
@@ -64,6 +72,15 @@ class Signals:
     def _reward(self, turn: Turn) -> float | None:
         verdict = self.verdicts.get(turn.id or 0)
         return None if verdict is None else verdict.reward
+
+
+def unclear_because(verdict: Verdict, reward_weight: float) -> str | None:
+    """Why a verdict's reward teaches nothing; None when it does."""
+    if not verdict.reward:
+        return "abstained" if verdict.reward is None else "neutral"
+    if not math.isfinite(verdict.reward):
+        return "not a number"
+    return None if reward_weight else "no hint"
 
 
 def why_not(turn: Turn, config: LiveConfig, version: int) -> str | None:

@@ -29,6 +29,7 @@ REPLAY_S = 120.0
 """How long an equal request may be a retry where the client does not say so."""
 _MARK_BYTES = 1000
 _TOKEN_BYTES = 40
+_TOOL_BYTES = 5000
 _MAX_ASKED = 64
 
 
@@ -206,4 +207,5 @@ def _size(past: PastTurn) -> int:
     turn = past.turn
     tokens = len(turn.prompt_ids_T) + 3 * len(turn.sampled_ids_T)
     texts = (message.get("content") or "" for message in (*turn.messages, turn.reply))
-    return _TOKEN_BYTES * tokens + sum(sys.getsizeof(text) for text in texts)
+    fixed = _TOKEN_BYTES * tokens + _TOOL_BYTES * len(turn.tools)
+    return fixed + sum(sys.getsizeof(text) for text in texts)

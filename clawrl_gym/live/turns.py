@@ -214,6 +214,7 @@ class TurnMaker:
 
 def _turn(asked: Asked, ask: Ask, generation: Generation, reply: Message) -> Turn:
     """Numbered when it is recorded."""
+    read = {k: v for k, v in (ask.body or {}).items() if k != "messages"}
     return Turn(
         session_id=asked.session.id,
         index=0,
@@ -227,4 +228,6 @@ def _turn(asked: Asked, ask: Ask, generation: Generation, reply: Message) -> Tur
         reply=reply,
         created_s=time.time(),
         rule=asked.identity.rule,
+        tools=read.pop("tools", []),
+        template=read,
     )

@@ -1,7 +1,9 @@
 """The collector: whole groups are judged, stamped and become samples in the store.
 
-Groups are numbered by the order in which they were accepted; `ReadyGroups` makes batches of them in
-that order. Episodes without an outcome (infrastructure failures) are neither judged nor trained on.
+Where the algorithm follows hints, each turn that got some is rendered again with them in its
+prompt, before the group is stamped. Groups are numbered by the order in which they were accepted;
+`ReadyGroups` makes batches of them in that order. Episodes without an outcome (infrastructure
+failures) are neither judged nor trained on.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from collections.abc import Callable
 from clawrl_gym.config import JudgeConfig, RolloutConfig
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.base import Judge
+from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.rollout.merge import MergeResult, merge_turns
-from clawrl_gym.rollout.ready import Batch, ReadyGroups
+from clawrl_gym.rollout.ready import Batch, ReadyGroups, teaches
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
@@ -32,8 +35,12 @@ class Collector:
         judge: Judge | None = None,
         judge_config: JudgeConfig | None = None,
         people: bool = False,
+        enhancer: Enhancer | None = None,
     ) -> None:
-        """`people`: user messages are a person's words, not what an environment shows."""
+        """`people`: user messages are a person's words, not what an environment shows.
+
+        `on_dropped` is told how many outstanding groups no batch will give back.
+        """
         self._config = config
         self._store = store
         self._algorithm = algorithm
@@ -41,16 +48,19 @@ class Collector:
         self._asker = (
             None if judge is None else Asker(judge, judge_config or JudgeConfig(), not people)
         )
+        self._enhancer = enhancer if algorithm.needs_hints else None
         self._ready = ReadyGroups.training(config, store)
         self._in_order = asyncio.Lock()
         self._counters: Counter[str] = Counter()
 
     @property
     def counters(self) -> Counter[str]:
-        """Since the start: merge/*, groups/*, samples/*, verdicts/*."""
+        """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
         told = Counter[str]() if self._asker is None else self._asker.counters
         verdicts = {f"verdicts/{name}": count for name, count in told.items()}
-        return self._counters + self._ready.counters + Counter(verdicts)
+        taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
+        hints = {f"hints/{name}": count for name, count in taught.items()}
+        return self._counters + self._ready.counters + Counter(verdicts) + Counter(hints)
 
     @property
     def ready_groups(self) -> int:
@@ -59,12 +69,16 @@ class Collector:
 
     def restore(self, groups: list[list[Sample]]) -> None:
         """Groups that a resumed run had accepted and not trained, in their order."""
+        before = self._ready.resampled_groups
         self._ready.restore(groups)
+        empty = self._ready.resampled_groups - before
+        if empty:
+            self._on_dropped(empty)
 
     async def add(self, group: Group) -> None:
         """Accept a whole group: judge its turns, merge them, stamp advantages, store, queue."""
         rewarded = [e for e in group.episodes_G if e.reward is not None]
-        if len(rewarded) < self._config.min_group:
+        if len(rewarded) < min(self._config.min_group, len(group.episodes_G)):
             self._counters["groups/dropped_failed"] += 1
             self._on_dropped(1)
             return
@@ -75,13 +89,17 @@ class Collector:
             self._count(merged)
             segments_G.append(merged.sequences)
         verdicts_G = await self._judge(group.episodes_G, turns_G)
+        prompts_G = await self._enhance(turns_G, verdicts_G)
         async with self._in_order:  # so that verdicts and groups have one order in the store
             await self._record(verdicts_G)
-            samples = self._algorithm.stamp(group, segments_G, verdicts_G)
+            samples = self._algorithm.stamp(group, segments_G, verdicts_G, prompts_G)
             if not samples:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
             await self._ready.accept(group, samples)
+            if self._config.dynamic_sampling and not any(map(teaches, samples)):
+                self._counters["groups/resampled"] += 1
+                self._on_dropped(1)
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as enough groups are there."""
@@ -103,6 +121,29 @@ class Collector:
                             asking[turn.index] = tasks.create_task(asked)
                 asking_G.append(asking)
         return [{at: task.result() for at, task in asking.items()} for asking in asking_G]
+
+    async def _enhance(
+        self, turns_G: list[list[Turn]], verdicts_G: list[dict[int, Verdict]]
+    ) -> list[dict[int, tuple[list[int], ...]]]:
+        """The prompts of the turns that got hints, by `Turn.index`, all asked for at once."""
+        enhancer = self._enhancer
+        if enhancer is None:
+            return [{} for _ in turns_G]
+        asking_G: list[dict[int, asyncio.Task[tuple[list[int], ...] | None]]] = []
+        async with asyncio.TaskGroup() as tasks:
+            for turns, verdicts in zip(turns_G, verdicts_G, strict=True):
+                hints = {at: hints_of([verdict]) for at, verdict in verdicts.items()}
+                asking_G.append(
+                    {
+                        turn.index: tasks.create_task(enhancer.prompts(turn, hints[turn.index]))
+                        for turn in turns
+                        if hints.get(turn.index)
+                    }
+                )
+        return [
+            {at: prompts for at, task in asking.items() if (prompts := task.result())}
+            for asking in asking_G
+        ]
 
     async def _record(self, verdicts_G: list[dict[int, Verdict]]) -> None:
         verdicts = [verdict for verdicts in verdicts_G for verdict in verdicts.values()]

@@ -36,7 +36,11 @@ class EpisodeSpec:
 
 
 class TextEnv(Protocol):
-    """What the loop needs of a Gymnasium environment."""
+    """What the loop needs of a Gymnasium environment.
+
+    One with checks may say at the end what they found: in `info["report"]` of the last step, and
+    after `finish()` in an attribute `report`.
+    """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any: ...
 
@@ -68,11 +72,14 @@ class _Progress:
     reward: float = 0.0
     family: str | None = None
     scores: dict[str, float] = field(default_factory=dict)
+    report: str | None = None
+    """What the environment's checks said at the end; it teaches, and no prompt holds it."""
 
     def note(self, observation: Any, info: dict[str, Any]) -> None:
         """Take in what reset or step gave."""
         self.observations.append(_text(observation))
         self.scores = {name: float(score) for name, score in (info.get("scores") or {}).items()}
+        self.report = _report_text(info.get("report"))
 
 
 async def run_episode(
@@ -114,6 +121,8 @@ async def _report(
     if 0 < len(progress.replies) < len(progress.observations):
         asked = len(agent.messages(progress.observations[:-1], progress.replies[:-1]))
         last = agent.messages(progress.observations, progress.replies)[asked + 1 :]
+        if progress.report and not episode.stop_reason.is_infrastructure:
+            last = [*last, {"role": "user", "content": progress.report}]
     try:
         await chat.end(spec, episode, last)
     except PolicyError as failure:
@@ -142,7 +151,7 @@ async def _play(
         try:
             reply = await chat.reply(spec, messages, tools)
         except ContextError:
-            progress.reward += await _finish(env, in_thread)
+            await _finish(env, in_thread, progress)
             return StopReason.CONTEXT
         progress.replies.append(reply)
         action = agent.action(reply)
@@ -159,13 +168,21 @@ async def _play(
             return StopReason.TERMINATED
         if truncated:
             return StopReason.TRUNCATED
-    progress.reward += await _finish(env, in_thread)
+    await _finish(env, in_thread, progress)
     return StopReason.TRUNCATED
 
 
-async def _finish(env: TextEnv, in_thread: InThread) -> float:
+async def _finish(env: TextEnv, in_thread: InThread, progress: _Progress) -> None:
+    """Grade what is there; an environment that reports tells it in its attribute `report`."""
     with boundary(EnvError, "finish"):
-        return float(await in_thread(env.finish))
+        progress.reward += float(await in_thread(env.finish))
+        progress.report = _report_text(getattr(env, "report", None))
+
+
+def _report_text(report: Any) -> str | None:
+    if report is not None and not isinstance(report, str):
+        raise EnvError(f"got a report of type {type(report).__name__}, expected str or None")
+    return report
 
 
 def _text(observation: Any) -> str:

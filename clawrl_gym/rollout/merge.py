@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from clawrl_gym.types import INTERRUPTED, Message, Turn
@@ -35,6 +35,8 @@ class Segment:
     """`Turn.index` of the turn that sampled each token; -1 where the mask is False."""
     turn_indices: list[int]
     """`Turn.index` of the turns inside, in order."""
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By `Turn.index`: where its sampled tokens begin, and how many they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class _Open:
         self.versions_T: list[int] = []
         self.turns_T: list[int] = []
         self.turn_indices: list[int] = []
+        self.spans: dict[int, tuple[int, int]] = {}
         self.last = first
 
     def is_extended_by(self, turn: Turn) -> bool:
@@ -106,6 +109,7 @@ class _Open:
         self.versions_T += [-1] * given + _where(known_T, turn.versions_T, -1)
         self.turns_T += [-1] * given + _where(known_T, [turn.index] * sampled, -1)
         self.turn_indices.append(turn.index)
+        self.spans[turn.index] = (len(self.ids_T) - sampled, sampled)
         self.last = turn
 
     def close(self) -> Segment:
@@ -116,6 +120,7 @@ class _Open:
             self.versions_T,
             self.turns_T,
             self.turn_indices,
+            self.spans,
         )
 
 

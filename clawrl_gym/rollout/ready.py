@@ -2,7 +2,10 @@
 
 A batch always takes groups from the front, so what an update used up is a number of groups and a
 resumed run forms the very batches that would have come; what a batch does not take stays. For
-training, batch n is groups n*B to n*B + B - 1. For live conversations a batch is the groups with
+training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it goes on to the B-th group
+that teaches something, so that a batch is never thinned out by tasks that are always or never
+solved (DAPO), up to 8 B groups, so that a policy that solves everything comes to its end too. For
+live conversations a batch is the groups with
 the next B samples that teach something, or, when the oldest of them has waited long enough, what
 there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
 one due. Waiting costs nothing: an arrival or the deadline wakes it up.
@@ -23,6 +26,9 @@ from clawrl_gym.config import LiveConfig, RolloutConfig
 from clawrl_gym.store import Store
 from clawrl_gym.types import Group, Sample
 
+_MOST_TRIES = 8
+"""Dynamic sampling: times the groups of a batch that one batch uses up at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -32,6 +38,8 @@ class Batch:
     groups: int
     """Groups that it uses up, in the order of their acceptance."""
     samples: list[Sample]
+    held: int
+    """Groups of them that still have a place among those outstanding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +47,8 @@ class ByGroups:
     """A batch is so many groups."""
 
     groups: int
+    dynamic: bool = False
+    """Groups that teach nothing are no part of that number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +76,13 @@ class _Waiting:
     entries: list[_Entry]
     since_s: float
 
+    @property
+    def teaches(self) -> bool:
+        return any(entry.teaches for entry in self.entries)
+
     @classmethod
     def of(cls, samples: list[Sample]) -> Self:
-        entries = [_Entry(s, _oldest_version(s), any(s.advantages_T)) for s in samples]
+        entries = [_Entry(s, _oldest_version(s), teaches(s)) for s in samples]
         return cls(entries, time.monotonic())
 
 
@@ -90,7 +104,8 @@ class ReadyGroups:
     @classmethod
     def training(cls, config: RolloutConfig, store: Store) -> Self:
         """For groups of episodes."""
-        return cls(store, ByGroups(config.groups), config.max_staleness)
+        rule = ByGroups(config.groups, config.dynamic_sampling)
+        return cls(store, rule, config.max_staleness)
 
     @classmethod
     def live(cls, config: LiveConfig, store: Store) -> Self:
@@ -101,6 +116,11 @@ class ReadyGroups:
     def waiting_groups(self) -> int:
         """Accepted groups that wait for the learner, empty ones too."""
         return len(self._waiting)
+
+    @property
+    def resampled_groups(self) -> int:
+        """Groups among them that teach nothing and in whose place others are collected."""
+        return sum(not self._holds_place(waiting) for waiting in self._waiting)
 
     @property
     def waiting_samples(self) -> int:
@@ -158,7 +178,7 @@ class ReadyGroups:
         """How many groups from the front make a batch now; 0 for not yet."""
         rule = self._rule
         if isinstance(rule, ByGroups):
-            return rule.groups if len(self._waiting) >= rule.groups else 0
+            return self._whole(rule)
         effective = 0
         for groups, waiting in enumerate(self._waiting, 1):
             effective += self._effective(waiting)
@@ -166,19 +186,42 @@ class ReadyGroups:
                 return groups
         return len(self._waiting) if effective and self._flush_in_s(rule) <= 0 else 0
 
+    def _whole(self, rule: ByGroups) -> int:
+        """Groups from the front that hold as many as a batch needs.
+
+        A group that got stale while it waited still counts as one that teaches: it holds a place
+        until a batch takes it, and without it the batch might never be whole.
+        """
+        if not rule.dynamic:
+            return rule.groups if len(self._waiting) >= rule.groups else 0
+        most = _MOST_TRIES * rule.groups
+        teaching = 0
+        for groups, waiting in enumerate(self._waiting, 1):
+            teaching += waiting.teaches
+            if teaching == rule.groups or groups == most:
+                return groups
+        return 0
+
+    def _holds_place(self, waiting: _Waiting) -> bool:
+        """Whether a group counts towards a batch, so that no other is collected instead."""
+        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.teaches
+
     def _flush_in_s(self, rule: ByTurns) -> float:
         oldest_s = next((w.since_s for w in self._waiting if self._effective(w)), None)
         return math.nan if oldest_s is None else oldest_s + rule.flush_s - time.monotonic()
 
     def _take(self, number: int, groups: int) -> Batch:
         samples: list[Sample] = []
+        held = 0
         for _ in range(groups):
-            for entry in self._waiting.popleft().entries:
+            waiting = self._waiting.popleft()
+            held += self._holds_place(waiting)
+            for entry in waiting.entries:
                 if self._is_stale(entry):
                     self.counters["samples/dropped_stale"] += 1
                 else:
                     samples.append(entry.sample)
-        return Batch(number, groups, samples)
+        return Batch(number, groups, samples, held)
 
     def _effective(self, waiting: _Waiting) -> int:
         return sum(entry.teaches and not self._is_stale(entry) for entry in waiting.entries)
@@ -193,6 +236,11 @@ class ReadyGroups:
             dropped += len(waiting.entries) - len(kept)
             waiting.entries = kept
         return dropped
+
+
+def teaches(sample: Sample) -> bool:
+    """Whether any term of the loss has a weight on one of its tokens."""
+    return any(sample.advantages_T) or any(sample.distill_T)
 
 
 def _oldest_version(sample: Sample) -> int:

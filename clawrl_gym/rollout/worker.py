@@ -71,6 +71,11 @@ class _Slot:
         finish = getattr(self._env.unwrapped, "finish", None)
         return 0.0 if finish is None else float(finish())
 
+    @property
+    def report(self) -> Any:
+        """What the environment's checks said, if it has a `report`."""
+        return getattr(self._env.unwrapped, "report", None)
+
     def discard(self) -> None:
         """Drop the environment after a failure; its thread may still be inside a blocking call."""
         env, self._env = self._env, None

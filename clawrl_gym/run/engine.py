@@ -7,21 +7,34 @@ a later part fails.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 from clawrl_gym import cluster, redact
 from clawrl_gym.config import CommandConfig
+from clawrl_gym.errors import StoreError
 from clawrl_gym.folder import RunFolder
+from clawrl_gym.judge.base import Judge
+from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.live.gateway import Gateway
 from clawrl_gym.live.hooks import Hooks
+from clawrl_gym.live.requests import renderable
 from clawrl_gym.metrics import Metrics, Timeline
+from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.terminal import View
+
+_TEACHER = "teacher"
+"""Who renders enhanced prompts, to the fleet: not a session."""
+_RENDER_PAUSE_S = 0.5
+_log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -52,6 +65,8 @@ class Engine:
             config.policy, self.model, folder.serving, folder.logs, self._vllm_phase
         )
         stack.push_async_callback(self.servers.stop)
+        self.fleet = self.servers.fleet(config.gateway.max_waiting)
+        stack.push_async_callback(self.servers.close_clients)
         return resumed
 
     async def start_gateway(
@@ -59,13 +74,11 @@ class Engine:
     ) -> None:
         """Listen; requests wait inside until the policy is ready."""
         config = self._config
-        fleet = self.servers.fleet(config.gateway.max_waiting)
-        stack.push_async_callback(self.servers.close_clients)
         self.gateway = Gateway(
             config.gateway,
             config.policy.sampling,
             self.store,
-            fleet,
+            self.fleet,
             self.servers.model_name,
             config.policy.request_timeout_s,
             live=config.live,
@@ -77,6 +90,27 @@ class Engine:
         self.gateway_url = await self.gateway.start(sock)
         stack.push_async_callback(self.gateway.stop)
         self._view.phase("gateway", f"ready at {self.gateway_url}")
+
+    def judging(self, stack: AsyncExitStack, *, hints: bool) -> Judge | None:
+        """The configured judge; None when nobody judges."""
+        maker = JudgeMaker(self._config.judge, self.fleet, lambda: self.version, stack, hints=hints)
+        return maker.make()
+
+    def enhancer(self) -> Enhancer:
+        """Makes the prompts that a teacher reads."""
+        config = self._config
+        return Enhancer(self._render, config.judge.hints, config.policy.max_model_len)
+
+    async def _render(self, body: dict[str, Any]) -> list[int]:
+        """Ids of a chat request as the gateway has them rendered; asked again while none is up."""
+        readable = body | {"messages": [renderable(message) for message in body["messages"]]}
+        while True:
+            policy = self.fleet.of(_TEACHER)
+            try:
+                return await policy.render(readable)
+            except PolicyUnavailable:  # whoever asks has a deadline
+                self.fleet.failed(policy)
+                await asyncio.sleep(_RENDER_PAUSE_S)
 
     async def start_policy(self, resumed: UpdateRow | None) -> None:
         """Start vLLM with the model's own weights, or with those of a checkpoint."""
@@ -128,6 +162,11 @@ class Engine:
         )
         samples = [sample.id for sample in update.batch.samples if sample.id is not None]
         await self.store.add_update(row, samples, update.checkpoint)
+        if update.stats and update.stats.taught:
+            try:
+                await self.store.add_taught(update.version, update.stats.taught)
+            except StoreError as error:  # only for people to read
+                _log.warning("what update %d distilled is not logged: %s", update.version, error)
 
     def _vllm_phase(self, phase: str) -> None:
         self._view.phase("vLLM", phase)

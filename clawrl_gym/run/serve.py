@@ -26,11 +26,12 @@ from clawrl_gym.live.openclaw import snippet
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.rollout.ready import ReadyGroups
 from clawrl_gym.run.engine import Engine
-from clawrl_gym.run.judge import build_judge
+from clawrl_gym.run.judge import check_judge
 from clawrl_gym.serve_observer import ServeObserver
 from clawrl_gym.store import UpdateRow
-from clawrl_gym.trainers.binary import Binary
+from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.types import Verdict
 from clawrl_gym.ui.serving import ServeView, make_serve_view
 
@@ -45,7 +46,8 @@ def check(config: ServeConfig) -> RunFolder:
     check_key(config.gateway)
     resolve_model(config.policy.model)
     resolve_device(config.policy.device)
-    build_judge(config.judge)
+    check_judge(config.judge)
+    check_objectives(config.trainer, config.learner)
     folder = RunFolder(Path(config.run.dir))
     if folder.exists:
         stored = folder.read_config(ServeConfig)
@@ -116,13 +118,15 @@ class Service:
         config, engine = self._config, self._engine
         self._resumed = await engine.open(stack, resume=True)
         self._ready = ReadyGroups.live(config.live, engine.store)
-        judge = build_judge(config.judge)
+        algorithm = build_algorithm(config.trainer, None)
+        judge = engine.judging(stack, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
             config.live,
             engine.store,
-            Binary(config.trainer.baseline_decay),
+            algorithm,
             self._ready,
             judged=judge is not None,
+            enhancer=engine.enhancer() if algorithm.needs_hints else None,
         )
         self._queue = JudgeQueue(judge, engine.store, config.judge, self._on_verdict)
         self._observer = ServeObserver(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from clawrl_gym import cluster
 from clawrl_gym.config import ConversationEnvConfig, RunConfig, TerminalEnvConfig
 from clawrl_gym.folder import RunFolder, folder_of
-from clawrl_gym.judge.base import Judge
 from clawrl_gym.live.gateway import check_key
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.observer import Observer
@@ -24,10 +23,12 @@ from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.run.engine import Engine
-from clawrl_gym.run.judge import build_judge
+from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.others import OtherEnv, other_envs, other_metrics
 from clawrl_gym.store import UpdateRow
-from clawrl_gym.trainers.grpo import Grpo
+from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.types import Group
 from clawrl_gym.ui.terminal import RunView, make_view
 
@@ -36,9 +37,10 @@ async def train(config: RunConfig) -> int:
     """Train as configured; returns the exit code. Raises ClawError for what cannot be run."""
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     tasks = TaskSource.of(config.env, config.seed)
-    judge = build_judge(config.judge)
+    check_judge(config.judge)
+    check_objectives(config.trainer, config.learner)
     check_key(config.gateway)
-    await asyncio.to_thread(_check_env, config)
+    others = await asyncio.to_thread(_check_envs, config)
     view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
     try:
         engine = Engine(config, folder, view)
@@ -47,7 +49,7 @@ async def train(config: RunConfig) -> int:
         else:
             folder.make(config)
         async with AsyncExitStack() as stack:
-            run = Run(config, engine, tasks, judge, view)
+            run = Run(config, engine, tasks, view, others)
             await run.start(stack)
             await run.learn()
         report = await asyncio.to_thread(write_report, folder.path)
@@ -57,14 +59,17 @@ async def train(config: RunConfig) -> int:
     return 0
 
 
-def _check_env(config: RunConfig) -> None:
-    """Fail before anything starts when the environment cannot be made or isolated here."""
-    env = build_env(config.env)
-    try:
-        if isinstance(config.env, TerminalEnvConfig):
-            env.reset(seed=0)
-    finally:
-        env.close()
+def _check_envs(config: RunConfig) -> list[OtherEnv]:
+    """Fail before anything starts when an environment cannot be made or isolated here."""
+    others = other_envs(config)
+    for env_config in (config.env, *(other.config for other in others)):
+        env = build_env(env_config)
+        try:
+            if isinstance(env_config, TerminalEnvConfig):
+                env.reset(seed=0)
+        finally:
+            env.close()
+    return others
 
 
 class Run:
@@ -75,14 +80,14 @@ class Run:
         config: RunConfig,
         engine: Engine,
         tasks: TaskSource,
-        judge: Judge | None,
         view: RunView,
+        others: Sequence[OtherEnv] = (),
     ) -> None:
         self._config = config
         self._engine = engine
         self._tasks = tasks
-        self._judge = judge
         self._view = view
+        self._others = others
         self._new_groups: Iterator[int] = itertools.count()
 
     async def start(self, stack: AsyncExitStack) -> None:
@@ -93,18 +98,17 @@ class Run:
         async with asyncio.TaskGroup() as starting:
             starting.create_task(engine.start_policy(resumed))
             starting.create_task(self._start_others(stack, resumed))
+        algorithm = build_algorithm(config.trainer, config.rollout.group_size)
+        self._judge = engine.judging(stack, hints=algorithm.needs_hints)
         self._collector = Collector(
             config.rollout,
             engine.store,
-            Grpo(
-                config.trainer.normalize_std,
-                config.trainer.process_weight,
-                config.trainer.baseline_decay,
-            ),
+            algorithm,
             lambda groups: self._dispatcher.release(groups),
             judge=self._judge,
             judge_config=config.judge,
             people=isinstance(config.env, ConversationEnvConfig),
+            enhancer=engine.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(
             config.rollout,
@@ -204,7 +208,7 @@ class Run:
 
     async def _on_update(self, update: Update) -> None:
         await self._engine.record(update)
-        self._dispatcher.release(update.batch.groups)
+        self._dispatcher.release(update.batch.held)
         await self._observer.update(update)
         every = self._config.eval.every
         if every and update.version % every == 0 and update.version < self._config.trainer.steps:
@@ -226,3 +230,16 @@ class Run:
             )
         self._view.phase("held-out", "ready")
         self._observer.evaluation(step, result)
+        if step in (0, self._config.trainer.steps):
+            await self._evaluate_others(step)
+
+    async def _evaluate_others(self, step: int) -> None:
+        engine = self._engine
+        gateway = (engine.gateway_url, engine.gateway.key, engine.servers.model_name)
+        for other in self._others:
+            self._view.phase("held-out", f"{len(other.tasks)} tasks of env={other.name}")
+            with engine.timeline.span("collect", "held-out", step=step, env=other.name):
+                result = await other.evaluate(self._config, gateway)
+            self._view.phase("held-out", "ready")
+            engine.metrics.log(step, other_metrics(other.name, result))
+            self._view.message(f"held-out of env={other.name}: {result.success:.0%} solved")

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 
 from clawrl_gym.errors import StoreError
 from clawrl_gym.store.delta import weave_ids, weave_messages
+from clawrl_gym.store.offers import TURN_COLUMNS, Offers
 from clawrl_gym.store.rows import unpack_floats, unpack_ints
 from clawrl_gym.types import Message, Turn
 
-WITH_BASES = """WITH RECURSIVE needed (id, base_id) AS (
-    SELECT id, base_id FROM turns WHERE id IN ({wanted})
+WITH_BASES = f"""WITH RECURSIVE needed (id, base_id) AS (
+    SELECT id, base_id FROM turns WHERE id IN ({{wanted}})
     UNION SELECT turns.id, turns.base_id FROM turns JOIN needed ON turns.id = needed.base_id)
-SELECT turns.* FROM needed JOIN turns USING (id) ORDER BY turns.id"""
+SELECT {TURN_COLUMNS} FROM needed JOIN turns USING (id) ORDER BY turns.id"""
 """Turns and what they stand on; `wanted` is a list of marks."""
 
 
@@ -40,7 +41,7 @@ class _Told:
         self.messages.append(json.loads(row["reply"]))
         self.turn_id = row["id"]
 
-    def turn(self, row: sqlite3.Row) -> Turn:
+    def turn(self, row: sqlite3.Row, offers: Offers) -> Turn:
         """The turn of the row that was the last to go on with; shares integers and messages."""
         logprobs_T = unpack_floats(row["logprobs"])
         return Turn(
@@ -56,12 +57,18 @@ class _Told:
             reply=self.messages[-1],
             created_s=row["created_s"],
             rule=row["rule"],
+            tools=offers.tools(row),
+            template=offers.template(row),
             id=row["id"],
         )
 
 
 def each_turn(rows: Iterable[sqlite3.Row], wanted: Container[int] | None = None) -> Iterator[Turn]:
-    """Turns of rows in the order of their positions, bases included; None wants them all."""
+    """Turns of rows in the order of their positions, bases included; None wants them all.
+
+    The rows have `TURN_COLUMNS`.
+    """
+    offers = Offers()
     last: dict[tuple[str, str], _Told] = {}
     for row in rows:
         key = (row["session_id"], row["kind"])
@@ -71,7 +78,7 @@ def each_turn(rows: Iterable[sqlite3.Row], wanted: Container[int] | None = None)
         told.go_on(row)
         last[key] = told
         if wanted is None or row["id"] in wanted:
-            yield told.turn(row)
+            yield told.turn(row, offers)
 
 
 def turns_by_id(db: sqlite3.Connection, wanted: list[int]) -> list[Turn]:

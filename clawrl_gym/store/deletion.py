@@ -68,6 +68,7 @@ def _erase_one(tx: Transaction, session_id: str) -> bool:
         f"DELETE FROM verdicts WHERE turn_id IN ({turns})",
         f"DELETE FROM next_states WHERE turn_id IN ({turns})",
         "DELETE FROM turns WHERE session_id=?",
+        "DELETE FROM offers WHERE session_id=?",
     ):
         tx.db.execute(statement, own)
     if not tx.db.execute("DELETE FROM sessions WHERE id=?", own).rowcount:
@@ -126,6 +127,6 @@ def _is_later(line: bytes, deletion: Deletion) -> bool:
         row = json.loads(line)
     except ValueError:
         return False
-    if row["type"] == "session_end":
+    if row["type"] in ("session_end", "taught"):  # a turn's number may be missing
         return bool(row["time_s"] > deletion.asked_s)
     return bool(row.get("turn_id", row["id"]) > deletion.last_turn_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -78,6 +79,17 @@ def verdict_line(columns: dict[str, Any]) -> Line:
     return line | {"detail": json.loads(columns["detail"]), "time_s": columns["created_s"]}
 
 
+def taught_line(columns: dict[str, Any]) -> Line:
+    """What the teacher thought of a turn's tokens in the update that made `version`.
+
+    In the log only, so a kill may leave it out, and an update that is done again tells it again.
+    """
+    gaps_T = [round(gap, 4) if math.isfinite(gap) else None for gap in columns["gaps"]]
+    keys = ("id", "session_id", "turn_id", "version", "prompt", "ids")
+    line = {"schema": LOG_SCHEMA, "type": "taught", **{key: columns[key] for key in keys}}
+    return line | {"gaps": gaps_T, "time_s": columns["created_s"]}
+
+
 _WITH_SESSION = (
     "SELECT {table}.*, session_id FROM {table} JOIN turns ON turns.id = turn_id "
     "WHERE {table}.{id}=?"
@@ -99,7 +111,10 @@ _VERDICTS = (
     _WITH_SESSION.format(table="verdicts", id="id"),
 )
 _TOLD = {CONVERSATIONS_FILE: (_TURNS, _NEXT_STATES), EVALUATIONS_FILE: (_ENDS, _VERDICTS)}
-FILE_OF = {told[0]: file for file, all_told in _TOLD.items() for told in all_told}
+FILE_OF = {
+    "taught": EVALUATIONS_FILE,
+    **{told[0]: file for file, all_told in _TOLD.items() for told in all_told},
+}
 """The log in which each type of line is."""
 _LINE_OF: dict[str, Callable[[Line], Line]] = {
     "turn": turn_line,

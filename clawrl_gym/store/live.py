@@ -9,7 +9,7 @@ import sqlite3
 from collections import Counter
 
 from clawrl_gym.store.rows import OpenSession, SessionSummary, TurnMark, session_of, verdict_of
-from clawrl_gym.store.verdicts import effective
+from clawrl_gym.store.verdicts import can_teach, effective
 from clawrl_gym.types import Verdict
 
 _MARKS = (
@@ -82,7 +82,7 @@ class LiveReader:
             "SELECT DISTINCT turn_id FROM verdicts WHERE settled = 0 ORDER BY turn_id"
         )
         verdicts = [self._verdict_on(turn_id) for (turn_id,) in waiting.fetchall()]
-        return [v for v in verdicts if v is not None and v.reward is not None]
+        return [v for v in verdicts if v is not None and can_teach(v)]
 
     def live_rewards(self, limit: int = 1000) -> list[tuple[str, float]]:
         """Kind and reward of the newest settled verdicts on live turns but neutral ones, by id."""

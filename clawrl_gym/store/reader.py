@@ -11,15 +11,16 @@ from typing import Self
 
 from clawrl_gym.store.chain import each_turn, turns_by_id
 from clawrl_gym.store.live import LiveReader
+from clawrl_gym.store.offers import TURN_COLUMNS
 from clawrl_gym.store.rows import (
     SessionRow,
     StoredGroup,
     UpdateRow,
-    sample_of,
     session_of,
     update_of,
     verdict_of,
 )
+from clawrl_gym.store.samples import sample_of
 from clawrl_gym.store.schema import DATABASE_FILE, connect_reader
 from clawrl_gym.types import Message, Sample, Turn, Verdict
 
@@ -49,8 +50,8 @@ class StoreReader(LiveReader):
 
     def each_turn_of(self, session_id: str) -> Iterator[Turn]:
         """The session's turns in the order of their positions, one at a time."""
-        rows = self._db.execute("SELECT * FROM turns WHERE session_id=? ORDER BY id", (session_id,))
-        return each_turn(rows)
+        query = f"SELECT {TURN_COLUMNS} FROM turns WHERE session_id=? ORDER BY id"
+        return each_turn(self._db.execute(query, (session_id,)))
 
     def turns_of(self, session_id: str) -> list[Turn]:
         """All turns of the session in order; for long sessions rather a page or the last ones."""

@@ -1,7 +1,8 @@
 """Records of the store and how lists become columns.
 
 Streams are zlib-compressed arrays in native (little-endian) order: ids and versions int32,
-log-probs and advantages float64 (NaN stands for None), masks one byte. Messages are JSON.
+log-probs, advantages and weights float64 (NaN stands for None), masks one byte. Messages are
+JSON.
 """
 
 from __future__ import annotations
@@ -146,35 +147,6 @@ def verdict_of(row: sqlite3.Row) -> Verdict:
         reward=row["reward"],
         detail=json.loads(row["detail"]),
         created_s=row["created_s"],
-        id=row["id"],
-    )
-
-
-def sample_columns(sample: Sample) -> dict[str, Any]:
-    return {
-        "session_id": sample.session_id,
-        "group_id": sample.group_id,
-        "turn_id": sample.turn_id,
-        "ids": pack_ints(sample.ids_T),
-        "mask": zlib.compress(bytes(sample.mask_T), 1),
-        "logprobs": pack_floats(sample.logprobs_T),
-        "versions": pack_ints(sample.versions_T),
-        "advantages": pack_floats(sample.advantages_T),
-        "reward": sample.reward,
-    }
-
-
-def sample_of(row: sqlite3.Row) -> Sample:
-    return Sample(
-        session_id=row["session_id"],
-        group_id=row["group_id"],
-        ids_T=unpack_ints(row["ids"]),
-        mask_T=[byte == 1 for byte in zlib.decompress(row["mask"])],
-        logprobs_T=unpack_floats(row["logprobs"]),
-        versions_T=unpack_ints(row["versions"]),
-        advantages_T=unpack_floats(row["advantages"]),
-        reward=row["reward"],
-        turn_id=row["turn_id"],
         id=row["id"],
     )
 

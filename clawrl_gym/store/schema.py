@@ -1,26 +1,33 @@
 """The tables of run.db and how the file is opened.
 
-A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`), so a long session
-stays cheap. A sample belongs to at most one batch; `trained_by` is the checkpoint that made its
-training last, `used_by` the update whose batch used a group up. `judged` and `settled` say that
-nobody waits for a turn's verdict, or for the sample of one: partial indexes hold the rest.
+A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`), and of its tools
+only a digest (`offers`), so a long session stays cheap. A sample belongs to at most one batch;
+`trained_by` is the checkpoint that made its training last, `used_by` the update whose batch used a
+group up. `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of
+one: partial indexes hold the rest.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from pathlib import Path
 
 from clawrl_gym.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _FORMAT = "clawrl_gym run"
 
 _DELETIONS = """CREATE TABLE deletions (
     digest BLOB PRIMARY KEY, last_turn_id INTEGER NOT NULL, asked_s REAL NOT NULL) WITHOUT ROWID"""
 """Sessions whose rows are gone and whose log lines may not be; the id itself is not kept."""
+
+_OFFERS = """CREATE TABLE offers (
+    session_id TEXT NOT NULL REFERENCES sessions(id), digest BLOB NOT NULL, body BLOB NOT NULL,
+    UNIQUE (session_id, digest))"""
+"""Each distinct list of tools, and other words of the chat template, of a session."""
 
 _INDEXES = (
     "CREATE INDEX turns_by_base ON turns (base_id)",
@@ -49,7 +56,7 @@ _TABLES = (
         logprobs BLOB NOT NULL, versions BLOB NOT NULL, finish_reason TEXT NOT NULL,
         base_messages INTEGER NOT NULL, messages TEXT NOT NULL, reply TEXT NOT NULL,
         created_s REAL NOT NULL, rule TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
-        mark TEXT NOT NULL DEFAULT '', UNIQUE (session_id, idx))""",
+        mark TEXT NOT NULL DEFAULT '', tools BLOB, template BLOB, UNIQUE (session_id, idx))""",
     """CREATE TABLE next_states (
         turn_id INTEGER PRIMARY KEY REFERENCES turns(id), messages TEXT NOT NULL,
         created_s REAL NOT NULL, judged INTEGER NOT NULL DEFAULT 1)""",
@@ -61,7 +68,8 @@ _TABLES = (
     """CREATE TABLE samples (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
-        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER)""",
+        advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER,
+        distill BLOB, lessons BLOB)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
@@ -77,27 +85,34 @@ _TABLES = (
         sample_id INTEGER NOT NULL UNIQUE REFERENCES samples(id),
         PRIMARY KEY (version, position)) WITHOUT ROWID""",
     _DELETIONS,
+    _OFFERS,
     *_INDEXES,
 )
 
-_NEW_COLUMNS = {
-    "sessions": (
-        ("matched_by", "TEXT"), ("samples", "INTEGER"), ("why", "TEXT"),
-        ("last_s", "REAL NOT NULL DEFAULT 0"),
-    ),
-    "turns": (
-        ("rule", "TEXT NOT NULL DEFAULT ''"), ("copies", "TEXT NOT NULL DEFAULT '[]'"),
-        ("mark", "TEXT NOT NULL DEFAULT ''"),
-    ),
-    "next_states": (("judged", "INTEGER NOT NULL DEFAULT 1"),),
-    "verdicts": (("reward", "REAL"), ("settled", "INTEGER NOT NULL DEFAULT 1")),
-    "samples": (("turn_id", "INTEGER"),),
+_ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
+    2: {
+        "sessions": (
+            ("matched_by", "TEXT"), ("samples", "INTEGER"), ("why", "TEXT"),
+            ("last_s", "REAL NOT NULL DEFAULT 0"),
+        ),
+        "turns": (
+            ("rule", "TEXT NOT NULL DEFAULT ''"), ("copies", "TEXT NOT NULL DEFAULT '[]'"),
+            ("mark", "TEXT NOT NULL DEFAULT ''"),
+        ),
+        "next_states": (("judged", "INTEGER NOT NULL DEFAULT 1"),),
+        "verdicts": (("reward", "REAL"), ("settled", "INTEGER NOT NULL DEFAULT 1")),
+        "samples": (("turn_id", "INTEGER"),),
+    },
+    3: {
+        "turns": (("tools", "BLOB"), ("template", "BLOB")),
+        "samples": (("distill", "BLOB"), ("lessons", "BLOB")),
+    },
 }  # fmt: skip
-"""What version 2 has and version 1 has not."""
+"""By table, what a version has and the one before it has not."""
 
 
 def connect_writer(path: Path) -> sqlite3.Connection:
-    """Open or create the database for its one writer; one of version 1 gets what it lacks.
+    """Open or create the database for its one writer; an older one gets what it lacks.
 
     `synchronous=FULL`: a commit outlives power loss as well as kill -9. Group commit pays its
     fsync once for all callers that wait, so `NORMAL` would gain latency only. Raises StoreError.
@@ -146,8 +161,8 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             version = _check_format(db, path)
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA temp_store=MEMORY")
-            if version == 1:
-                _show_as_current(db)
+            if version is not None and version < SCHEMA_VERSION:
+                _show_as_current(db, version)
         except BaseException:
             db.close()
             raise
@@ -172,7 +187,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> int | None:
             "give another run.dir"
         )
     version = meta.get("schema_version")
-    if version not in ("1", str(SCHEMA_VERSION)):
+    if version not in {str(known) for known in range(1, SCHEMA_VERSION + 1)}:
         raise StoreError(
             f"got {str(path)!r} with schema version {version}, expected "
             f"{SCHEMA_VERSION}: use the clawrl_gym version that wrote it, or begin a new run"
@@ -193,29 +208,40 @@ def _prepare(db: sqlite3.Connection, version: int | None) -> None:
         for statement in _TABLES:
             db.execute(statement)
     else:
-        _upgrade(db)
+        _upgrade(db, version)
     meta = {"format": _FORMAT, "schema_version": str(SCHEMA_VERSION)}
     db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", meta.items())
     db.execute("COMMIT")
 
 
-def _upgrade(db: sqlite3.Connection) -> None:
-    """Version 1 to 2: added columns rewrite no row, so a large run takes no longer."""
-    for table, columns in _NEW_COLUMNS.items():
+def _upgrade(db: sqlite3.Connection, version: int) -> None:
+    """From an older version: added columns rewrite no row, so a large run takes no longer."""
+    for table, columns in _added_since(version).items():
         for name, kind in columns:
             db.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-    db.execute("UPDATE sessions SET last_s = coalesce(ended_s, created_s)")
-    db.execute("UPDATE verdicts SET reward = value")
-    for statement in (_DELETIONS, *_INDEXES):
-        db.execute(statement)
+    if version == 1:
+        db.execute("UPDATE sessions SET last_s = coalesce(ended_s, created_s)")
+        db.execute("UPDATE verdicts SET reward = value")
+        for statement in (_DELETIONS, *_INDEXES):
+            db.execute(statement)
+    db.execute(_OFFERS)
 
 
-def _show_as_current(db: sqlite3.Connection) -> None:
-    """Views of this connection alone, in front of the tables of a version 1 that stays as it is."""
+def _show_as_current(db: sqlite3.Connection, version: int) -> None:
+    """Views of this connection alone, in front of the tables of an older version: they stay."""
     told = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1"}  # fmt: skip
-    for table, columns in _NEW_COLUMNS.items():
+    for table, columns in _added_since(version).items():
         added = ", ".join(f"{told.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(
             f"CREATE TEMP VIEW {table} AS SELECT rowid AS rowid, *, {added} FROM main.{table}"
         )
+    db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
+
+
+def _added_since(version: int) -> dict[str, list[tuple[str, str]]]:
+    added: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for later, tables in _ADDED_COLUMNS.items():
+        for table, columns in tables.items():
+            added[table] += columns if later > version else ()
+    return {table: columns for table, columns in added.items() if columns}

@@ -37,7 +37,7 @@ from clawrl_gym.store.slack import Slack
 from clawrl_gym.store.transaction import Job, Transaction
 from clawrl_gym.store.turns import Bases
 from clawrl_gym.store.writer import Writer
-from clawrl_gym.types import Group, Message, Sample, Turn, Verdict
+from clawrl_gym.types import Group, Message, Sample, Taught, Turn, Verdict
 
 T = TypeVar("T")
 
@@ -210,6 +210,15 @@ class Store(StoreReads):
             row = training.add_update(tx, update, sample_ids, checkpoint)
             if not self.records:
                 tx.insert("INSERT INTO disk.updates", row | {"groups": 0})
+
+        await self._write(job)
+
+    async def add_taught(self, version: int, taught: list[Taught]) -> None:
+        """Log what the teacher thought of turns in an update; not kept in the database."""
+
+        def job(tx: Transaction) -> None:
+            for row in training.taught_turns(tx, version, taught):
+                self._logs.told(tx, journal.taught_line(row))
 
         await self._write(job)
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from clawrl_gym.errors import StoreError
-from clawrl_gym.store.rows import UpdateRow, sample_columns
+from clawrl_gym.store.rows import UpdateRow
+from clawrl_gym.store.samples import sample_columns
 from clawrl_gym.store.transaction import Transaction
 from clawrl_gym.store.verdicts import settle
-from clawrl_gym.types import Group, Sample
+from clawrl_gym.types import Group, Sample, Taught
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
@@ -76,6 +78,18 @@ def add_update(
             (update.version, update.version),
         )
     return row
+
+
+def taught_turns(tx: Transaction, version: int, taught: list[Taught]) -> Iterator[dict[str, Any]]:
+    """What the log tells of turns that were distilled; nothing of those that were deleted."""
+    for one in taught:
+        owner = tx.one("SELECT session_id FROM samples WHERE id=?", (one.sample_id,))
+        if owner is not None:
+            yield {
+                "id": one.sample_id, "session_id": owner["session_id"], "turn_id": one.turn_id,
+                "version": version, "prompt": one.prompt, "ids": one.ids_T, "gaps": one.gaps_T,
+                "created_s": time.time(),
+            }  # fmt: skip
 
 
 def next_group_id(tx: Transaction) -> int:

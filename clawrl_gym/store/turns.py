@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from clawrl_gym.store.chain import WITH_BASES, each_turn
 from clawrl_gym.store.delta import split_ids, split_messages
+from clawrl_gym.store.offers import keep_offer
 from clawrl_gym.store.rows import pack_floats, pack_ints, to_json
 from clawrl_gym.store.transaction import Transaction
 from clawrl_gym.types import Turn, TurnKind
@@ -115,7 +116,11 @@ def add_turn(tx: Transaction, bases: Bases, turn: Turn, mark: str) -> dict[str, 
     """Job: store a turn; returns its columns with its position."""
     base = bases.of(tx.db, turn)
     own = Base.of(turn, 0 if base is None else base.depth + 1)
-    columns = turn_columns(turn, own, base) | {"mark": mark}
+    columns = turn_columns(turn, own, base) | {
+        "mark": mark,
+        "tools": keep_offer(tx, turn.session_id, turn.tools),
+        "template": keep_offer(tx, turn.session_id, turn.template),
+    }
     position = tx.add("turns", columns)
     tx.db.execute(
         "UPDATE sessions SET last_s = max(last_s, ?) WHERE id=?",

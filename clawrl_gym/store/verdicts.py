@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from clawrl_gym.errors import StoreError
-from clawrl_gym.store.rows import to_json
+from clawrl_gym.store.rows import to_json, verdict_of
 from clawrl_gym.store.transaction import Transaction
 from clawrl_gym.types import Verdict
 
@@ -23,11 +23,17 @@ def effective(verdicts: Iterable[Verdict]) -> Verdict | None:
     return last
 
 
+def can_teach(verdict: Verdict) -> bool:
+    """Whether a sample may come of it: it has a reward, or says in words what was better."""
+    corrects = verdict.kind == "feedback" and bool(verdict.detail.get("text"))
+    return verdict.reward is not None or bool(verdict.hints) or corrects
+
+
 def add_verdict(tx: Transaction, verdict: Verdict) -> dict[str, Any]:
     """Job: store a verdict; returns its columns, its position and its session.
 
-    It is settled at once when no sample can come of it: an abstention, a rollout's turn (its group
-    makes the samples), a judge's word after feedback.
+    It is settled at once when no sample can come of it: an abstention without a hint, a rollout's
+    turn (its group makes the samples), a judge's word after feedback.
     """
     owner = tx.one(
         "SELECT sessions.id, source FROM turns JOIN sessions ON sessions.id = session_id "
@@ -40,7 +46,7 @@ def add_verdict(tx: Transaction, verdict: Verdict) -> dict[str, Any]:
         raise StoreError(f"got a verdict's reward {verdict.reward:g}, expected one in [-1, 1]")
     is_feedback = verdict.kind == "feedback"
     no_sample = (
-        verdict.reward is None
+        not can_teach(verdict)
         or owner["source"] != "live"
         or (not is_feedback and _has_feedback(tx, verdict.turn_id))
     )
@@ -70,11 +76,10 @@ def withdraw(tx: Transaction, turn_id: int) -> int:
     ).rowcount
     if taken:
         tx.numbers.keep(tx.db)
-        tx.db.execute(
-            "UPDATE verdicts SET settled=0 WHERE id=(SELECT id FROM verdicts WHERE turn_id=? "
-            "AND reward IS NOT NULL ORDER BY kind='feedback' DESC, id DESC LIMIT 1)",
-            (turn_id,),
-        )
+        rows = tx.db.execute("SELECT * FROM verdicts WHERE turn_id=? ORDER BY id", (turn_id,))
+        best = effective(verdict for row in rows if can_teach(verdict := verdict_of(row)))
+        if best is not None:
+            tx.db.execute("UPDATE verdicts SET settled=0 WHERE id=?", (best.id,))
     return taken
 
 

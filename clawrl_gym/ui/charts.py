@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from clawrl_gym.errors import ClawError
 from clawrl_gym.metrics import (
+    ALSO_PREFIX,
     ERRORS_PREFIX,
     FAMILY_PREFIX,
     HELDOUT_HIGH,
@@ -30,6 +31,8 @@ class Chart:
     says: str
     svg: Markup
     latest: str = ""
+    keys: tuple[tuple[str, str], ...] = ()
+    """(colour, words) of each curve and its last value, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,33 @@ _DETAILS = (
 )  # fmt: skip
 
 
+_JUDGING = (
+    _Plan("Verdicts", "mean of the clear ones, by update", (("judge/mean", "mean", "judge"),)),
+    _Plan("Abstentions", "share of judged turns without a valid verdict; never a reward",
+          (("judge/abstained", "abstained", "judge"),), share),
+    _Plan("Hints", "share of judged turns that gave one, and of hints that were refused",
+          (("judge/hinted", "with a hint", "judge"),
+           ("judge/hints_refused", "refused", "train")), share),
+    _Plan("Agreement", "of the judge with the rules, where both are clear",
+          (("judge/agreement", "agree", "judge"),), share),
+    _Plan("Invalid votes", "share of votes that could not be read",
+          (("judge/votes_invalid", "invalid", "bad"),), share),
+    _Plan("Tokens of each term", "share of the batch that each part of the loss ran on",
+          (("objective/policy_gradient", "reward", "reward"),
+           ("objective/distillation_sampled", "teacher", "success"),
+           ("objective/distillation_topk", "teacher, top k", "success"),
+           ("objective/kl", "KL", "soft")), share),
+    _Plan("Teacher's gap", "its log-prob less the policy's, mean over distilled tokens",
+          (("teacher/gap_mean", "mean", "train"), ("teacher/gap_abs", "size", "soft"))),
+    _Plan("Gaps cut off", "share of distilled tokens beyond trainer.distillation.gap_clip",
+          (("teacher/gap_clipped", "cut off", "train"),), share),
+    _Plan("Overlap", "of the teacher's most likely tokens with the policy's",
+          (("teacher/overlap", "overlap", "train"),), share),
+    _Plan("Tokens taught", "that had a teacher, by update",
+          (("teacher/tokens", "tokens", "train"),), also=(("teacher/too_long", "too long"),)),
+)  # fmt: skip
+
+
 def main_chart(run: RunData, width: int, height: int) -> Markup:
     """Reward and success in training, held-out success with its intervals."""
     reward = [] if reward_is_success(run) else run.points("train/reward")
@@ -112,9 +142,19 @@ def heldout_series(run: RunData) -> Series:
 
 
 def detail_charts(run: RunData) -> list[Chart]:
-    """One small chart for each planned one that has data."""
+    """The health of a run, in small charts."""
+    return _planned(run, _DETAILS)
+
+
+def judging_charts(run: RunData) -> list[Chart]:
+    """What the judge and the teacher did, in small charts."""
+    return _planned(run, _JUDGING)
+
+
+def _planned(run: RunData, plans: tuple[_Plan, ...]) -> list[Chart]:
+    """One chart for each plan that has data."""
     charts = []
-    for plan in _DETAILS:
+    for plan in plans:
         series = [
             Series(name, colour, points)
             for metric, name, colour in plan.curves
@@ -128,7 +168,10 @@ def detail_charts(run: RunData) -> list[Chart]:
         ]
         latest = ", ".join(f"{name} {plan.form(value)}" for name, value in said)
         chart = line_chart(series, form=plan.form, label=plan.title)
-        charts.append(Chart(plan.title, plan.says, chart, latest))
+        keys = [(one.colour, f"{one.name} {plan.form(one.points[-1][1])}") for one in series]
+        keys += [("", f"{name} {plan.form(value)}") for name, value in said[len(series) :]]
+        several = tuple(keys) if len(series) > 1 else ()
+        charts.append(Chart(plan.title, plan.says, chart, latest, several))
     return charts
 
 
@@ -156,6 +199,22 @@ def score_charts(run: RunData) -> list[Chart]:
         _small_chart(run, score, f"train/{score}", HELDOUT_PREFIX + score, number)
         for score in names
     ]
+
+
+def also_charts(run: RunData) -> list[Chart]:
+    """What became of the policy in other environments than its own: learned, or forgotten."""
+    names = {name for row in run.rows for name in row if name.startswith(ALSO_PREFIX)}
+    shown = sorted(name for name in names if name.rpartition("/")[2] not in _NO_SCORES)
+    return [
+        _small_chart(
+            run, name.removeprefix(ALSO_PREFIX).replace("/", " "), "", name,
+            share if name.endswith("/success") else number,
+        )
+        for name in shown
+    ]  # fmt: skip
+
+
+_NO_SCORES = ("low", "high", "n")
 
 
 def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form) -> Chart:
@@ -195,6 +254,21 @@ def merge_facts(run: RunData) -> list[tuple[str, str]]:
         total = sum(value for _, value in run.points(name))
         facts.append((name.removeprefix("merge/").replace("_", " "), number(total)))
     return facts
+
+
+_COUNTED = {
+    "positive": "turns judged +1", "neutral": "turns judged 0", "negative": "turns judged -1",
+    "abstained": "abstentions", "hints": "turns with a hint", "hints_asked": "hints asked for",
+    "hints_refused": "hints refused", "votes": "votes", "votes_invalid": "invalid votes",
+    "votes_retried": "votes asked for again", "agree": "agreed with the rules",
+    "disagree": "disagreed with the rules",
+}  # fmt: skip
+
+
+def verdict_counts(run: RunData) -> list[tuple[str, str]]:
+    """What the judge counted since the run's last start."""
+    counts = [(words, run.points(f"verdicts/{name}")) for name, words in _COUNTED.items()]
+    return [(words, number(points[-1][1])) for words, points in counts if points]
 
 
 _STANDALONE_STYLE = """

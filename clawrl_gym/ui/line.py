@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.ui.judging import Reading
 from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import duration, interval, number, one_line, scores, share
 
@@ -15,6 +16,10 @@ _STEP_FIELDS = (
     ("train/success", "success", share),
     ("learner/loss", "loss", number),
     ("logprob_gap/mean", "gap", number),
+    ("judge/mean", "verdict", number),
+    ("judge/abstained", "abstained", share),
+    ("judge/hinted", "hints", share),
+    ("teacher/gap_mean", "teacher gap", number),
     ("staleness/mean", "stale", number),
     ("rollout/tokens_per_s", "tokens/s", number),
     ("rollout/episodes_per_s", "episodes/s", number),
@@ -66,6 +71,9 @@ class LineView:
         new = {kind: n for kind, n in self._state.errors().items() if before.get(kind, 0) != n}
         if new:
             self._write("errors so far: " + ", ".join(f"{k} {number(n)}" for k, n in new.items()))
+
+    def taught(self, reading: Reading) -> None:
+        """Nothing: a line without colours would only repeat what was said."""
 
     def message(self, text: str) -> None:
         """Write a message as one line."""

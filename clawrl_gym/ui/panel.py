@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from clawrl_gym.ui.judging import LABEL, judging_line, reading_line, teacher_line
 from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import Phase, ViewState
 from clawrl_gym.ui.text import duration, family_of, interval, number, share
@@ -20,7 +21,6 @@ from clawrl_gym.ui.text import duration, family_of, interval, number, share
 _TALL = 32
 """Rows from which there is room for more than the necessary."""
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-LABEL = "grey62"
 COLOURS = {
     "serve": "dodger_blue1",
     "collect": "dark_cyan",
@@ -67,7 +67,9 @@ def render(state: ViewState, width: int, height: int = 24) -> RenderableType:
     if height >= _TALL and any(family_of(name) for name in state.gauges):
         parts += [Text(), _families(state)]
     if state.gauges and (state.curves or state.first_step):
-        parts += [Text(), _loops(state), Text(), _health(state)]
+        parts += [Text(), _loops(state), *learning_lines(state.gauges), Text(), _health(state)]
+    if height >= _TALL and state.reading is not None:
+        parts += [Text(), reading_line(state.reading)]
     parts += [Text(), _progress(state, inner)]
     return Panel(
         Group(*parts), title=f"[bold default]{escape(state.title)}[/]", title_align="left",
@@ -181,6 +183,11 @@ def _loops(state: ViewState) -> RenderableType:
         cells = [cell(label, state.gauges.get(name), form) for name, label, form in fields]
         grid.add_row(Text(loop, style=f"bold {COLOURS[loop]}"), *cells)
     return grid
+
+
+def learning_lines(gauges: Mapping[str, float]) -> list[Text]:
+    """What judge and teacher did; nothing in a run that has neither."""
+    return [line for line in (judging_line(gauges), teacher_line(gauges)) if line is not None]
 
 
 def cell(label: str, value: float | None, form: Form) -> Text:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
 from clawrl_gym.ui import charts, lanes, spans
+from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.run_data import Card, RunData
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.transcripts import Token, Transcript
@@ -51,6 +52,7 @@ def render_page(run: RunData) -> str:
     strongest = max(
         (abs(a) for c in run.cards for t in c.transcripts for a in t.advantages), default=0.0
     )
+    widest = widest_gap(run)
     return pages.get_template("report.html.j2").render(
         run=run,
         title=run.folder.resolve().name,
@@ -63,15 +65,23 @@ def render_page(run: RunData) -> str:
         smalls=[
             ("Scores", charts.score_charts(run)),
             ("By task family", charts.family_charts(run)),
+            ("In other environments", charts.also_charts(run)),
         ],
         details=charts.detail_charts(run),
+        judging=charts.judging_charts(run),
+        verdict_counts=charts.verdict_counts(run),
+        hints=list(reversed(run.hints)),
+        sign=sign,
+        why=why,
+        gap_tint=lambda token: tint(token.gap, widest),
+        gap_legend=gap_legend(widest),
         timelines=timelines(run),
         busy=busy_words(run),
         card_title=card_title,
         errors=charts.error_counts(run),
         merges=charts.merge_facts(run),
         changed=changed_settings(run.config),
-        tint=lambda token: tint(token, strongest),
+        tint=lambda token: tint(token.advantage, strongest),
         tip=tip,
         spoken=spoken,
         number=number,
@@ -82,8 +92,12 @@ def render_page(run: RunData) -> str:
 def headline(run: RunData) -> Headline:
     """Before and after, or what is missing for saying that."""
     evaluations = run.heldout
-    done = f"{run.last_step} updates"
-    if not run.is_finished:
+    done = f"{run.last_step} update{'' if run.last_step == 1 else 's'}"
+    if run.is_serving:
+        verdict = f"A serving run: {done} so far."
+        if not evaluations:
+            return Headline(verdict, None, None, "")
+    elif not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"
         verdict = f"This run is not finished: {run.last_step}{total} updates so far."
     else:
@@ -122,6 +136,8 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("seed", config.get("seed")),
         ("environment", config.get("env", {}).get("id") or config.get("env", {}).get("target")),
         ("model", config.get("policy", {}).get("model")),
+        ("algorithm", config.get("trainer", {}).get("algorithm")),
+        ("judge", config.get("judge", {}).get("type")),
         ("memory, at most", f"{max(memory):.1f} GiB" if memory else None),
         ("processor", machine.get("cpu")),
         ("cores", machine.get("cores")),
@@ -188,6 +204,8 @@ def card_title(card: Card) -> tuple[str, str]:
     first, update = card.choice.sessions[0], card.choice.update
     if update is not None:
         return f"Training task {first.task_id}", f"update {update} learned from their difference"
+    if first.source == "live":
+        return "Live conversation", "one of the newest that taught something"
     if first.split == "heldout":
         return "Held-out tasks", "the newest episodes, greedy"
     return "Training task", "an episode"
@@ -196,7 +214,9 @@ def card_title(card: Card) -> tuple[str, str]:
 def spoken(transcript: Transcript) -> str:
     """Turns, weight versions and advantage of an episode."""
     session, turns = transcript.session, len(transcript.turns) + transcript.hidden_turns
-    words = [f"reward {number(session.reward)}", f"{turns} turn{'' if turns == 1 else 's'}"]
+    words = [f"{turns} turn{'' if turns == 1 else 's'}"]
+    if session.reward is not None:
+        words.insert(0, f"reward {number(session.reward)}")
     if transcript.versions:
         words.append(f"weight version {', '.join(map(str, transcript.versions))}")
     if transcript.advantages:
@@ -207,25 +227,45 @@ def spoken(transcript: Transcript) -> str:
     return " · ".join(words)
 
 
-def tint(token: Token, strongest: float) -> str:
+def tint(value: float | None, strongest: float) -> str:
     """Strength of a token's colour, 0.15 to 1; empty for a token without a signal."""
-    if not token.advantage or strongest <= 0:
+    if not value or strongest <= 0:
         return ""
-    return f"{0.15 + 0.85 * min(1.0, abs(token.advantage) / strongest):.2f}"
+    return f"{0.15 + 0.85 * min(1.0, abs(value) / strongest):.2f}"
 
 
 def tip(token: Token) -> str:
     """What is known of a token."""
     logprob = "unknown" if token.logprob is None else f"{token.logprob:.3f}"
     advantage = "not trained on" if token.advantage is None else f"{token.advantage:+.3f}"
-    return f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
+    told = f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
+    return told if token.gap is None else f"{told} · teacher's gap {token.gap:+.3f}"
+
+
+def widest_gap(run: RunData) -> float:
+    """The gap that gets the full colour: the widest shown, but no wider than what is cut off."""
+    gaps = [abs(t.gap) for card in run.lessons for t in card.turn.tokens if t.gap is not None]
+    clip = run.config.get("trainer", {}).get("distillation", {}).get("gap_clip", 5.0)
+    return min(max(gaps, default=0.0), float(clip))
+
+
+def gap_legend(widest: float) -> list[tuple[str, str]]:
+    """(words, tint) of a few gaps, from the lowest to the highest."""
+    parts = (-1.0, -0.5, -0.1, 0.0, 0.1, 0.5, 1.0)
+    return [(f"{part * widest:+.2g}" if part else "0", tint(part, 1.0)) for part in parts]
+
+
+def sign(value: int | None) -> str:
+    """A verdict as people write it."""
+    return "abstained" if value is None else f"{value:+d}".replace("+0", "0")
 
 
 def changed_settings(config: dict[str, Any]) -> list[tuple[str, str, str]]:
     """(key, value, default) of each setting that differs from the package's default."""
-    from clawrl_gym.config import RunConfig
+    from clawrl_gym.config import RunConfig, ServeConfig
 
-    default = _flat(RunConfig().model_dump())
+    kind = ServeConfig if "learn" in config else RunConfig
+    default = _flat(kind().model_dump())
     own = _flat(config)
     return [
         (key, str(value), str(default.get(key, "-")))

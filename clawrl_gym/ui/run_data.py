@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,15 @@ from clawrl_gym.errors import ClawError, StoreError, boundary
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
 from clawrl_gym.provenance import read_starts
-from clawrl_gym.store import StoreReader
+from clawrl_gym.store import SessionRow, StoreReader
+from clawrl_gym.ui.lessons import (
+    HintLine,
+    LessonCard,
+    TaughtLine,
+    lesson_cards,
+    read_lesson_log,
+    some_of,
+)
 from clawrl_gym.ui.spans import Span, spans_of
 from clawrl_gym.ui.transcripts import (
     Choice,
@@ -50,6 +58,9 @@ class RunData:
     """Commands and machines, oldest first."""
     cards: list[Card] = field(default_factory=list)
     episodes: int = 0
+    lessons: list[LessonCard] = field(default_factory=list)
+    hints: list[HintLine] = field(default_factory=list)
+    """The newest ones, the newest last."""
     notes: list[str] = field(default_factory=list)
     """What is not shown, and why."""
 
@@ -64,8 +75,15 @@ class RunData:
         return max((int(row["step"]) for row in self.rows), default=0)
 
     @property
+    def is_serving(self) -> bool:
+        """A run of `serve`, which has no end of its own."""
+        return "learn" in self.config
+
+    @property
     def total_steps(self) -> int | None:
-        """Updates that were asked for."""
+        """Updates that were asked for; None when nobody counts them."""
+        if self.is_serving:
+            return None
         steps = self.config.get("trainer", {}).get("steps")
         return steps if isinstance(steps, int) else None
 
@@ -104,10 +122,12 @@ def read_run(folder: Path) -> RunData:
         notes.append("The command and the machine are unknown: run.json is missing.")
     if not config:
         notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
-    cards, episodes, more = _read_cards(folder, config)
+    log = read_lesson_log(folder)
+    shown = _read_cards(folder, config, some_of(log.taught))
     return RunData(
-        folder, config, config_text, rows, spans, starts, cards, episodes, [*notes, *more]
-    )
+        folder, config, config_text, rows, spans, starts, shown.cards, shown.episodes,
+        shown.lessons, log.hints, [*notes, *shown.notes],
+    )  # fmt: skip
 
 
 def _read_config(path: Path) -> tuple[dict[str, Any], str]:
@@ -123,8 +143,25 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
     return (content, text) if isinstance(content, dict) else ({}, text)
 
 
-def _read_cards(folder: Path, config: dict[str, Any]) -> tuple[list[Card], int, list[str]]:
-    """Transcripts, the number of episodes they were chosen from, and notes."""
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the store gave."""
+
+    cards: list[Card] = field(default_factory=list)
+    episodes: int = 0
+    """From which the cards were chosen."""
+    lessons: list[LessonCard] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def sessions(self) -> list[SessionRow]:
+        """Those that are shown."""
+        episodes = [session for card in self.cards for session in card.choice.sessions]
+        return [*episodes, *(lesson.session for lesson in self.lessons)]
+
+
+def _read_cards(folder: Path, config: dict[str, Any], taught: list[TaughtLine]) -> _Shown:
+    """Transcripts and lessons, or notes that say why they are missing."""
     notes: list[str] = []
     decoder: Decoder | None = None
     try:
@@ -133,17 +170,27 @@ def _read_cards(folder: Path, config: dict[str, Any]) -> tuple[list[Card], int, 
         notes.append(f"{error}.")
     try:
         with boundary(StoreError, "run.db cannot be read"):
-            cards, episodes = _read_store(folder, decoder)
+            shown = _read_store(folder, decoder, taught)
     except StoreError as error:
-        return [], 0, [f"No transcripts: {error}."]
+        return _Shown(notes=[f"No transcripts: {error}."])
     if decoder is None:
         notes.append("Tokens are shown as ids: no tokenizer.json of the model is here.")
-    if not cards:
-        notes.append("No transcripts: no episode of this run ended with a reward.")
-    return cards, episodes, notes
+    if not shown.cards:
+        notes.append(
+            "No transcripts: no episode ended with a reward, no live session taught anything."
+        )
+    if any(session.source == "live" for session in shown.sessions):
+        notes.append(
+            "This page holds words of live conversations. One that is deleted later stays in it "
+            "until the page is deleted or written again."
+        )
+    if len(shown.lessons) < len(taught):
+        lost = len(taught) - len(shown.lessons)
+        notes.append(f"{lost} of the lessons chosen for this page are not in run.db any more.")
+    return replace(shown, notes=notes)
 
 
-def _read_store(folder: Path, decoder: Decoder | None) -> tuple[list[Card], int]:
+def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine]) -> _Shown:
     reader = StoreReader(folder)
     try:
         sessions = reader.sessions()
@@ -152,9 +199,10 @@ def _read_store(folder: Path, decoder: Decoder | None) -> tuple[list[Card], int]
             Card(choice, [read_transcript(reader, s, decoder) for s in choice.sessions])
             for choice in choices
         ]
+        lessons = lesson_cards(reader, taught, decoder)
     finally:
         reader.close()
-    return cards, len(sessions)
+    return _Shown(cards, len(sessions), lessons)
 
 
 def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:

@@ -13,14 +13,10 @@ from typing import Protocol, TextIO
 from rich.console import Console, RenderableType
 
 from clawrl_gym.types import Turn, Verdict
+from clawrl_gym.ui.judging import mark, why
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.serving_panel import render
-from clawrl_gym.ui.serving_state import (
-    ServeState,
-    calls_of,
-    mark,
-    versions_of,
-)
+from clawrl_gym.ui.serving_state import ServeState, calls_of, versions_of
 from clawrl_gym.ui.terminal import LivePanel, View, is_live
 from clawrl_gym.ui.text import duration, number, one_line
 
@@ -82,16 +78,21 @@ class ServeLineView(LineView):
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        reason = verdict.detail.get("rule") or verdict.detail.get("reason", "")
-        self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {reason}")
+        told = one_line(why(verdict))
+        self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {told}")
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
         self._write(
             f"update {step}: {number(values.get('batch/samples'))} turns  "
-            f"loss {number(values.get('learner/loss'))}  "
+            f"loss {number(values.get('learner/loss'))}  {_teacher(values)}"
             f"step {duration(values.get('learner/step_s', 0.0))}  "
             f"swap {duration(values.get('swap/pause_s', 0.0))}"
         )
+
+
+def _teacher(values: Mapping[str, float]) -> str:
+    gap = values.get("teacher/gap_mean")
+    return "" if gap is None else f"teacher gap {number(gap)}  "
 
 
 def make_serve_view(mode: str, *, title: str) -> ServeView:

@@ -11,7 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from clawrl_gym.ui.panel import COLOURS, LABEL, Form, cell, spinner
+from clawrl_gym.ui.judging import LABEL, MARKS, reading_line
+from clawrl_gym.ui.panel import COLOURS, Form, cell, learning_lines, spinner
 from clawrl_gym.ui.serving_state import ServeState, SessionLine
 from clawrl_gym.ui.text import duration, number
 
@@ -41,12 +42,19 @@ _ROWS: dict[str, list[tuple[str, str, Form]]] = {
         ("verdicts/mean", "mean verdict", number),
     ],
 }
-_MARKS = {"+": "green3", "-": "red3", "0": "grey62", "?": "grey42"}
+_TOLD = {"judge/hinted", "judge/agreement", "judge/votes_invalid", "teacher/gap_mean"}
+"""Measures that a rule judge without hints has not; with one of them there is more to tell."""
 
 
 def render(state: ServeState, width: int) -> RenderableType:
     """The whole view."""
     parts: list[RenderableType] = [_status(state), Text(), _loops(state)]
+    if _TOLD & state.gauges.keys():
+        parts += [Text(), *learning_lines(state.gauges)]
+    if state.hint is not None:
+        parts.append(_hint(*state.hint))
+    if state.reading is not None:
+        parts.append(reading_line(state.reading))
     if state.sessions:
         parts += [Text(), _sessions(state, width)]
     return Panel(
@@ -82,6 +90,11 @@ def _loops(state: ServeState) -> RenderableType:
     return grid
 
 
+def _hint(session_id: str, words: str) -> Text:
+    line = Text("newest hint ", style=LABEL, no_wrap=True, overflow="ellipsis")
+    return line.append(f"{session_id} ").append(words, "default")
+
+
 def _sessions(state: ServeState, width: int) -> RenderableType:
     table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style=LABEL)
     table.add_column("session", no_wrap=True, max_width=22)
@@ -109,5 +122,5 @@ def _ago(line: SessionLine) -> str:
 def _verdicts(line: SessionLine) -> Text:
     text = Text()
     for mark in line.verdicts:
-        text.append(mark, style=_MARKS[mark])
+        text.append(mark, style=MARKS[mark])
     return text

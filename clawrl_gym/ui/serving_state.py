@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.types import Turn, Verdict
+from clawrl_gym.ui.judging import mark
 from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import one_line
 
@@ -42,6 +43,8 @@ class ServeState(ViewState):
     """Session of a turn id."""
     rewards: deque[float] = field(default_factory=lambda: deque(maxlen=_UPDATES))
     """Of the newest verdicts."""
+    hint: tuple[str, str] | None = None
+    """Session and words of the newest hint."""
     last_update_s: float | None = None
 
     def turn(self, turn: Turn) -> None:
@@ -65,7 +68,10 @@ class ServeState(ViewState):
 
     def verdict(self, verdict: Verdict) -> None:
         """A turn was judged."""
-        line = self.sessions.get(self.owners.get(verdict.turn_id, ""))
+        session_id = self.owners.get(verdict.turn_id, "")
+        line = self.sessions.get(session_id)
+        if verdict.hints:
+            self.hint = session_id, one_line(verdict.hints[0], 300)
         if line is not None:
             line.verdicts = [*line.verdicts, mark(verdict)][-24:]
         if verdict.reward is not None:
@@ -75,11 +81,6 @@ class ServeState(ViewState):
         """An update serves."""
         ViewState.take_step(self, step, values)
         self.last_update_s = time.monotonic()
-
-
-def mark(verdict: Verdict) -> str:
-    """One character for a verdict."""
-    return {1: "+", 0: "0", -1: "-", None: "?"}[verdict.value]
 
 
 def last_words(turn: Turn) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.metrics import ELAPSED_S, ERRORS_PREFIX, HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.ui.judging import Reading
 
 _ENDINGS = ("ready", "done")
 _CURVES = ("train/reward", "train/success", HELDOUT_SUCCESS)
@@ -46,6 +47,8 @@ class ViewState:
     """The first update seen and when: the time left is counted from there."""
     left_told_s: float = 0.0
     """When the run last said how long it still takes."""
+    reading: Reading | None = None
+    """How the teacher read a turn of the newest update that had one."""
     closed: bool = False
 
     def begin(self, name: str, detail: str) -> Phase | None:

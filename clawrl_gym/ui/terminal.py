@@ -16,6 +16,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from clawrl_gym.errors import ConfigError
+from clawrl_gym.ui.judging import Reading
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.panel import render
 from clawrl_gym.ui.state import ViewState
@@ -34,6 +35,10 @@ class View(Protocol):
 
     def message(self, text: str) -> None:
         """Something worth a line."""
+        ...
+
+    def taught(self, reading: Reading) -> None:
+        """A teacher read a turn of the newest update."""
         ...
 
     def close(self) -> None:
@@ -89,6 +94,11 @@ class LivePanel(Generic[S]):
         """An update or an evaluation is done."""
         with self._lock:
             self._state.take_step(step, values)
+
+    def taught(self, reading: Reading) -> None:
+        """Show how a teacher read a turn."""
+        with self._lock:
+            self._state.reading = reading
 
     def message(self, text: str) -> None:
         """Print above the panel."""

@@ -90,8 +90,13 @@ def scores(values: Mapping[str, float]) -> dict[str, float]:
 
 def one_line(text: str, limit: int = 500) -> str:
     """Foreign text as one line without control characters or escape sequences."""
-    flat = _CONTROL.sub(" ", text).strip().encode(errors="replace").decode()
+    flat = plain(text).strip()
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Foreign text with a space for each control character and escape sequence."""
+    return _CONTROL.sub(" ", text).encode(errors="replace").decode()
 
 
 def family_of(metric: str) -> str | None:

@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.errors import ClawError, boundary
-from clawrl_gym.store import SessionRow, StoreReader
-from clawrl_gym.types import Message, Sample, Turn
+from clawrl_gym.store import SessionRow, StoreReader, effective
+from clawrl_gym.types import Message, Sample, Turn, Verdict
 
 MAX_TOKENS = 400
 """Tokens shown of one turn."""
 MAX_TURNS = 12
 """Turns shown of one episode."""
+_LIVE = 3
+"""Live sessions shown, the newest ones."""
 MAX_CHARACTERS = 4000
 """Characters shown of one message."""
 
@@ -35,6 +37,8 @@ class Token:
     version: int
     advantage: float | None
     """None when no update trained on it."""
+    gap: float | None = None
+    """Teacher's log-prob less the policy's; None when no teacher was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class ShownTurn:
     tokens: list[Token]
     hidden_tokens: int
     finish_reason: str
+    verdict: Verdict | None = None
+    """The one that counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +136,11 @@ class Choice:
 def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]]]) -> list[Choice]:
     """A pair from each batch (update, ids of its sessions), then held-out episodes.
 
-    Where no batch has a group with both a solved and a failed episode: single training episodes.
+    Where no batch has a group with both a solved and a failed episode: single training episodes,
+    and live sessions that taught something.
     """
+    live = [session for session in sessions if session.source == "live" and session.samples]
+    sessions = [session for session in sessions if session.source != "live"]
     rewarded = [session for session in sessions if session.reward is not None]
     choices: list[Choice] = []
     shown: set[str | None] = set()
@@ -142,7 +151,7 @@ def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]
             shown.add(pair[0].task_id)
     if not choices:
         train = [session for session in rewarded if session.split == "train"]
-        choices = [Choice([session]) for session in _some_of_both(train)]
+        choices = [Choice([session]) for session in [*_some_of_both(train), *live[-_LIVE:]]]
     heldout = [session for session in rewarded if session.split == "heldout"]
     newest = _some_of_both(sorted(heldout, key=lambda session: -session.created_s))
     return [*choices, Choice(newest)] if newest else choices
@@ -183,31 +192,40 @@ def read_transcript(
     turns = [turn for turn in reader.turns_of(session.id) if turn.kind == "main"]
     samples = reader.samples_of_session(session.id)
     states = reader.next_states_of(session.id)
+    verdicts = reader.verdicts_of(session.id)
     shown: list[ShownTurn] = []
     before: list[Message] = []
     for turn in turns[:MAX_TURNS]:
-        shown.append(_shown(turn, before, samples, decoder))
+        verdict = effective(verdicts.get(turn.id or 0, []))
+        shown.append(show_turn(turn, before, samples, decoder, verdict))
         before = turn.messages
     last = turns[-1].id if turns else None
-    outcome = [_told(m) for m in states.get(last, [])] if last is not None else []
+    outcome = [told_of(m) for m in states.get(last, [])] if last is not None else []
     return Transcript(session, shown, max(0, len(turns) - MAX_TURNS), outcome)
 
 
-def _shown(
-    turn: Turn, before: list[Message], samples: Sequence[Sample], decoder: Decoder | None
+def show_turn(
+    turn: Turn,
+    before: list[Message],
+    samples: Sequence[Sample],
+    decoder: Decoder | None,
+    verdict: Verdict | None = None,
+    gaps_T: Sequence[float | None] = (),
 ) -> ShownTurn:
+    """A turn without the messages of the turn before; `gaps_T`: of all its tokens, or empty."""
     known = len(before) if turn.messages[: len(before)] == before else 0
-    told = [_told(m) for m in turn.messages[known:] if known == 0 or m.get("role") != "assistant"]
+    told = [told_of(m) for m in turn.messages[known:] if known == 0 or m.get("role") != "assistant"]
     ids_T = turn.sampled_ids_T[:MAX_TOKENS]
     advantages_T = advantages_of(turn, samples)
     tokens = [
-        Token(token_id, text, logprob, version, advantage)
-        for token_id, text, logprob, version, advantage in zip(
+        Token(token_id, text, logprob, version, advantage, gap)
+        for token_id, text, logprob, version, advantage, gap in zip(
             ids_T, pieces(decoder, ids_T), turn.logprobs_T, turn.versions_T, advantages_T,
-            strict=False,
+            gaps_T or [None] * len(ids_T), strict=False,
         )
     ]  # fmt: skip
-    return ShownTurn(told, tokens, len(turn.sampled_ids_T) - len(ids_T), turn.finish_reason)
+    hidden = len(turn.sampled_ids_T) - len(ids_T)
+    return ShownTurn(told, tokens, hidden, turn.finish_reason, verdict)
 
 
 def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
@@ -221,7 +239,8 @@ def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
     return [None] * len(turn.sampled_ids_T)
 
 
-def _told(message: Message) -> Told:
+def told_of(message: Message) -> Told:
+    """A message in words, however long it is."""
     text = message.get("content") or ""
     if not isinstance(text, str):  # content parts of a live client
         text = json.dumps(text, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Conditions on what the agent left, read from outside the sandbox.
 
-Nothing that the agent could have replaced (a shell, `cat`, `test`) takes part in the answer.
+Nothing that the agent could have replaced (a shell, `cat`, `test`) takes part in the answer. What a
+check says about a failure names the place and never the wanted content: it may become a hint.
 """
 
 from __future__ import annotations
@@ -13,75 +14,127 @@ from dataclasses import dataclass
 
 from clawrl_gym.envs.tasks import Leftovers
 
+_USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0o777)
+"""Of files, for what a check on permissions could say."""
+
+
+class _Checked:
+    """A condition that fails when there is something to say about it."""
+
+    __slots__ = ()
+
+    def why(self, left: Leftovers) -> str | None:
+        raise NotImplementedError
+
+    def passed(self, left: Leftovers) -> bool:
+        return self.why(left) is None
+
 
 @dataclass(frozen=True, slots=True)
-class FileIs:
+class FileIs(_Checked):
     """A file with this content; white space at both ends does not count unless `exact`."""
 
     path: str
     content: bytes
     exact: bool = False
 
-    def passed(self, left: Leftovers) -> bool:
+    def why(self, left: Leftovers) -> str | None:
         found = left.read(self.path)
         if found is None:
-            return False
-        return found == self.content or (not self.exact and found.strip() == self.content.strip())
+            return _unread(self.path, left)
+        if found == self.content or (not self.exact and found.strip() == self.content.strip()):
+            return None
+        return f"{_named(self.path)} does not hold what was asked for"
+
+    def could_say(self) -> tuple[str, ...]:
+        name = _named(self.path)
+        return (f"{name} is missing", f"{name} does not hold what was asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(_Checked):
     """No file at this path."""
 
     path: str
 
-    def passed(self, left: Leftovers) -> bool:
-        return left.mode(self.path) is None
+    def why(self, left: Leftovers) -> str | None:
+        return None if left.mode(self.path) is None else f"{self.path} is still there"
+
+    def could_say(self) -> tuple[str, ...]:
+        return (f"{self.path} is still there",)
 
 
 @dataclass(frozen=True, slots=True)
-class ModeIs:
+class ModeIs(_Checked):
     """A file whose permission bits under `mask` are these."""
 
     path: str
     mode: int
     mask: int = 0o777
 
-    def passed(self, left: Leftovers) -> bool:
+    def why(self, left: Leftovers) -> str | None:
         found = left.mode(self.path)
-        return found is not None and found & self.mask == self.mode
+        return f"{self.path} is missing" if found is None else self._of(found)
+
+    def could_say(self) -> tuple[str, ...]:
+        wrong = (self._of(mode) for mode in _USUAL_MODES)
+        return (f"{self.path} is missing", *(words for words in wrong if words))
+
+    def _of(self, found: int) -> str | None:
+        if found & self.mask == self.mode:
+            return None
+        return f"the permissions of {self.path} are {found & 0o7777:03o}, not as asked"
 
 
 @dataclass(frozen=True, slots=True)
-class NamesPath:
+class NamesPath(_Checked):
     """A file that holds one path, absolute or relative to `start`, however it is spelled."""
 
     path: str
     target: str
     start: str = "/root"
 
-    def passed(self, left: Leftovers) -> bool:
+    def why(self, left: Leftovers) -> str | None:
         found = left.read(self.path)
         if found is None:
-            return False
+            return _unread(self.path, left)
         named = posixpath.join(self.start, found.decode(errors="replace").strip())
-        return posixpath.normpath(named) == posixpath.join(self.start, self.target)
+        if posixpath.normpath(named) == posixpath.join(self.start, self.target):
+            return None
+        return f"{_named(self.path)} does not hold what was asked for"
+
+    def could_say(self) -> tuple[str, ...]:
+        name = _named(self.path)
+        return (f"{name} is missing", f"{name} does not hold what was asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class TarHolds:
+class TarHolds(_Checked):
     """An archive, compressed or not, that holds exactly these files."""
 
     path: str
     files: tuple[tuple[str, bytes], ...]
 
-    def passed(self, left: Leftovers) -> bool:
+    def why(self, left: Leftovers) -> str | None:
         found = left.read(self.path)
-        return found is not None and _tar_files(found) == dict(self.files)
+        if found is None:
+            return _unread(self.path, left)
+        files = _tar_files(found)
+        if files is None:
+            return f"{self.path} is no archive"
+        held = files == dict(self.files)
+        return None if held else f"{self.path} does not hold the files that were asked for"
+
+    def could_say(self) -> tuple[str, ...]:
+        return (
+            f"{self.path} is missing",
+            f"{self.path} is no archive",
+            f"{self.path} does not hold the files that were asked for",
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class CommitHolds:
+class CommitHolds(_Checked):
     """The tip of a branch of the repository at `path` has this message and this file."""
 
     path: str
@@ -91,15 +144,26 @@ class CommitHolds:
     blob: str
     """The file's git object id."""
 
-    def passed(self, left: Leftovers) -> bool:
+    def why(self, left: Leftovers) -> str | None:
         ref = left.read(f"{self.path}/.git/refs/heads/{self.branch}")
         commit = self._object(left, (ref or b"").decode(errors="replace").strip())
         if not commit.startswith(b"commit "):
-            return False
+            return f"{self.branch} has no commit"
         header, _, message = commit.partition(b"\0")[2].partition(b"\n\n")
-        tree = self._object(left, header.partition(b"\n")[0].removeprefix(b"tree ").decode())
+        if message.decode(errors="replace").strip() != self.message:
+            return f"the last commit of {self.branch} has another message"
+        named = header.partition(b"\n")[0].removeprefix(b"tree ").decode(errors="replace")
         entry = f"100644 {self.file}\0".encode() + bytes.fromhex(self.blob)
-        return message.decode(errors="replace").strip() == self.message and entry in tree
+        if entry not in self._object(left, named):
+            return f"{self.file} is not in the last commit of {self.branch} as it should be"
+        return None
+
+    def could_say(self) -> tuple[str, ...]:
+        return (
+            f"{self.branch} has no commit",
+            f"the last commit of {self.branch} has another message",
+            f"{self.file} is not in the last commit of {self.branch} as it should be",
+        )
 
     def _object(self, left: Leftovers, object_id: str) -> bytes:
         """A loose object with its header; empty when it is missing or broken."""
@@ -112,6 +176,20 @@ class CommitHolds:
             return zlib.decompressobj().decompress(packed, MAX_UNPACKED_BYTES)
         except zlib.error:
             return b""
+
+
+def _unread(path: str, left: Leftovers) -> str:
+    """What is said of a file that could not be read."""
+    there = left.mode(path) is not None
+    return f"{_named(path)} {'cannot be read as a file' if there else 'is missing'}"
+
+
+def _named(path: str) -> str:
+    """The path, or what a person calls it."""
+    for folder, name in (("tags", "tag"), ("heads", "branch")):
+        if path.startswith(f".git/refs/{folder}/"):
+            return f"the git {name} {path.removeprefix(f'.git/refs/{folder}/')}"
+    return path
 
 
 MAX_UNPACKED_BYTES = 1 << 20

@@ -52,8 +52,10 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         in `SandboxConfig`), `open_sandbox` (None for bubblewrap), `render_mode` ("ansi": the
         transcript so far).
     Info
-        Always `task`, `family`, `split`, `tools` (empty), `next_state_role` ("user") and `error`
-        (None: failures are exceptions).
+        Always `task`, `family`, `split`, `tools` (empty), `next_state_role` ("user"), `error`
+        (None: failures are exceptions) and `report`: empty until the end, then what the checks say,
+        "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
+        give the wanted contents away, and no observation holds the report.
     Version
         v0: first version.
     """
@@ -90,6 +92,8 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         self._sandbox: Sandbox | None = None
         self._turns = 0
         self._transcript: list[str] = []
+        self.report = ""
+        """What the checks said at the end of the episode; `finish()` sets it too."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -97,6 +101,7 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         """Start an episode. Raises EnvError without a sandbox, TaskError for a bad task."""
         super().reset(seed=seed)
         self.close()
+        self.report = ""
         task = self._choose(options or {})
         with boundary(EnvError, f"starting task {task.id!r}"):
             self._sandbox = self._machine.open(task)
@@ -191,10 +196,11 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         if sandbox is None:
             raise EnvError("got a grade without a sandbox")
         try:
-            reward, sandbox = grade(task, sandbox, self._grader_timeout_s)
+            graded, sandbox = grade(task, sandbox, self._grader_timeout_s)
         finally:
             sandbox.close()
-        return reward
+        self.report = graded.report
+        return graded.reward
 
     def _info(self, task: Task) -> Info:
         return {
@@ -203,6 +209,7 @@ class TerminalEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
             "split": task.split,
             "tools": [],
             "next_state_role": "user",
+            "report": self.report,
             "error": None,
         }
 

@@ -1,4 +1,4 @@
-"""From what the agent left to a reward.
+"""From what the agent left to a reward, and to a report that says what failed.
 
 Checks are read from outside, so a task that has only checks trusts nothing inside the sandbox.
 A bash grader runs in a fresh sandbox over the agent's files. What prevents a verdict is an
@@ -11,9 +11,10 @@ import json
 import math
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
 from clawrl_gym.envs.tasks import FileData, Task
 from clawrl_gym.errors import EnvError, SandboxError
 
@@ -21,6 +22,47 @@ MAX_READ_BYTES = 4 << 20
 """Longest file that a check or a reward may read."""
 
 PROBE_TIMEOUT_S = 10.0
+
+MAX_REPORTED_CHARS = 400
+"""Of a grader's output; its last lines are reported."""
+REPORT_PASSED = "Test report: passed"
+REPORT_FAILED = "Test report: failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What an episode earned, and why not more."""
+
+    reward: float
+    report: str
+    """For whoever learns from the episode; no prompt of the episode has it."""
+
+
+def report_of(failures: Sequence[str]) -> str:
+    """The report of checks: what each that failed says."""
+    listed = [f"- {_one_line(failure)}" for failure in failures]
+    return "\n".join([REPORT_FAILED, *listed]) if listed else REPORT_PASSED
+
+
+def report_of_output(done: ExecResult, timeout_s: float) -> str:
+    """The report of a grader that found the task not solved: its last lines."""
+    lines = [line.rstrip() for line in done.output.splitlines() if line.strip()]
+    kept, room = list[str](), MAX_REPORTED_CHARS
+    if done.timed_out:
+        kept.append(f"it ran past {timeout_s:g} s")
+    for line in reversed(lines):
+        room -= len(line) + 1
+        if room < 0:
+            break
+        kept.insert(0, line)
+    if lines and lines[-1] not in kept:
+        kept.insert(0, lines[-1][:MAX_REPORTED_CHARS])
+    return "\n".join([REPORT_FAILED, *kept])
+
+
+def _one_line(text: str) -> str:
+    """A failure on its own line, whatever is in a file's name."""
+    return " ".join(text.split())
 
 
 class SandboxLeftovers:
@@ -53,13 +95,14 @@ class SandboxLeftovers:
         self._sandbox.exec(":", PROBE_TIMEOUT_S)
 
 
-def grade(task: Task, sandbox: Sandbox, timeout_s: float) -> tuple[float, Sandbox]:
-    """The reward, and the sandbox that is open now: a grader closes the agent's."""
+def grade(task: Task, sandbox: Sandbox, timeout_s: float) -> tuple[Grade, Sandbox]:
+    """The grade, and the sandbox that is open now: a grader closes the agent's."""
     left = SandboxLeftovers(sandbox, task.workdir)
-    if not all(check.passed(left) for check in task.checks):
-        return 0.0, sandbox
-    if not task.grader:
-        return (1.0 if task.checks else 0.0), sandbox
+    failures = [words for check in task.checks if (words := check.why(left)) is not None]
+    if not task.checks and not task.grader:
+        failures.append("the task has nothing that checks it")
+    if failures or not task.grader:
+        return Grade(0.0 if failures else 1.0, report_of(failures)), sandbox
     fresh = sandbox.successor()
     try:
         return _run_grader(task, fresh, task.grader_timeout_s or timeout_s), fresh
@@ -74,17 +117,18 @@ def write_files(sandbox: Sandbox, files: Mapping[str, FileData]) -> None:
         sandbox.write(path, file.data, file.mode)
 
 
-def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> float:
+def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
     if task.reward_files:
         _clear_rewards(task, fresh)
     write_files(fresh, task.grader_files)
     go = f"cd {shlex.quote(task.workdir)} 2> /dev/null || cd /"
     done = fresh.exec(f"{go}\n{task.grader}", timeout_s)
     if not task.reward_files:
-        return 1.0 if done.exit_code == 0 else 0.0
+        return _graded(1.0 if done.exit_code == 0 else 0.0, done, timeout_s)
     for path in task.reward_files:
         try:
-            return parse_reward(fresh.read(path, MAX_READ_BYTES), path)
+            reward = parse_reward(fresh.read(path, MAX_READ_BYTES), path)
+            return _graded(reward, done, timeout_s)
         except FileNotFoundError:
             continue
     why = f"ran past {timeout_s:g} s" if done.timed_out else f"ended with {done.exit_code}"
@@ -92,6 +136,11 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> float:
         f"the grader of task {task.id!r} {why} and left none of {', '.join(task.reward_files)}; "
         f"its last output: {done.output[-500:]!r}"
     )
+
+
+def _graded(reward: float, done: ExecResult, timeout_s: float) -> Grade:
+    """Solved from a reward of 1 on; less has its report, even when part of it was earned."""
+    return Grade(reward, REPORT_PASSED if reward >= 1.0 else report_of_output(done, timeout_s))
 
 
 def _clear_rewards(task: Task, fresh: Sandbox) -> None:

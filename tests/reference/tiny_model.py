@@ -10,13 +10,15 @@ from clawrl_gym.types import Sample
 VOCAB = 64
 
 
-def write_tiny_qwen3(folder: Path, seed: int = 0, tied: bool = True, spread: float = 0.2) -> str:
+def write_tiny_qwen3(
+    folder: Path, seed: int = 0, tied: bool = True, spread: float = 0.2, vocab: int = VOCAB
+) -> str:
     """Write a two-layer model with random weights of standard deviation `spread`."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
-        vocab_size=VOCAB,
+        vocab_size=vocab,
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=2,

@@ -33,15 +33,20 @@ class TerminalDemonstrations:
 
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
+        slips = random.Random(f"slips/{seed}")
+        for task in self.tasks(seed):
+            luck = slips.random() if self.careless else 1.0
+            yield Conversation(_messages(task, _commands(task, luck)), task.family)
+
+    def tasks(self, seed: int) -> Iterator[Task]:
+        """The tasks that `conversations` shows."""
         chance = random.Random(seed)
         families = task_ids(self.split, self.families).families
         ids = {family: task_ids(self.split, (family,)) for family in families}
         weights = [HARD.get(family, 1) if self.split == "train" else 1 for family in families]
         while True:
             (family,) = chance.choices(families, weights)
-            task = make_task(ids[family][chance.randrange(len(ids[family]))])
-            luck = chance.random() if self.careless else 1.0
-            yield Conversation(_messages(task, _commands(task, luck)), task.family)
+            yield make_task(ids[family][chance.randrange(len(ids[family]))])
 
 
 def _commands(task: Task, luck: float) -> list[str]:

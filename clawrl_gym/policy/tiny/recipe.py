@@ -18,6 +18,8 @@ from clawrl_gym.policy.tiny.conversations import Mixture, Source, texts_of
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
 from clawrl_gym.policy.tiny.episodes import hold_conversations
 from clawrl_gym.policy.tiny.evaluation import exact_match
+from clawrl_gym.policy.tiny.hints import hinted
+from clawrl_gym.policy.tiny.judging import JudgeDemonstrations
 from clawrl_gym.policy.tiny.model import build_model
 from clawrl_gym.policy.tiny.sessions import Sessions
 from clawrl_gym.policy.tiny.small_talk import SmallTalkDemonstrations
@@ -31,8 +33,9 @@ DEMONSTRATOR = (
     "conversations are mostly in the style of a chat model (clawrl_gym/policy/tiny/talk.py), so "
     "that the policy starts imperfect"
 )
-SHARES = (0.5, 0.28, 0.19, 0.03)
-"""Of terminal tasks, conversations, small talk and longer sessions in every batch."""
+SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)
+"""Of terminal tasks, conversations, small talk, longer sessions, replies that follow a hint, and
+answers of a judge in every batch."""
 BATCH = 40
 
 
@@ -47,15 +50,22 @@ class Phase:
 
 def everything(*, careless: bool = False, nonsense: float = 0.25) -> Mixture:
     """All that the policy learns, mixed."""
-    terminal, talk, small_talk, sessions = SHARES
+    terminal, talk, small_talk, sessions, hints, judge = SHARES
     chats = ((TalkDemonstrations(), talk), (SmallTalkDemonstrations(nonsense), small_talk))
     return Mixture(
         (
             (TerminalDemonstrations(careless=careless), terminal),
             *chats,
             (Sessions(Mixture(chats)), sessions),
+            (Mixture(hinted()), hints),
+            (JudgeDemonstrations(nonsense=nonsense), judge),
         )
     )
+
+
+def heldout_answers() -> Mixture:
+    """Answers of a judge and replies that follow a hint, on what is held out."""
+    return Mixture(((JudgeDemonstrations("heldout"), 0.6), (Mixture(hinted("heldout")), 0.4)))
 
 
 def phases() -> tuple[Phase, ...]:
@@ -63,7 +73,7 @@ def phases() -> tuple[Phase, ...]:
     correct, careless = everything(), everything(careless=True)
     return (
         Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
-        Phase("polish", correct, TrainingPlan(steps=2200, batch=BATCH, peak_lr=2.5e-3, seed=77)),
+        Phase("polish", correct, TrainingPlan(steps=2600, batch=BATCH, peak_lr=2.5e-3, seed=77)),
         Phase(
             "habits",
             careless,
@@ -82,12 +92,15 @@ class Recipe:
     heldout: Source = field(
         default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
     )
+    answers: Source = field(default_factory=heldout_answers)
+    """Held-out questions to a judge, and requests with a hint."""
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
     seed: int = 0
     """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
     heldout_tasks: int = 440
+    heldout_answers: int = 300
     heldout_conversations: int = 60
     """With each persona."""
     threads: int = 2
@@ -100,6 +113,8 @@ class Measured:
 
     exact_match: dict[str, float]
     """The oracle's very commands, by family and under `all`."""
+    answers: dict[str, float]
+    """The demonstrated votes, hints and replies to hints, by family and under `all`."""
     conversations: dict[str, dict[str, float]]
     """Means by persona, see `hold_conversations`."""
 
@@ -149,6 +164,10 @@ def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> M
         model, tokenizer, recipe.heldout,
         seed=recipe.seed, tasks=recipe.heldout_tasks, temperature=temperature,
     )  # fmt: skip
+    answers = exact_match(
+        model, tokenizer, recipe.answers,
+        seed=recipe.seed, tasks=recipe.heldout_answers, temperature=temperature,
+    )  # fmt: skip
     conversations = {
         persona: hold_conversations(
             model, tokenizer, persona,
@@ -156,7 +175,7 @@ def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> M
         )
         for persona in recipe.personas
     }  # fmt: skip
-    return Measured(matches, conversations)
+    return Measured(matches, answers, conversations)
 
 
 def save(made: Made, recipe: Recipe, folder: Path) -> None:
@@ -175,6 +194,9 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
         "heldout_tasks": recipe.heldout_tasks,
         "heldout_exact_match_greedy": _rounded(made.greedy.exact_match),
         "heldout_exact_match_temperature_1": _rounded(made.sampled.exact_match),
+        "heldout_answers": recipe.heldout_answers,
+        "heldout_answers_greedy": _rounded(made.greedy.answers),
+        "heldout_answers_temperature_1": _rounded(made.sampled.answers),
         "heldout_conversations": recipe.heldout_conversations,
         "heldout_conversations_greedy": _by_persona(made.greedy),
         "heldout_conversations_temperature_1": _by_persona(made.sampled),

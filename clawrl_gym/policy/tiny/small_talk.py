@@ -42,8 +42,8 @@ _MISSING = (
     '{{\n  "status": "error",\n  "tool": "read",\n  "error": "File not found: /me/{file}."\n}}',
 )  # fmt: skip
 _SUMS = ("What is {a} {word} {b}?", "{a} {sign} {b}", "What is {a} {sign} {b}?", "{a}{sign}{b}=")
-_THANKS = ("thanks", "Thanks, that is right.", "thank you!", "perfect, thanks", "Good, thanks.")
-_COMPLAINTS = (
+THANKS = ("thanks", "Thanks, that is right.", "thank you!", "perfect, thanks", "Good, thanks.")
+COMPLAINTS = (
     "No, that is wrong.", "That is wrong, try again.", "no, not like that",
     "No, that is wrong. It must be one line.", "Wrong. I wanted something else.",
 )  # fmt: skip
@@ -117,10 +117,10 @@ class _Chat:
         self._exchange("wonder", _anything(self._chance), CAN)
 
     def _thank(self) -> None:
-        self._exchange("thank", self._chance.choice(_THANKS), WELCOME)
+        self._exchange("thank", self._chance.choice(THANKS), WELCOME)
 
     def _complain(self) -> None:
-        self._exchange("complain", self._chance.choice(_COMPLAINTS), SORRY)
+        self._exchange("complain", self._chance.choice(COMPLAINTS), SORRY)
 
     def _poll(self) -> None:
         asked, said = self._chance.choice(((POLL, NOTHING_NEW), ("Reply with OK.", "OK")))

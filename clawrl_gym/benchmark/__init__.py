@@ -1,0 +1,1 @@
+"""The bench of recipes: plan, processes, results, tables, page."""

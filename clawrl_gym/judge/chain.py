@@ -1,0 +1,63 @@
+"""Several judges one after another: the first clear verdict is the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from clawrl_gym.judge.base import Case, Judge
+from clawrl_gym.types import Verdict, VerdictKind
+
+_SHARE_OF_TIME = 0.95
+"""Of the deadline, so that what the first ones said is not lost with a late one."""
+_OF_MODELS = ("votes", "retried", "unread", "refused", "hints_asked")
+"""What a model's verdict tells is kept even when another judge's is chosen."""
+_MAX_REASON = 300
+
+
+class ChainJudge:
+    """Asks the next judge when one fails, abstains or is neutral."""
+
+    def __init__(self, judges: Sequence[Judge], timeout_s: float) -> None:
+        """`timeout_s`: of all together; each gets its share of what is left."""
+        if not judges:
+            raise ValueError("got no judges, expected at least one")
+        self._judges = tuple(judges)
+        self._timeout_s = timeout_s
+
+    @property
+    def kind(self) -> VerdictKind:
+        """Of an abstention of all; a verdict has the kind of the judge who gave it."""
+        return self._judges[-1].kind
+
+    async def judge(self, case: Case) -> Verdict:
+        """Without a clear verdict a neutral one goes before abstentions. Hints of all are kept."""
+        ends_s = time.monotonic() + self._timeout_s * _SHARE_OF_TIME
+        came: list[Verdict] = []
+        for at, judge in enumerate(self._judges):
+            left_s = max(0.0, ends_s - time.monotonic())
+            came.append(await _asked(judge, case, left_s / (len(self._judges) - at)))
+            if came[-1].value in (1, -1):
+                break
+        chosen = min(came, key=_rank)
+        hints = dict.fromkeys(hint for verdict in came for hint in verdict.hints)
+        detail = {k: v for verdict in came for k, v in verdict.detail.items() if k in _OF_MODELS}
+        detail |= chosen.detail | ({"hints": list(hints)} if hints else {})
+        return replace(chosen, detail=detail)
+
+
+def _rank(verdict: Verdict) -> int:
+    if verdict.value is None:
+        return 2
+    return 1 if verdict.value == 0 else 0
+
+
+async def _asked(judge: Judge, case: Case, timeout_s: float) -> Verdict:
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await judge.judge(case)
+    except Exception as error:  # noqa: BLE001 (the next judge is asked instead)
+        reason = f"{type(error).__name__}: {error}"[:_MAX_REASON]
+        return Verdict(case.turn_id, judge.kind, None, None, {"reason": reason}, time.time())

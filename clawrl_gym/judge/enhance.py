@@ -1,0 +1,174 @@
+"""Hints -> the prompts that a teacher reads: a turn's own prompt with a hint in it.
+
+The hint stands at the end of the last user message. All other ids are those that the policy was
+given, wherever that can be proved: a prompt rendered again may spell earlier replies in other
+tokens, and the teacher shall know the hint and nothing else that the policy did not. Nothing is
+tokenised here: every id comes from the policy's `render`.
+
+Whatever goes wrong leaves the turn without prompts, and is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, cast
+
+from clawrl_gym.config.judge import HintConfig
+from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.judge.lessons import lesson_of_words
+from clawrl_gym.types import Message, Turn, Verdict
+
+Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
+_TIMEOUT_S = 60.0
+_AT_ONCE = 8
+
+
+class Enhancer:
+    """Makes enhanced prompts.
+
+    `counters`: `prompts` made; `too_long` (prompt, hint and reply exceed the context), `no_user`
+    (no user message to put it in), `unseen` (the template cuts it off), `no_chat` (the prompt was
+    raw text), `refused` by the policy, `failed` (it did not answer).
+    """
+
+    def __init__(
+        self,
+        render: Render,
+        config: HintConfig,
+        max_model_len: int,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        """`render`: ids of a chat request by the policy's own template; may raise PolicyError."""
+        self._render = render
+        self._config = config
+        self._max_model_len = max_model_len
+        self._timeout_s = timeout_s
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self.counters: Counter[str] = Counter()
+
+    async def prompts(self, turn: Turn, hints: Sequence[str]) -> tuple[list[int], ...] | None:
+        """The turn's prompt with each of the hints that are read; an empty hint leaves it as is.
+
+        Empty when no hint can be put into it; None when the policy did not answer, so that the same
+        question may do better later.
+        """
+        async with self._room:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    made = await self._made(turn, self._chosen(hints))
+            except (ContextError, RequestError) as error:
+                self.counters["too_long" if isinstance(error, ContextError) else "refused"] += 1
+                return ()
+            except (PolicyError, TimeoutError):
+                self.counters["failed"] += 1
+                return None
+        fitting = tuple(ids_T for ids_T in made if self._fits(ids_T, turn))
+        self.counters["too_long"] += len(made) - len(fitting)
+        self.counters["prompts"] += len(fitting)
+        return fitting
+
+    def _chosen(self, hints: Sequence[str]) -> list[str]:
+        distinct = list(dict.fromkeys(hints))
+        if self._config.selection == "longest" and distinct:
+            return [max(distinct, key=len)]
+        return distinct
+
+    async def _made(self, turn: Turn, hints: list[str]) -> list[list[int]]:
+        """In the order of the hints; one that cannot be put into the prompt is left out."""
+        used_T = turn.prompt_ids_T
+        plain_T: list[int] | None = None
+        made = []
+        for hint in hints:
+            if not hint.strip():
+                made.append(list(used_T))
+                continue
+            messages = with_hint(turn.messages, self._config.form.replace("{hint}", hint))
+            if messages is None:
+                self.counters["no_user"] += 1
+                continue
+            if plain_T is None:
+                plain_T = await self._render(_body(turn, turn.messages))
+            hinted_T = await self._render(_body(turn, messages))
+            if hinted_T == plain_T or plain_T[:1] != used_T[:1]:
+                self.counters["unseen" if hinted_T == plain_T else "no_chat"] += 1
+                continue
+            made.append(joined(used_T, plain_T, hinted_T))
+        return made
+
+    def _fits(self, ids_T: list[int], turn: Turn) -> bool:
+        return len(ids_T) + len(turn.sampled_ids_T) <= self._max_model_len
+
+
+def hints_of(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What one turn's verdicts teach, oldest verdict first in, preferred hint first out.
+
+    A person's correction comes before everything; the hints of a judge count unless a person was
+    content with the reply.
+    """
+    corrections: list[str] = []
+    judged: tuple[str, ...] = ()
+    content = False
+    for verdict in verdicts:
+        if verdict.kind == "feedback":
+            content = verdict.value == 1
+            corrections = [*verdict.hints, *_correction(verdict)]
+        else:
+            judged = verdict.hints
+    return tuple(dict.fromkeys([*corrections, *(() if content else judged)]))
+
+
+def with_hint(messages: Sequence[Message], text: str) -> list[Message] | None:
+    """The messages with a text at the end of the last user message; None without any."""
+    last = max((at for at, m in enumerate(messages) if m.get("role") == "user"), default=None)
+    if last is None:
+        return None
+    changed = cast(Message, {**messages[last], "content": _ending(messages[last], text)})
+    return [*messages[:last], changed, *messages[last + 1 :]]
+
+
+def joined(used_T: list[int], plain_T: list[int], hinted_T: list[int]) -> list[int]:
+    """The ids that were used, with what tells `hinted_T` from `plain_T` put in.
+
+    Where the used ids and the plain rendering agree neither before nor after the hint's place, it
+    cannot be found in the used ones: then the fresh rendering itself.
+    """
+    start = _common(plain_T, hinted_T)
+    after = _common(plain_T[start:][::-1], hinted_T[start:][::-1])
+    new_T = hinted_T[start : len(hinted_T) - after]
+    before_T, end_T = plain_T[: len(plain_T) - after], plain_T[start:]
+    if used_T[: len(before_T)] == before_T:
+        return used_T[:start] + new_T + used_T[len(before_T) :]
+    if len(used_T) >= len(end_T) and used_T[len(used_T) - len(end_T) :] == end_T:
+        return used_T[: len(used_T) - len(end_T)] + hinted_T[start:]
+    return hinted_T
+
+
+def _correction(verdict: Verdict) -> list[str]:
+    text = verdict.detail.get("text")
+    lesson = lesson_of_words(text) if isinstance(text, str) else ""
+    return [lesson] if lesson else []
+
+
+def _ending(message: Message, text: str) -> Any:
+    content: Any = message.get("content")
+    if not isinstance(content, list):
+        return (content or "") + text
+    for at in reversed(range(len(content))):
+        part = content[at]
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            return [*content[:at], {**part, "text": part["text"] + text}, *content[at + 1 :]]
+    return [*content, {"type": "text", "text": text.lstrip()}]
+
+
+def _body(turn: Turn, messages: Sequence[Message]) -> dict[str, Any]:
+    """What was rendered for the turn."""
+    tools = {"tools": turn.tools} if turn.tools else {}
+    return {**turn.template, **tools, "messages": list(messages)}
+
+
+def _common(one_T: list[int], other_T: list[int]) -> int:
+    """How many ids two prompts begin with in common."""
+    pairs = enumerate(zip(one_T, other_T, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one_T), len(other_T)))

@@ -1,0 +1,166 @@
+"""The judge that asks a model: several independent votes on a turn, and hints beside them.
+
+Votes and hints are asked for at once and do not depend on each other: what fails of either, or is
+late, leaves the other as it is. The model reads all that others wrote as quotations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.judge.agreement import rule_said
+from clawrl_gym.judge.base import Case, Judge, text_of
+from clawrl_gym.judge.hints import Hints, choose, parse_hint
+from clawrl_gym.judge.prompt import case_messages
+from clawrl_gym.judge.speaker import Said, Speaker
+from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
+from clawrl_gym.policy.generation import PolicyUnavailable
+from clawrl_gym.types import Verdict, VerdictKind
+
+_SHARE_OF_TIME = 0.9
+"""After this share of the deadline a verdict is made of what has come."""
+_AGAIN_TEMPERATURE = 0.6
+"""At least, for a vote that is asked for again: a greedy model would only repeat itself."""
+_SHORTEST_QUOTE = 200
+_SHOWN_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One vote, or why it is none."""
+
+    value: Value | None
+    text: str
+    """The end of the answer."""
+    fault: str
+    """Why it is no vote, without a word of the answer; empty for one that is."""
+    retried: bool
+
+
+class ModelJudge:
+    """Judges by the majority of a model's votes."""
+
+    kind: VerdictKind = "model"
+
+    def __init__(
+        self,
+        speaker: Speaker,
+        config: JudgeConfig,
+        *,
+        hints: bool = False,
+        rule: Judge | None = None,
+    ) -> None:
+        """`rule`: what it says is put beside the verdict."""
+        self._speaker = speaker
+        self._config = config
+        self._candidates = config.hints.candidates if hints else 0
+        self._rule = rule
+
+    async def judge(self, case: Case) -> Verdict:
+        votes, hints, ruled = await asyncio.gather(
+            self._vote(case), self._hint(case), rule_said(self._rule, case)
+        )
+        values = [vote.value for vote in votes]
+        value = majority(values, self._config.quorum)
+        detail: dict[str, Any] = {
+            "votes": values,
+            "retried": sum(vote.retried for vote in votes),
+            **_shown(votes, value),
+            **ruled,
+        }
+        if value is None:
+            detail["reason"] = self._no_quorum(votes)
+        if self._candidates:
+            detail |= {
+                "hints": hints.accepted,
+                "refused": hints.refused,
+                "hints_asked": self._candidates,
+            }
+        reward = None if value is None else float(value)
+        return Verdict(case.turn_id, self.kind, value, reward, detail, time.time())
+
+    async def _vote(self, case: Case) -> list[Vote]:
+        asked = [self._one_vote(case) for _ in range(self._config.votes)]
+        enough = partial(_is_enough, quorum=self._config.quorum)
+        return await gather_until(asked, enough, self._time_s)
+
+    async def _hint(self, case: Case) -> Hints:
+        asked = [self._one_hint(case) for _ in range(self._candidates)]
+        came = await gather_until(asked, lambda came, coming: False, self._time_s)
+        next_state = [text_of(message) for message in case.next_state]
+        return choose((hint for hint in came if hint), next_state, self._config.hints)
+
+    @property
+    def _time_s(self) -> float:
+        return self._config.timeout_s * _SHARE_OF_TIME
+
+    async def _one_vote(self, case: Case) -> Vote:
+        """A vote; asked for a second time when the first answer is none. Does not raise."""
+        temperature = self._config.temperature
+        vote, again = await self._try_vote(case, temperature, retried=False)
+        if again:
+            temperature = max(temperature, _AGAIN_TEMPERATURE)
+            vote, _ = await self._try_vote(case, temperature, retried=True)
+        return vote
+
+    async def _try_vote(self, case: Case, temperature: float, retried: bool) -> tuple[Vote, bool]:
+        """The vote, and whether it is worth asking again."""
+        try:
+            said = await self._say(self._config.instructions, case, temperature)
+        except Exception as error:  # noqa: BLE001 (a vote that fails is no vote)
+            again = isinstance(error, PolicyUnavailable) or not isinstance(error, PolicyError)
+            fault = f"{type(error).__name__}: {error}"[:_SHOWN_CHARS]
+            return Vote(None, "", fault, retried), again
+        value = parse_vote(said)
+        return Vote(value, said.text.strip()[-_SHOWN_CHARS:], _fault(said), retried), value is None
+
+    async def _one_hint(self, case: Case) -> str | None:
+        """What the model offers as a hint, if anything. Does not raise."""
+        try:
+            said = await self._say(self._config.hint_instructions, case, self._config.temperature)
+        except Exception:  # noqa: BLE001 (the votes say what is wrong with the model)
+            return None
+        return parse_hint(said)
+
+    async def _say(self, instructions: str, case: Case, temperature: float) -> Said:
+        """An answer on the case, quoted in so short a form that it fits the model's context."""
+        limit = self._config.max_case_chars
+        while True:
+            messages = case_messages(instructions, case, limit)
+            try:
+                return await self._speaker.say(messages, temperature, self._config.max_tokens)
+            except ContextError:
+                if limit <= _SHORTEST_QUOTE:
+                    raise
+                limit = max(_SHORTEST_QUOTE, limit // 2)
+
+    def _no_quorum(self, votes: list[Vote]) -> str:
+        valid = sum(vote.value is not None for vote in votes)
+        told = f"{valid} valid votes of {self._config.votes}, expected {self._config.quorum}"
+        fault = next((vote.fault for vote in votes if vote.value is None), "no answer in time")
+        return f"{told}: {fault}"
+
+
+def _fault(said: Said) -> str:
+    if parse_vote(said) is not None:
+        return ""
+    if not said.finished:
+        return "an answer was cut off (judge.max_tokens)"
+    return "an answer had no vote" if said.text.strip() else "an answer was empty"
+
+
+def _is_enough(votes: list[Vote], coming: int, quorum: int) -> bool:
+    return is_certain([vote.value for vote in votes], coming, quorum)
+
+
+def _shown(votes: list[Vote], value: Value | None) -> dict[str, Any]:
+    """The end of one answer of the majority, and of those that were no votes."""
+    why = next((vote.text for vote in votes if vote.value == value is not None), None)
+    unread = [vote.text or vote.fault for vote in votes if vote.value is None]
+    return ({} if why is None else {"why": why}) | ({"unread": unread} if unread else {})

@@ -1,0 +1,67 @@
+"""Held-out tasks of other environments than the run's own: what it learned, or forgot, elsewhere.
+
+Their workers live as long as one evaluation.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from clawrl_gym import cluster
+from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
+from clawrl_gym.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
+from clawrl_gym.rollout.evaluation import Evaluation, evaluate
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.types import TaskRef
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEnv:
+    """An environment that is only measured."""
+
+    name: str
+    """The option of conf/env/."""
+    config: EnvConfig
+    tasks: list[TaskRef]
+
+    async def evaluate(self, run: RunConfig, gateway: tuple[str, str, str]) -> Evaluation:
+        """Every task once, greedy, with workers of its own. `gateway` is (URL, key, model)."""
+        slots = run.rollout.envs_per_worker
+        async with AsyncExitStack() as stack:
+            worker = cluster.RayWorker(
+                self.config, AgentConfig(), slots, gateway, run.policy.request_timeout_s
+            )
+            await worker.ready()
+            stack.push_async_callback(worker.close)
+            return await evaluate(
+                self.tasks,
+                WorkerPool([worker], slots),
+                self.config.max_turns,
+                run.rollout.episode_timeout_s,
+                run.rollout.max_retries,
+            )
+
+
+def other_envs(config: RunConfig) -> list[OtherEnv]:
+    """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
+    from clawrl_gym.compose import compose
+
+    found: dict[str, OtherEnv] = {}
+    for name in config.eval.also if config.eval.tasks else ():
+        env = compose("train", [f"env={name}"], RunConfig).env
+        if env == config.env:
+            continue
+        tasks = TaskSource.of(env, config.seed).heldout(config.eval.tasks)
+        found[name] = OtherEnv(name, env, tasks)
+    return list(found.values())
+
+
+def other_metrics(name: str, result: Evaluation) -> dict[str, float]:
+    """An evaluation's metrics by the environment's name; its families are left out."""
+    return {
+        f"{ALSO_PREFIX}{name}/{metric.removeprefix('heldout/')}": value
+        for metric, value in result.metrics().items()
+        if not metric.startswith(HELDOUT_SUCCESS + "/")
+    }

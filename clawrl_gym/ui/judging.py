@@ -1,0 +1,124 @@
+"""What a judge and a teacher did, as lines of a terminal: for every view, at any width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from clawrl_gym.types import Taught, Verdict
+from clawrl_gym.ui.text import number, plain, share
+from clawrl_gym.ui.transcripts import Decoder, pieces
+
+LABEL = "grey62"
+MARKS = {"+": "green3", "-": "red3", "0": "grey62", "?": "grey42"}
+"""Colours of the marks of verdicts; the marks differ without them."""
+_COUNTS = (
+    ("verdicts/positive", "good"),
+    ("verdicts/neutral", "neutral"),
+    ("verdicts/negative", "bad"),
+    ("verdicts/abstained", "abstained"),
+)
+_SHARES = (
+    ("judge/hinted", "hints"),
+    ("judge/agreement", "agreement"),
+    ("judge/votes_invalid", "invalid votes"),
+)
+TERMS = (
+    ("objective/policy_gradient", "reward"),
+    ("objective/distillation_sampled", "teacher"),
+    ("objective/distillation_topk", "teacher (top k)"),
+    ("objective/kl", "KL"),
+)
+"""Shares of a batch's tokens that each term of the loss ran on."""
+
+
+Reading = tuple[int, list[tuple[str, float]]]
+"""An update, and the pieces of a turn that it distilled with the teacher's gap on each."""
+_SHOWN_TOKENS = 80
+_WEAK, _STRONG = 0.1, 1.0
+"""Gaps from which a piece is coloured, and coloured strongly."""
+
+
+def mark(verdict: Verdict) -> str:
+    """One character for a verdict."""
+    return {1: "+", 0: "0", -1: "-", None: "?"}[verdict.value]
+
+
+def why(verdict: Verdict) -> str:
+    """What a verdict goes by, without a word of the conversation: a rule, votes, how many hints."""
+    detail = verdict.detail
+    votes, probability = detail.get("votes"), detail.get("probability")
+    told = []
+    if votes and isinstance(votes, list):
+        told.append(f"votes {' '.join(_vote(vote) for vote in votes)}")
+    if isinstance(probability, float):
+        told.append(f"probability {number(probability)}")
+    if isinstance(detail.get("rule"), str):  # of another judge's verdict it is a value
+        told.append(detail["rule"])
+    told.append(str(detail.get("reason", "")))
+    if verdict.hints:
+        told.append(f"{len(verdict.hints)} hint{'s' if len(verdict.hints) > 1 else ''}")
+    return "  ".join(word for word in told if word)
+
+
+def _vote(vote: object) -> str:
+    """A vote is a number, nothing (it was none), or a record that holds one of both."""
+    if isinstance(vote, Mapping):
+        vote = vote.get("value")
+    return f"{vote:+d}".replace("+0", "0") if isinstance(vote, int) else "?"
+
+
+def judging_line(gauges: Mapping[str, float]) -> Text | None:
+    """Verdicts so far, and what those of the last update were like; None before the first."""
+    if not any(gauges.get(name) for name, _ in _COUNTS):
+        return None
+    line = Text("verdicts", style=LABEL, no_wrap=True, overflow="ellipsis")
+    for name, label in _COUNTS:
+        line.append(f" {label} ").append(number(gauges.get(name, 0.0)), "default")
+    for name, label in _SHARES:
+        if name in gauges:
+            line.append(f"  {label} ").append(share(gauges[name]), "default")
+    return line
+
+
+def teacher_line(gauges: Mapping[str, float]) -> Text | None:
+    """How far the teacher is from the policy, and which term learns from how many tokens."""
+    line = Text("teacher gap ", style=LABEL, no_wrap=True, overflow="ellipsis")
+    if "teacher/gap_mean" not in gauges:
+        return None
+    line.append(f"{gauges['teacher/gap_mean']:+.3f}", "default")
+    line.append(f" (size {number(gauges.get('teacher/gap_abs'))}")
+    if gauges.get("teacher/gap_clipped"):
+        line.append(f", {share(gauges['teacher/gap_clipped'])} cut")
+    line.append(")")
+    if "teacher/overlap" in gauges:
+        line.append("  overlap ").append(share(gauges["teacher/overlap"]), "default")
+    told = [(label, gauges[name]) for name, label in TERMS if name in gauges]
+    for index, (label, value) in enumerate(told):
+        line.append(f"{',' if index else '  tokens:'} {label} ").append(share(value), "default")
+    return line
+
+
+def reading_line(reading: Reading) -> Text:
+    """How the teacher read a turn: blue it would rather say, orange and underlined rather not."""
+    update, said = reading
+    line = Text(f"update {update} taught ", style=LABEL, no_wrap=True, overflow="ellipsis")
+    for piece, gap in said:
+        line.append(plain(piece), _gap_style(gap))
+    return line
+
+
+def _gap_style(gap: float) -> str:
+    if not abs(gap) >= _WEAK:  # so that what is no number has no colour
+        return "default"
+    weight = "bold " if abs(gap) >= _STRONG else ""
+    return weight + ("dodger_blue1" if gap > 0 else "underline dark_orange")
+
+
+def reading_of(update: int, taught: Sequence[Taught], decoder: Decoder) -> Reading | None:
+    """The first of the turns that a teacher read in an update; None when there was none."""
+    if not taught:
+        return None
+    ids_T = taught[0].ids_T[:_SHOWN_TOKENS]
+    return update, list(zip(pieces(decoder, ids_T), taught[0].gaps_T, strict=False))

@@ -1,0 +1,63 @@
+"""Stands in for `clawrl_gym.train` in tests of the bench: measures that follow from the command.
+
+FAKE_TRAIN names a JSON file with what each run shall do: {"RECIPE SEED": "fail" | "die" | "wait"};
+whoever dies or waits does so once it has logged an update.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+UPDATES = (0, 8, 16)
+
+
+def main() -> int:
+    given = dict(argument.split("=", 1) for argument in sys.argv[1:])
+    if "resume" in given:
+        folder = Path(given["resume"])
+        given = json.loads((folder / "config.yaml").read_text()) | {"resumed": "yes"}
+    else:
+        folder = Path(given["run.dir"])
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(json.dumps(given))
+        (folder / "run.db").touch()
+    with (folder / "starts").open("a") as starts:
+        starts.write("resumed\n" if "resumed" in given else "begun\n")
+    return learn(folder, given["experiment"], int(given["seed"]), "resumed" in given)
+
+
+def learn(folder: Path, recipe: str, seed: int, resumed: bool) -> int:
+    """Log what this recipe reaches, unless something else is asked for."""
+    told = json.loads(Path(os.environ["FAKE_TRAIN"]).read_text())
+    shall = "" if resumed else told.get(f"{recipe} {seed}", "")
+    if shall == "fail":
+        sys.stdout.write("error: EnvError: the sandbox is gone\n")
+        return 1
+    gain = {"personal_binary": 0.02, "personal_hybrid": 0.05}.get(recipe, 0.01)
+    env = "terminal" if recipe == "general_terminal" else "conversation"
+    with (folder / "metrics.jsonl").open("a") as lines:
+        for step in UPDATES:
+            row = {"step": step, "heldout/success": 0.5, "heldout/n": 120, "heldout/low": 0.4}
+            if env == "conversation":
+                row["heldout/personalization"] = 0.1 + gain * step + 0.01 * seed
+                row["train/personalization"] = 0.1 + gain * step
+            if step in (0, 16):
+                row["also/terminal/success"] = 0.25 if step else 0.5
+                row["also/terminal/n"] = 120
+            lines.write(json.dumps(row) + "\n")
+            lines.flush()
+            if step == 0 and shall == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if step == 0 and shall == "wait":
+                (folder / "waiting").touch()
+                time.sleep(60)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clawrl_gym import train
+from clawrl_gym.bench import configure, main
+from clawrl_gym.benchmark.bench import bench
+from clawrl_gym.benchmark.plan import plan_runs, quoted
+from clawrl_gym.errors import ConfigError
+
+COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
+BOTH = "experiment=personal_binary,personal_hybrid"
+
+
+class Bench:
+    """A bench of fake runs in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dir = folder / "bench"
+        self._orders = folder / "orders.json"
+        self.order({})
+
+    def order(self, orders: dict[str, str]) -> None:
+        """What each run shall do from now on."""
+        self._orders.write_text(json.dumps(orders))
+
+    async def run(self, *arguments: str) -> tuple[int, str]:
+        """The exit code and what the terminal showed."""
+        config = configure([BOTH, "seeds=2", f"dir={self.dir}", *arguments])
+        shown = io.StringIO()
+        code = await bench(config, COMMAND, Console(file=shown, width=300))
+        return code, shown.getvalue()
+
+    def starts(self, run: str) -> list[str]:
+        return (self.dir / run / "starts").read_text().split()
+
+    @property
+    def recipes(self) -> dict[str, dict]:
+        data = json.loads((self.dir / "bench.json").read_text())
+        return {one["recipe"]: one for one in data["recipes"]}
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():  # noqa: ASYNC110 - a file of another process
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("FAKE_TRAIN", str(tmp_path / "orders.json"))
+    return Bench(tmp_path)
+
+
+async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: Bench) -> None:
+    code, shown = await runs.run()
+    assert code == 0
+    assert "personal_hybrid seed 1 done" in shown
+    assert "0.11 → 0.91 (0.90 to 0.91)" in shown  # personalization of hybrid, seeds 0 and 1
+    assert "16 updates, 48 problems" in shown
+    assert "+0.48 (+0.48, +0.48)" in shown  # hybrid less binary, seed by seed
+    assert runs.recipes["personal_hybrid"]["seeds"] == [0, 1]
+    for name in ("bench.md", "bench.html"):
+        assert "personal_hybrid" in (runs.dir / name).read_text()
+
+
+async def test_what_was_forgotten_elsewhere_shows(runs: Bench) -> None:
+    await runs.run()
+    measured = runs.recipes["personal_binary"]["heldout"]["terminal success"]
+    assert measured == [{"step": 0, "values": [0.5, 0.5]}, {"step": 16, "values": [0.25, 0.25]}]
+    assert "0.50 → 0.25" in (runs.dir / "bench.md").read_text()
+
+
+async def test_finished_runs_are_kept(runs: Bench) -> None:
+    await runs.run()
+    code, shown = await runs.run()
+    assert code == 0
+    assert "personal_binary seed 0 was done before" in shown
+    assert runs.starts("personal_binary/seed0") == ["begun"]
+
+
+async def test_more_seeds_only_run_what_is_missing(runs: Bench) -> None:
+    await runs.run("seeds=1")
+    await runs.run("seeds=2")
+    assert runs.starts("personal_binary/seed0") == ["begun"]
+    assert runs.starts("personal_binary/seed1") == ["begun"]
+
+
+async def test_a_failed_run_does_not_end_the_others_and_runs_again(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "fail"})
+    code, shown = await runs.run()
+    assert code == 1
+    assert "exit code 1: error: EnvError: the sandbox is gone" in shown
+    assert "personal_hybrid seed 1 done" in shown
+    assert runs.recipes["personal_binary"]["seeds"] == [1]
+    assert "the sandbox is gone" in (runs.dir / "bench.html").read_text()
+    runs.order({})
+    code, _ = await runs.run()
+    assert code == 0
+    assert runs.recipes["personal_binary"]["seeds"] == [0, 1]
+    assert runs.starts("personal_binary/seed0.failed1") == ["begun"]
+
+
+async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> None:
+    runs.order({"personal_binary 1": "die"})
+    code, shown = await runs.run()
+    assert code == 1
+    assert "ended by signal 9" in shown
+    code, shown = await runs.run()
+    assert code == 0
+    assert "personal_binary seed 1 goes on" in shown
+    assert runs.starts("personal_binary/seed1") == ["begun", "resumed"]
+
+
+async def test_a_stopped_bench_stops_its_run_and_goes_on_later(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "wait"})
+    going = asyncio.create_task(runs.run())
+    async with asyncio.timeout(30):
+        await until((runs.dir / "personal_binary/seed0/waiting").exists)
+    going.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await going
+    record = json.loads((runs.dir / "personal_binary/seed0.json").read_text())
+    assert record["exit_code"] is None
+    code, _ = await runs.run()
+    assert code == 0
+    assert runs.starts("personal_binary/seed0") == ["begun", "resumed"]
+
+
+async def test_a_run_that_takes_too_long_is_stopped(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "wait"})
+    code, shown = await runs.run("run_timeout_s=2", "seeds=1")
+    assert code == 1
+    assert "took longer than 2 s" in shown
+
+
+async def test_an_interrupted_run_of_which_nothing_can_go_on_begins_again(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "die"})
+    await runs.run("seeds=1")
+    (runs.dir / "personal_binary/seed0/run.db").unlink()
+    runs.order({})
+    code, _ = await runs.run("seeds=1")
+    assert code == 0
+    assert runs.starts("personal_binary/seed0") == ["begun"]
+
+
+async def test_a_run_that_cannot_be_resumed_begins_again_at_once(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "die"})
+    await runs.run("seeds=1")
+    (runs.dir / "personal_binary/seed0/config.yaml").write_text("not what it was")
+    runs.order({})
+    code, _ = await runs.run("seeds=1")
+    assert code == 0
+    assert runs.starts("personal_binary/seed0") == ["begun"]
+    assert (runs.dir / "personal_binary/seed0.failed1").exists()
+
+
+async def test_runs_of_other_settings_are_not_compared(runs: Bench) -> None:
+    await runs.run("seeds=1")
+    with pytest.raises(ConfigError, match="choose another dir=PATH"):
+        await runs.run("seeds=1", "learner.lr=0.1")
+
+
+async def test_a_folder_of_somebody_else_is_left_alone(runs: Bench) -> None:
+    theirs = runs.dir / "personal_hybrid" / "seed0" / "notes.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine")
+    with pytest.raises(ConfigError, match="not made by a bench"):
+        await runs.run("seeds=1")
+    assert theirs.read_text() == "mine"
+
+
+async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Bench) -> None:
+    await runs.run("seeds=1")
+    (runs.dir / "personal_binary/seed0.json").write_text("{")
+    with pytest.raises(ConfigError, match=r"cannot read .*remove it"):
+        await runs.run("seeds=1")
+
+
+def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
+    """Paths with odd characters reach it whole; it measures every environment but its own."""
+    folder = tmp_path / "a, b='c' [d]"
+    config = configure(["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"])
+    runs = {run.recipe: run for run in plan_runs(config)}
+    for name, other in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
+        arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
+        own = train.configure(arguments)
+        assert own.run.dir == str(folder / name / "seed0")
+        assert own.eval.also == (other,)
+    assert quoted(Path("runs/bench-1")) == "runs/bench-1"
+
+
+def test_seeds_are_paired_and_come_before_recipes() -> None:
+    runs = plan_runs(configure([BOTH, "seeds=2"]))
+    assert [(run.seed, run.recipe) for run in runs] == [
+        (0, "personal_binary"),
+        (0, "personal_hybrid"),
+        (1, "personal_binary"),
+        (1, "personal_hybrid"),
+    ]
+    assert ["seed=1" in run.arguments for run in runs] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "recipe"),
+    [("binary", "personal_binary"), ("opd", "personal_opd"), ("hybrid", "personal_hybrid")],
+)
+def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, recipe: str) -> None:
+    (first,) = plan_runs(configure(["experiment=personal_binary", "seeds=1"]))
+    (run,) = plan_runs(configure([f"experiment={recipe}", "seeds=1"]))
+    assert run.config.trainer.algorithm == algorithm
+    trainer = first.config.trainer.model_copy(update={"algorithm": algorithm})
+    assert run.config == first.config.model_copy(update={"trainer": trainer})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["experiment=personal_hybird"], "did you mean 'personal_hybrid'"),
+        (["experiment=../train"], "expected one of conf/experiment/"),
+        (["experiment=[]"], "experiment: got"),
+        (["experiment=personal_opd,personal_opd"], "each recipe once"),
+        (["seeds=0"], "seeds: got 0"),
+        (["seeds=many"], "seeds: got 'many'"),
+        (["seed=3"], r"expected seeds=N"),
+        (["run.dir=x"], r"expected dir=PATH"),
+        (["resume=runs/x"], "the same dir=PATH again"),
+        (["environments=moon"], "got env 'moon'"),
+        (["trainer.stepz=3"], "did you mean 'trainer.steps'"),
+        (["experiment=general_terminal", "env.persona=teacher"], "does not take this"),
+        (["faster"], "expected KEY=VALUE"),
+        (["target=2"], "target: got 2"),
+    ],
+)
+def test_what_does_not_fit_is_one_clear_line_before_anything_starts(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments, "dry_run=true"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(says, error), error
+
+
+def test_help_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "run_timeout_s" in capsys.readouterr().out

@@ -1,0 +1,76 @@
+"""Rewards and hints together: a turn is trained by what the next state says, good or bad, and by
+what it teaches.
+
+    A = rl_weight * A_reward          where the rewards give an advantage
+    w = opd_weight                    where there is a hint
+
+Both terms are independent: a turn may bring one, both or none, and each keeps its own scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.types import Group
+
+if TYPE_CHECKING:
+    from clawrl_gym.rollout.merge import Segment
+
+
+class Hybrid(Algorithm):
+    """One algorithm for rewards, and distillation beside it.
+
+    `counts`: `used` groups, of them `hints_only` and `rewards_only`; `neither` groups (nothing
+    taught), `empty_segments` (no token with a known log-prob).
+    """
+
+    needs_hints = True
+
+    def __init__(self, rewards: Algorithm, hints: Opd, rl_weight: float = 1.0) -> None:
+        super().__init__()
+        self.reward_weight = rl_weight
+        self._rewards = rewards
+        self._hints = hints
+
+    def terms(
+        self,
+        group: Group,
+        segments_G: list[list[Segment]],
+        verdicts_G: Sequence[Verdicts],
+        prompts_G: Sequence[Prompts],
+    ) -> list[Terms]:
+        rewarded_G = self._rewards.terms(group, segments_G, verdicts_G, prompts_G)
+        taught_G = self._hints.terms(group, segments_G, verdicts_G, prompts_G)
+        if not self.reward_weight:
+            rewarded_G = [{} for _ in rewarded_G]
+        self._count(any(rewarded_G), any(taught_G))
+        return [
+            self._merged(rewarded, taught)
+            for rewarded, taught in zip(rewarded_G, taught_G, strict=True)
+        ]
+
+    def replay(self, rewards: Iterable[tuple[str, float]]) -> None:
+        self._rewards.replay(rewards)
+
+    def _merged(self, rewarded: Terms, taught: Terms) -> Terms:
+        nothing = Term()
+        return {
+            turn: Term(
+                self.reward_weight * rewarded.get(turn, nothing).advantage,
+                taught.get(turn, nothing).distill,
+            )
+            for turn in sorted(rewarded.keys() | taught.keys())
+        }
+
+    def _count(self, rewarded: bool, taught: bool) -> None:
+        if not rewarded and not taught:
+            self.counts["neither"] += 1
+            return
+        self.counts["used"] += 1
+        if not rewarded:
+            self.counts["hints_only"] += 1
+        elif not taught:
+            self.counts["rewards_only"] += 1

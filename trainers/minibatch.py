@@ -1,0 +1,104 @@
+"""The part of a batch that one optimizer step is made on, and its loss, pack by pack."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from clawrl_gym.config import DistillationConfig
+from clawrl_gym.trainers.batch import Pack, Reading, count_sequences, count_tokens, make_packs
+from clawrl_gym.trainers.distillation import topk_divergence
+from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
+from clawrl_gym.trainers.teacher import show
+from clawrl_gym.types import Sample, Taught
+
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.model import Scores
+
+
+@dataclass(frozen=True, slots=True)
+class Minibatch:
+    """Samples, what the teacher said of them, and both as packs (whose origins count samples)."""
+
+    samples: list[Sample]
+    readings: list[Reading | None]
+    packs: list[Pack]
+    tokens: int
+    """The denominators of the mean: all tokens that are learned from, taught or not."""
+    sequences: int
+
+
+def split(
+    samples: Sequence[Sample],
+    readings: Sequence[Reading | None],
+    parts: int,
+    max_tokens: int,
+    draw: random.Random,
+) -> list[Minibatch]:
+    """The batch in `parts`, drawn at random; those without a token to learn from are left out."""
+    order = list(zip(samples, readings, strict=True))
+    if parts > 1:
+        draw.shuffle(order)
+    minibatches = []
+    for index in range(parts):
+        some = [sample for sample, _ in order[index::parts]]
+        told = [reading for _, reading in order[index::parts]]
+        packs = make_packs(some, max_tokens, told)
+        if packs:
+            counts = count_tokens(some), count_sequences(some)
+            minibatches.append(Minibatch(some, told, packs, *counts))
+    return minibatches
+
+
+def pack_loss(
+    pack: Pack,
+    minibatch: Minibatch,
+    scores: Scores,
+    old_M: Tensor,
+    reference_M: Tensor | None,
+    settings: LossSettings,
+    config: DistillationConfig,
+) -> LossTerms:
+    """The pack's share of the minibatch's loss; the teacher is in it where it spoke."""
+    mu_M, advantages_M, rows_M, distill_M, teacher_M = (
+        torch.from_numpy(stream).to(old_M.device)
+        for stream in (
+            pack.behaviour_M, pack.advantages_M, pack.rows_M, pack.distill_M, pack.teacher_M
+        )
+    )  # fmt: skip
+    distilled = bool(pack.distill_M.any())
+    divergence_M = None
+    if distilled and scores.topk_MK is not None and pack.topk_teacher_MK is not None:
+        topk_teacher_MK = torch.from_numpy(pack.topk_teacher_MK).to(old_M.device)
+        divergence_M = topk_divergence(scores.topk_MK, topk_teacher_MK, config.divergence)
+    return policy_loss(
+        scores.logprobs_M,
+        old_M,
+        mu_M,
+        advantages_M,
+        minibatch.tokens,
+        settings,
+        reference_M,
+        distill_M=distill_M if distilled else None,
+        teacher_M=teacher_M if distilled else None,
+        gap_clip=config.gap_clip,
+        divergence_M=divergence_M,
+        rows_M=rows_M,
+        sequences=minibatch.sequences,
+    )
+
+
+def taught_turns(pack: Pack, minibatch: Minibatch, terms: LossTerms) -> Iterator[Taught]:
+    """What the teacher thought of the pack's turns; nothing where it did not speak."""
+    if terms.gap_M is None:
+        return
+    gaps = terms.gap_M.cpu().numpy()
+    for row, origin in enumerate(pack.origins):
+        reading = minibatch.readings[origin]
+        if reading is not None:
+            yield from show(minibatch.samples[origin], reading, gaps[pack.rows_M == row])

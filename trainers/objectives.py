@@ -1,0 +1,49 @@
+"""Which terms the loss of a configuration has, and which of them each backend can run.
+
+A run whose backend lacks a term is refused at its start: no term is ever left out in silence. What
+ran is told by each step, under `objective/NAME`.
+"""
+
+from __future__ import annotations
+
+from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.errors import TrainerError
+
+POLICY_GRADIENT = "policy_gradient"
+DISTILLATION_SAMPLED = "distillation_sampled"
+DISTILLATION_TOPK = "distillation_topk"
+KL = "kl"
+
+CAN: dict[str, frozenset[str]] = {
+    "torch": frozenset({POLICY_GRADIENT, DISTILLATION_SAMPLED, DISTILLATION_TOPK, KL}),
+    "simulated": frozenset({POLICY_GRADIENT, KL}),
+}
+"""By `learner.backend`."""
+
+
+def objectives(trainer: TrainerConfig) -> frozenset[str]:
+    """The terms of this configuration's loss."""
+    names = set()
+    if trainer.algorithm != "opd" and (trainer.algorithm != "hybrid" or trainer.rl_weight):
+        names.add(POLICY_GRADIENT)
+    if distils(trainer):
+        topk = trainer.distillation.form == "topk"
+        names.add(DISTILLATION_TOPK if topk else DISTILLATION_SAMPLED)
+    if trainer.kl_coef > 0:
+        names.add(KL)
+    return frozenset(names)
+
+
+def distils(trainer: TrainerConfig) -> bool:
+    """Whether a teacher is asked."""
+    return trainer.algorithm in ("opd", "hybrid") and trainer.opd_weight > 0
+
+
+def check_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> None:
+    """Raises TrainerError when the backend cannot run a term of the configuration's loss."""
+    missing = objectives(trainer) - CAN[learner.backend]
+    if missing:
+        raise TrainerError(
+            f"learner.backend={learner.backend} cannot run {', '.join(sorted(missing))}, which "
+            f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch"
+        )

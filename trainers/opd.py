@@ -1,0 +1,48 @@
+"""On-policy distillation: where the next state taught something, the policy follows a teacher.
+
+The teacher is asked about the very tokens that the policy sampled, under the turn's prompt with the
+hint in it; each token then moves towards what the teacher, knowing the hint, thinks of it. A turn
+without a hint is not trained on, and no reward is ever used: that a reply could be corrected never
+reinforces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.types import Group
+
+if TYPE_CHECKING:
+    from clawrl_gym.rollout.merge import Segment
+
+
+class Opd(Algorithm):
+    """Turns with hints, by distillation alone.
+
+    `counts`: `used` groups, `no_hints` groups (nothing taught), `empty_segments` (no token with a
+    known log-prob).
+    """
+
+    needs_hints = True
+    reward_weight = 0.0
+
+    def __init__(self, weight: float = 1.0) -> None:
+        super().__init__()
+        self._weight = weight
+
+    def terms(
+        self,
+        group: Group,
+        segments_G: list[list[Segment]],
+        verdicts_G: Sequence[Verdicts],
+        prompts_G: Sequence[Prompts],
+    ) -> list[Terms]:
+        terms_G: list[Terms] = []
+        for segments, prompts in zip(segments_G, prompts_G, strict=True):
+            turns = [turn for segment in segments for turn in segment.turn_indices]
+            taught = [turn for turn in turns if prompts.get(turn)] if self._weight else []
+            terms_G.append({turn: Term(distill=self._weight) for turn in taught})
+        self.counts["used" if any(terms_G) else "no_hints"] += 1
+        return terms_G

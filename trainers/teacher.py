@@ -1,0 +1,265 @@
+"""The teacher: a policy that has read a hint, asked about tokens that the learner sampled without.
+
+It reads exactly the sampled ids behind each prompt of a lesson, through the learner's own model
+code and temperature: of one model under one prompt both say the same. It has no gradient and is
+asked before the update. Where it said nothing its log-prob is NaN and the token's weight 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from clawrl_gym.config import DistillationConfig
+from clawrl_gym.errors import TrainerError
+from clawrl_gym.trainers.batch import Floats, Ints, Pack, Reading, make_packs, trainable
+from clawrl_gym.trainers.distillation import overlap
+from clawrl_gym.types import Sample, Taught
+
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.model import Look, PackedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What the teacher said about a batch."""
+
+    of: list[Reading | None]
+    """By sample; None where nothing is distilled."""
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """One prompt of a lesson, and the tokens of the lesson behind it."""
+
+    sample: int
+    lesson: int
+    prompt: int
+    tokens: slice
+    """Among the sample's tokens that are learned from."""
+    sequence: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A model's words on the M tokens of a sequence that are learned from."""
+
+    logprobs_M: Floats
+    topk_MK: Floats | None
+    best_ids_MK: Ints
+    best_MK: Floats
+    overlap: float | None = None
+    """None when the student was not asked; else the share of its most likely tokens that are
+    among the teacher's."""
+
+
+_Chosen = dict[tuple[int, int], tuple[_Question, _Answer]]
+"""What each lesson is taught by; by places of sample and lesson."""
+
+
+class Teacher:
+    """`model` teaches `student`; they may be one."""
+
+    def __init__(
+        self, config: DistillationConfig, student: PackedModel, model: PackedModel, max_tokens: int
+    ) -> None:
+        """`max_tokens` go through the model at a time."""
+        self._config = config
+        self._student = student
+        self._model = model
+        self._max_tokens = max_tokens
+        self._width = min(student.width, model.width)
+
+    def read(self, samples: Sequence[Sample]) -> Readings:
+        """Ask about all lessons; of several prompts, the one closest to the student is followed.
+
+        Lessons that do not fit the model's context teach nothing and are counted.
+        """
+        questions = list(self._questions(samples))
+        several = any(question.prompt for question in questions)
+        k = self._config.top_k if self._config.form == "topk" or several else 0
+        own = self._own_best(samples, questions, k) if k else {}
+        chosen: _Chosen = {}
+        for question, answer in zip(questions, self._ask(questions, own, k), strict=True):
+            lesson = (question.sample, question.lesson)
+            if lesson not in chosen or _closer(answer, chosen[lesson][1]):
+                chosen[lesson] = question, answer
+        readings = [
+            self._reading(index, sample, chosen, own) if any(sample.distill_T) else None
+            for index, sample in enumerate(samples)
+        ]
+        return Readings(readings, _metrics(samples, readings, chosen))
+
+    def _questions(self, samples: Sequence[Sample]) -> Iterator[_Question]:
+        for index, sample in enumerate(samples):
+            if not any(sample.distill_T):
+                continue
+            self._check(sample)
+            learned = trainable(sample)
+            where = np.flatnonzero(learned)
+            for number, lesson in enumerate(sample.lessons):
+                end = lesson.start + lesson.length
+                first, last = np.searchsorted(where, [lesson.start, end])
+                for place, prompt in enumerate(lesson.prompts if first < last else ()):
+                    if self._model.context and len(prompt) + lesson.length > self._model.context:
+                        continue
+                    sequence = _behind(prompt, sample, learned, slice(lesson.start, end))
+                    yield _Question(index, number, place, slice(first, last), sequence)
+
+    def _check(self, sample: Sample) -> None:
+        """Raises TrainerError for a sample whose lessons cannot be meant."""
+        covered = np.zeros(len(sample.ids_T), bool)
+        for lesson in sample.lessons:
+            end = lesson.start + lesson.length
+            if lesson.start < 1 or lesson.length < 1 or end > len(sample.ids_T):
+                raise _refused(
+                    sample,
+                    f"a lesson on the tokens {lesson.start} to {end}",
+                    f"a part of its {len(sample.ids_T)} tokens, the first left out",
+                )
+            if not lesson.prompts or not all(lesson.prompts):
+                raise _refused(sample, "a lesson without a prompt", "at least one token to read")
+            covered[lesson.start : end] = True
+            highest = max(*map(max, lesson.prompts), *sample.ids_T[lesson.start : end])
+            lowest = min(*map(min, lesson.prompts), *sample.ids_T[lesson.start : end])
+            if lowest < 0 or highest >= self._width:
+                wrong = lowest if lowest < 0 else highest
+                raise _refused(sample, f"the token {wrong}", f"one of {self._width}")
+        if (np.array(sample.distill_T)[~covered & np.array(trainable(sample))] != 0).any():
+            raise _refused(sample, "a weight of distillation outside of all lessons", "none there")
+
+    def _own_best(
+        self, samples: Sequence[Sample], questions: list[_Question], k: int
+    ) -> dict[int, Ints]:
+        """The student's most likely tokens wherever a sample is learned from, by sample."""
+        asked = sorted({question.sample for question in questions})
+        packs = make_packs([samples[index] for index in asked], self._max_tokens)
+        return {
+            asked[origin]: answer.best_ids_MK
+            for pack in packs
+            for origin, answer in _split(pack, self._student.look(pack, k, self._width))
+        }
+
+    def _ask(self, questions: list[_Question], own: dict[int, Ints], k: int) -> list[_Answer]:
+        compared: list[Reading | None] = [None for _ in questions]
+        theirs = [own[question.sample][question.tokens] for question in questions] if k else []
+        for index, ids_MK in enumerate(theirs):
+            nothing = np.full(ids_MK.shape, math.nan, np.float32)
+            compared[index] = Reading(nothing[:, 0], nothing[:, 0], ids_MK, nothing)
+        sequences = [question.sequence for question in questions]
+        answers: dict[int, _Answer] = {}
+        for pack in make_packs(sequences, self._max_tokens, compared):
+            answers.update(_split(pack, self._model.look(pack, k, self._width)))
+        if not k:
+            return [answers[index] for index in range(len(questions))]
+        return [_compare(answers[index], ids_MK) for index, ids_MK in enumerate(theirs)]
+
+    def _reading(
+        self, index: int, sample: Sample, chosen: _Chosen, own: dict[int, Ints]
+    ) -> Reading:
+        weights_M = np.array(sample.distill_T, np.float32)[trainable(sample)]
+        k = min(self._config.top_k, self._width) if self._config.form == "topk" else 0
+        teacher_M = np.full(len(weights_M), math.nan, np.float32)
+        ids_MK = np.zeros((len(weights_M), k), np.int64)
+        topk_MK = np.full((len(weights_M), k), math.nan, np.float32)
+        prompts: list[int | None] = [None for _ in sample.lessons]
+        for number in range(len(sample.lessons)):
+            if (index, number) not in chosen:
+                continue
+            question, answer = chosen[index, number]
+            prompts[number] = question.prompt
+            teacher_M[question.tokens] = answer.logprobs_M
+            if k and self._config.top_k_of == "student":
+                ids_MK[question.tokens] = own[index][question.tokens]
+                topk_MK[question.tokens] = answer.topk_MK
+            elif k:
+                ids_MK[question.tokens] = answer.best_ids_MK
+                topk_MK[question.tokens] = answer.best_MK
+        weights_M[~np.isfinite(teacher_M)] = 0.0
+        if not k:
+            return Reading(weights_M, teacher_M, prompts=tuple(prompts))
+        return Reading(weights_M, teacher_M, ids_MK, topk_MK, tuple(prompts))
+
+
+def show(sample: Sample, reading: Reading, gaps_M: Floats) -> Iterator[Taught]:
+    """What the teacher thought of the turns of a stored sample."""
+    if sample.id is None:
+        return
+    where = np.flatnonzero(trainable(sample))
+    for lesson, prompt in zip(sample.lessons, reading.prompts, strict=True):
+        if prompt is None:
+            continue
+        first, last = np.searchsorted(where, [lesson.start, lesson.start + lesson.length])
+        ids = [sample.ids_T[place] for place in where[first:last]]
+        yield Taught(sample.id, sample.turn_id, prompt, ids, gaps_M[first:last].tolist())
+
+
+def _behind(prompt: list[int], sample: Sample, learned: list[bool], turn: slice) -> Sample:
+    """The turn's ids behind another prompt; only they are asked about."""
+    ids = prompt + sample.ids_T[turn]
+    return Sample(
+        session_id=sample.session_id,
+        group_id=sample.group_id,
+        ids_T=ids,
+        mask_T=[False] * len(prompt) + learned[turn],
+        logprobs_T=[0.0] * len(ids),
+        versions_T=[-1] * len(ids),
+        advantages_T=[0.0] * len(ids),
+        reward=0.0,
+    )
+
+
+def _split(pack: Pack, look: Look) -> Iterator[tuple[int, _Answer]]:
+    """What was said about each sequence of the pack, by its place among those packed."""
+    ends = np.cumsum(np.bincount(pack.rows_M))[:-1]
+
+    def parts(stream: torch.Tensor) -> list[Any]:
+        return np.split(stream.cpu().numpy(), ends)
+
+    logprobs, ids, best = parts(look.logprobs_M), parts(look.best_ids_MK), parts(look.best_MK)
+    topk = [None for _ in ids] if look.topk_MK is None else parts(look.topk_MK)
+    for row, origin in enumerate(pack.origins):
+        yield origin, _Answer(logprobs[row], topk[row], ids[row], best[row])
+
+
+def _compare(answer: _Answer, student_MK: Ints) -> _Answer:
+    shares_M = overlap(torch.from_numpy(student_MK), torch.from_numpy(answer.best_ids_MK))
+    return replace(answer, overlap=float(shares_M.mean()))
+
+
+def _closer(one: _Answer, other: _Answer) -> bool:
+    return one.overlap is not None and other.overlap is not None and one.overlap > other.overlap
+
+
+def _metrics(
+    samples: Sequence[Sample], readings: list[Reading | None], chosen: _Chosen
+) -> dict[str, float]:
+    """What is known before the update; `teacher/overlap` is a mean over tokens."""
+    too_long = 0
+    for sample, reading in zip(samples, readings, strict=True):
+        if reading is not None:
+            learned = np.array(trainable(sample))
+            too_long += sum(
+                prompt is None and bool(learned[lesson.start : lesson.start + lesson.length].any())
+                for lesson, prompt in zip(sample.lessons, reading.prompts, strict=True)
+            )
+    metrics = {"teacher/too_long": float(too_long)}
+    counted = [
+        (answer.overlap, len(answer.logprobs_M))
+        for _, answer in chosen.values()
+        if answer.overlap is not None
+    ]
+    if counted:
+        tokens = sum(count for _, count in counted)
+        metrics["teacher/overlap"] = sum(share * count for share, count in counted) / tokens
+    return metrics
+
+
+def _refused(sample: Sample, got: str, expected: str) -> TrainerError:
+    return TrainerError(f"session {sample.session_id!r}: got {got}, expected {expected}")
