@@ -141,7 +141,7 @@ class Observer:
         if counters["merge/turns"]:
             values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
         values["groups/dropped_stale"] = float(new["samples/dropped_stale"])
-        return values | _verdicts(counters) | judged_shares(_told(new))
+        return values | _judging(counters) | judged_shares(_verdicts(new))
 
     def _gauges(self) -> dict[str, float]:
         sampled = self._gateway.stats.tokens_sampled
@@ -154,17 +154,20 @@ class Observer:
             "groups/ready": float(self._collector.ready_groups),
             "policy/version": float(self._gateway.version),
             "time/elapsed_s": time.monotonic() - self._started_s,
-            **_verdicts(self._collector.counters),
+            **_judging(self._collector.counters),
         }
 
 
 _VERDICTS = "verdicts/"
+_HINTS = "hints/"
+
+
+def _judging(counters: Mapping[str, int]) -> dict[str, float]:
+    """Counts of the judge and of the prompts that a teacher reads, since the process began."""
+    return {name: float(n) for name, n in counters.items() if name.startswith((_VERDICTS, _HINTS))}
 
 
 def _verdicts(counters: Mapping[str, int]) -> dict[str, float]:
-    """The judge's counts since the process began, as metrics."""
-    return {name: float(n) for name, n in counters.items() if name.startswith(_VERDICTS)}
-
-
-def _told(counters: Mapping[str, int]) -> dict[str, float]:
-    return {name.removeprefix(_VERDICTS): n for name, n in _verdicts(counters).items()}
+    """The judge's own counts by their own names."""
+    named = _judging(counters).items()
+    return {name.removeprefix(_VERDICTS): n for name, n in named if name.startswith(_VERDICTS)}

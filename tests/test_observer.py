@@ -63,6 +63,7 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     metrics: Metrics,
 ) -> None:
     counters = Counter({"verdicts/positive": 3, "verdicts/negative": 1, "verdicts/hints": 1})
+    counters["hints/prompts"] = 1
     collector: Any = SimpleNamespace(counters=counters, ready_groups=0)
     view: Any = SeenView()
     parts: list[Any] = [GATEWAY, SimpleNamespace(in_flight=0), None]
@@ -74,6 +75,7 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     await observer.update(update(3))
     first, second, third = view.steps
     assert first["verdicts/positive"] == second["verdicts/positive"] == 3
+    assert third["hints/prompts"] == 1
     assert (first["judge/mean"], first["judge/hinted"]) == (0.5, 0.25)
     assert second["judge/abstained"] == 1.0
     assert "judge/mean" not in second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -44,15 +45,20 @@ def make_teacher(
     return Teacher(config, model, second, max_tokens)
 
 
+@cache
+def plain_model(model_dir: str) -> torch.nn.Module:
+    from transformers import AutoModelForCausalLM
+
+    net: torch.nn.Module = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32)
+    return net.eval()
+
+
 def full_logprobs(
     model_dir: str, prompt: list[int], reply: list[int], temperature: float = 1.0
 ) -> torch.Tensor:
     """(M, V) plain transformers on one sequence."""
-    from transformers import AutoModelForCausalLM
-
-    net = AutoModelForCausalLM.from_pretrained(model_dir, dtype=torch.float32).eval()
     with torch.no_grad():
-        logits = net(torch.tensor([prompt + reply])).logits[0] / temperature
+        logits = plain_model(model_dir)(torch.tensor([prompt + reply])).logits[0] / temperature
     return logits.log_softmax(-1)[len(prompt) - 1 : -1]
 
 

@@ -75,4 +75,6 @@ def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console)
         console.print(table.rich())
     for one in results:
         for name, why in one.failures.items():
-            console.print(f"{name}: {why}", style="red3", markup=False, highlight=False)
+            console.print(
+                f"{name}: {why}", style="red3", markup=False, highlight=False, soft_wrap=True
+            )

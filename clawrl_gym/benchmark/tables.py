@@ -33,8 +33,9 @@ class Table:
             title=self.title, caption=self.says, box=box.SIMPLE_HEAD, title_justify="left",
             caption_justify="left", header_style="grey62", title_style="bold",
         )  # fmt: skip
-        for column in self.columns:
-            table.add_column(column, overflow="fold")
+        for index, column in enumerate(self.columns):
+            longest_word = max(len(word) for word in column.split())
+            table.add_column(column, no_wrap=index == 0, min_width=longest_word)
         for row in self.rows:
             table.add_row(*row)
         return table

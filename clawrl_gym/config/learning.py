@@ -123,6 +123,8 @@ class EvalConfig(Part):
     """Updates between evaluations in between; 0 for none."""
     between_tasks: int = Field(48, ge=1)
     """Held-out tasks of an evaluation in between (the first of the same list)."""
+    temperature: float = Field(0.0, ge=0)
+    """0 takes the most likely token; policy.sampling's own shows what a user meets."""
     also: tuple[str, ...] = ()
     """Options of conf/env/ whose held-out tasks are measured too, before the first update and after
     the last: what was learned elsewhere, and what was forgotten."""

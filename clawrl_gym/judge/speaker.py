@@ -114,7 +114,8 @@ class HttpSpeaker:
             raise _unexpected(answer, "a chat completion") from error
         if not isinstance(text, str | None):
             raise _unexpected(answer, "a chat completion in text")
-        return Said(text or "", reason == "stop")
+        # half a surrogate pair is no text that could be stored
+        return Said((text or "").encode(errors="replace").decode(), reason == "stop")
 
     async def _name(self) -> str:
         async with self._naming:

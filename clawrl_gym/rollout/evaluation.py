@@ -38,9 +38,14 @@ class Evaluation:
 
 
 async def evaluate(
-    tasks: list[TaskRef], pool: WorkerPool, max_turns: int, timeout_s: float, max_retries: int
+    tasks: list[TaskRef],
+    pool: WorkerPool,
+    max_turns: int,
+    timeout_s: float,
+    max_retries: int,
+    temperature: float = 0.0,
 ) -> Evaluation:
-    """Run each task once at temperature 0. Raises EnvError when one cannot be run at all."""
+    """Run each task once. Raises EnvError when one cannot be run at all."""
 
     async def one(task: TaskRef) -> Episode:
         for _ in range(max_retries + 1):
@@ -50,7 +55,7 @@ async def evaluate(
                 task=task,
                 max_turns=max_turns,
                 timeout_s=timeout_s,
-                temperature=0.0,
+                temperature=temperature,
             )
             episode = await pool.run(spec)
             if not episode.stop_reason.is_infrastructure:

@@ -27,7 +27,7 @@ class OtherEnv:
     tasks: list[TaskRef]
 
     async def evaluate(self, run: RunConfig, gateway: tuple[str, str, str]) -> Evaluation:
-        """Every task once, greedy, with workers of its own. `gateway` is (URL, key, model)."""
+        """Every task once, with workers of its own. `gateway` is (URL, key, model)."""
         slots = run.rollout.envs_per_worker
         async with AsyncExitStack() as stack:
             worker = cluster.RayWorker(
@@ -41,6 +41,7 @@ class OtherEnv:
                 self.config.max_turns,
                 run.rollout.episode_timeout_s,
                 run.rollout.max_retries,
+                run.eval.temperature,
             )
 
 

@@ -34,6 +34,7 @@ from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.types import Verdict
 from clawrl_gym.ui.serving import ServeView, make_serve_view
+from clawrl_gym.ui.transcripts import find_tokenizer
 
 _KEY_FILE = "gateway.key"
 _FOREVER = sys.maxsize
@@ -130,7 +131,12 @@ class Service:
         )
         self._queue = JudgeQueue(judge, engine.store, config.judge, self._on_verdict)
         self._observer = ServeObserver(
-            engine, self._view, self._collector, self._queue, self._ready
+            engine,
+            self._view,
+            self._collector,
+            self._queue,
+            self._ready,
+            find_tokenizer([engine.model]),
         )
         hooks = Hooks(
             on_turn=self._observer.turn,

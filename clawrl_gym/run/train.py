@@ -31,6 +31,7 @@ from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.types import Group
 from clawrl_gym.ui.terminal import RunView, make_view
+from clawrl_gym.ui.transcripts import find_tokenizer
 
 
 async def train(config: RunConfig) -> int:
@@ -126,6 +127,7 @@ class Run:
             engine.gateway,
             self._pool,
             self._collector,
+            find_tokenizer([engine.model]),
         )
         if config.resume:
             await self._restore()
@@ -227,6 +229,7 @@ class Run:
                 self._config.env.max_turns,
                 rollout.episode_timeout_s,
                 rollout.max_retries,
+                self._config.eval.temperature,
             )
         self._view.phase("held-out", "ready")
         self._observer.evaluation(step, result)

@@ -10,15 +10,15 @@ from markupsafe import Markup
 from clawrl_gym.errors import ClawError
 from clawrl_gym.metrics import (
     ALSO_PREFIX,
-    ERRORS_PREFIX,
     FAMILY_PREFIX,
     HELDOUT_HIGH,
     HELDOUT_LOW,
     HELDOUT_SUCCESS,
 )
+from clawrl_gym.ui.plans import DETAILS, JUDGING, Plan
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.svg import Form, Series, line_chart
-from clawrl_gym.ui.text import HELDOUT_PREFIX, duration, number, scores, share
+from clawrl_gym.ui.text import HELDOUT_PREFIX, number, scores, share
 
 HELDOUT_FAMILY_PREFIX = HELDOUT_SUCCESS + "/"
 
@@ -33,80 +33,6 @@ class Chart:
     latest: str = ""
     keys: tuple[tuple[str, str], ...] = ()
     """(colour, words) of each curve and its last value, where there are several."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    title: str
-    says: str
-    curves: tuple[tuple[str, str, str], ...]
-    """(metric, name, colour)."""
-    form: Form = number
-    also: tuple[tuple[str, str], ...] = ()
-    """(metric, name) that is said and not drawn, because it would flatten the curve."""
-
-
-_DETAILS = (
-    _Plan(
-        "Log-prob gap", "between the learner and vLLM, per token",
-        (("logprob_gap/mean", "mean", "train"),), also=(("logprob_gap/max", "max"),),
-    ),
-    _Plan(
-        "Staleness", "weight versions between sampling a token and learning from it",
-        (("staleness/mean", "mean", "collect"), ("staleness/max", "max", "soft")),
-    ),
-    _Plan("Swap pause", "how long vLLM paused for new weights",
-          (("swap/pause_s", "pause", "serve"),), duration),
-    _Plan("Tokens generated a second", "by vLLM, sampled only",
-          (("rollout/tokens_per_s", "tokens/s", "serve"),)),
-    _Plan("Tokens trained a second", "in the learner's step, prompts included",
-          (("learner/tokens_per_s", "tokens/s", "train"),)),
-    _Plan("Episodes a second", "finished in all workers",
-          (("rollout/episodes_per_s", "episodes/s", "collect"),)),
-    _Plan("Waiting", "how long the learner waited for a full batch",
-          (("learner/waited_s", "waited", "train"),), duration),
-    _Plan("Turns an episode", "", (("train/turns", "turns", "collect"),)),
-    _Plan("Loss", "policy gradient; its size says little, a jump says much",
-          (("learner/loss", "loss", "train"),)),
-    _Plan("Gradient norm", "before clipping", (("learner/grad_norm", "norm", "train"),)),
-    _Plan("Entropy", "of the policy on the tokens it sampled",
-          (("learner/entropy", "entropy", "train"),)),
-    _Plan("Clipped tokens", "share outside the trust region",
-          (("learner/clip_share", "clipped", "train"),), share),
-    _Plan("Learning rate", "", (("learner/lr", "rate", "train"),)),
-    _Plan("Groups left out", "per update: all rewards equal, or too old",
-          (("groups/zero_variance", "equal rewards", "judge"),
-           ("groups/dropped_stale", "too old", "bad"))),
-    _Plan("Episodes in flight", "when an update ended",
-          (("rollout/in_flight", "in flight", "collect"),)),
-)  # fmt: skip
-
-
-_JUDGING = (
-    _Plan("Verdicts", "mean of the clear ones, by update", (("judge/mean", "mean", "judge"),)),
-    _Plan("Abstentions", "share of judged turns without a valid verdict; never a reward",
-          (("judge/abstained", "abstained", "judge"),), share),
-    _Plan("Hints", "share of judged turns that gave one, and of hints that were refused",
-          (("judge/hinted", "with a hint", "judge"),
-           ("judge/hints_refused", "refused", "train")), share),
-    _Plan("Agreement", "of the judge with the rules, where both are clear",
-          (("judge/agreement", "agree", "judge"),), share),
-    _Plan("Invalid votes", "share of votes that could not be read",
-          (("judge/votes_invalid", "invalid", "bad"),), share),
-    _Plan("Tokens of each term", "share of the batch that each part of the loss ran on",
-          (("objective/policy_gradient", "reward", "reward"),
-           ("objective/distillation_sampled", "teacher", "success"),
-           ("objective/distillation_topk", "teacher, top k", "success"),
-           ("objective/kl", "KL", "soft")), share),
-    _Plan("Teacher's gap", "its log-prob less the policy's, mean over distilled tokens",
-          (("teacher/gap_mean", "mean", "train"), ("teacher/gap_abs", "size", "soft"))),
-    _Plan("Gaps cut off", "share of distilled tokens beyond trainer.distillation.gap_clip",
-          (("teacher/gap_clipped", "cut off", "train"),), share),
-    _Plan("Overlap", "of the teacher's most likely tokens with the policy's",
-          (("teacher/overlap", "overlap", "train"),), share),
-    _Plan("Tokens taught", "that had a teacher, by update",
-          (("teacher/tokens", "tokens", "train"),), also=(("teacher/too_long", "too long"),)),
-)  # fmt: skip
 
 
 def main_chart(run: RunData, width: int, height: int) -> Markup:
@@ -143,15 +69,15 @@ def heldout_series(run: RunData) -> Series:
 
 def detail_charts(run: RunData) -> list[Chart]:
     """The health of a run, in small charts."""
-    return _planned(run, _DETAILS)
+    return _planned(run, DETAILS)
 
 
 def judging_charts(run: RunData) -> list[Chart]:
     """What the judge and the teacher did, in small charts."""
-    return _planned(run, _JUDGING)
+    return _planned(run, JUDGING)
 
 
-def _planned(run: RunData, plans: tuple[_Plan, ...]) -> list[Chart]:
+def _planned(run: RunData, plans: tuple[Plan, ...]) -> list[Chart]:
     """One chart for each plan that has data."""
     charts = []
     for plan in plans:
@@ -233,44 +159,6 @@ def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form)
     return Chart(title, "", chart, latest)
 
 
-def error_counts(run: RunData) -> dict[str, float]:
-    """The last count of each kind of error."""
-    counts: dict[str, float] = {}
-    for row in run.rows:
-        for name, value in row.items():
-            if name.startswith(ERRORS_PREFIX) and isinstance(value, int | float):
-                counts[name.removeprefix(ERRORS_PREFIX)] = value
-    return dict(sorted(counts.items()))
-
-
-def merge_facts(run: RunData) -> list[tuple[str, str]]:
-    """The share of turns that merged, and why the others did not."""
-    facts = []
-    shares = run.points("merge/share")
-    if shares:
-        facts.append(("turns merged into the sequence before them", share(shares[-1][1])))
-    forks = {name for row in run.rows for name in row if name.startswith("merge/fork")}
-    for name in sorted(forks):
-        total = sum(value for _, value in run.points(name))
-        facts.append((name.removeprefix("merge/").replace("_", " "), number(total)))
-    return facts
-
-
-_COUNTED = {
-    "positive": "turns judged +1", "neutral": "turns judged 0", "negative": "turns judged -1",
-    "abstained": "abstentions", "hints": "turns with a hint", "hints_asked": "hints asked for",
-    "hints_refused": "hints refused", "votes": "votes", "votes_invalid": "invalid votes",
-    "votes_retried": "votes asked for again", "agree": "agreed with the rules",
-    "disagree": "disagreed with the rules",
-}  # fmt: skip
-
-
-def verdict_counts(run: RunData) -> list[tuple[str, str]]:
-    """What the judge counted since the run's last start."""
-    counts = [(words, run.points(f"verdicts/{name}")) for name, words in _COUNTED.items()]
-    return [(words, number(points[-1][1])) for words, points in counts if points]
-
-
 _STANDALONE_STYLE = """
 svg{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#e4e7ec;--paper:#ffffff}
 @media (prefers-color-scheme:dark){svg{--ink:#e6e9ef;--dim:#98a2b3;--rule:#2b3240;--paper:#12161d}}
@@ -295,7 +183,7 @@ def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
         chart = main_chart(run, *size)
     else:
         title = score_title(run, score)
-        keys = [("success", "training, sampled"), ("heldout", "held-out, greedy")]
+        keys = [("success", "training, sampled"), ("heldout", "held-out")]
         chart = _score_chart(run, score, *size)
     legend = "".join(
         f'<circle class="s-{colour} key" cx="{28 + 160 * i}" cy="44" r="4.5"/>'

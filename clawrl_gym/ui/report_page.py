@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
-from clawrl_gym.ui import charts, lanes, spans
+from clawrl_gym.ui import charts, counts, lanes, spans
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.run_data import Card, RunData
 from clawrl_gym.ui.text import duration, number, share
@@ -69,7 +69,7 @@ def render_page(run: RunData) -> str:
         ],
         details=charts.detail_charts(run),
         judging=charts.judging_charts(run),
-        verdict_counts=charts.verdict_counts(run),
+        verdict_counts=counts.verdict_counts(run),
         hints=list(reversed(run.hints)),
         sign=sign,
         why=why,
@@ -78,8 +78,8 @@ def render_page(run: RunData) -> str:
         timelines=timelines(run),
         busy=busy_words(run),
         card_title=card_title,
-        errors=charts.error_counts(run),
-        merges=charts.merge_facts(run),
+        errors=counts.error_counts(run),
+        merges=counts.merge_facts(run),
         changed=changed_settings(run.config),
         tint=lambda token: tint(token.advantage, strongest),
         tip=tip,
@@ -207,7 +207,7 @@ def card_title(card: Card) -> tuple[str, str]:
     if first.source == "live":
         return "Live conversation", "one of the newest that taught something"
     if first.split == "heldout":
-        return "Held-out tasks", "the newest episodes, greedy"
+        return "Held-out tasks", "the newest episodes"
     return "Training task", "an episode"
 
 
