@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.config import DistillationConfig
+from clawrl_gym.errors import TrainerError
 from clawrl_gym.trainers.batch import Pack, Reading, count_sequences, count_tokens, make_packs
 from clawrl_gym.trainers.distillation import topk_divergence
 from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
@@ -73,7 +74,12 @@ def pack_loss(
     )  # fmt: skip
     distilled = bool(pack.distill_M.any())
     divergence_M = None
-    if distilled and scores.topk_MK is not None and pack.topk_teacher_MK is not None:
+    if distilled and config.form == "topk":
+        if scores.topk_MK is None or pack.topk_teacher_MK is None:
+            raise TrainerError(
+                "got a pack to distil without the log-probs of its most likely tokens, expected "
+                "them with trainer.distillation.form=topk"
+            )
         topk_teacher_MK = torch.from_numpy(pack.topk_teacher_MK).to(old_M.device)
         divergence_M = topk_divergence(scores.topk_MK, topk_teacher_MK, config.divergence)
     return policy_loss(
