@@ -4,7 +4,7 @@ BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup train serve test check tiny doctor clean
+.PHONY: help setup train serve bench test check tiny doctor clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -18,6 +18,9 @@ train: setup  ## train the tiny policy in real sandboxes; ARGS="env=terminal tra
 
 serve: setup  ## serve a policy that learns from live conversations; ARGS="gateway.port=8808"
 	@$(PY) -m clawrl_gym.serve $(ARGS)
+
+bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal_hybrid seeds=3"
+	@$(PY) -m clawrl_gym.bench $(ARGS)
 
 test: setup  ## every test; ARGS="-k store"
 	@$(PY) -m pytest $(ARGS)

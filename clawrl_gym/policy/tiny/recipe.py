@@ -36,6 +36,8 @@ DEMONSTRATOR = (
 SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)
 """Of terminal tasks, conversations, small talk, longer sessions, replies that follow a hint, and
 answers of a judge in every batch."""
+PRACTICE = (0.32, 0.33, 0.09, 0.03, 0.17, 0.06)
+"""The same where sums and hints are practised: a judge's answers are learned long before."""
 BATCH = 40
 
 
@@ -48,9 +50,11 @@ class Phase:
     plan: TrainingPlan
 
 
-def everything(*, careless: bool = False, nonsense: float = 0.25) -> Mixture:
+def everything(
+    *, careless: bool = False, nonsense: float = 0.25, shares: tuple[float, ...] = SHARES
+) -> Mixture:
     """All that the policy learns, mixed."""
-    terminal, talk, small_talk, sessions, hints, judge = SHARES
+    terminal, talk, small_talk, sessions, hints, judge = shares
     chats = ((TalkDemonstrations(), talk), (SmallTalkDemonstrations(nonsense), small_talk))
     return Mixture(
         (
@@ -69,17 +73,23 @@ def heldout_answers() -> Mixture:
 
 
 def phases() -> tuple[Phase, ...]:
-    """Skill first, until copying is sharp; then, briefly, bad habits over intact skill."""
-    correct, careless = everything(), everything(careless=True)
+    """Skill first, until copying is sharp; then bad habits over it, practice, and habits again.
+
+    Habits come last and briefly: they shall stand over intact skill.
+    """
+    correct, practice = everything(), everything(shares=PRACTICE)
     return (
         Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
         Phase("polish", correct, TrainingPlan(steps=2600, batch=BATCH, peak_lr=2.5e-3, seed=77)),
-        Phase(
-            "habits",
-            careless,
-            TrainingPlan(steps=300, batch=BATCH, peak_lr=1e-3, warmup_steps=10, seed=5),
-        ),
+        _habits("habits", 5),
+        Phase("practice", practice, TrainingPlan(steps=1500, batch=BATCH, peak_lr=2e-3, seed=131)),
+        _habits("habits again", 17),
     )
+
+
+def _habits(name: str, seed: int) -> Phase:
+    plan = TrainingPlan(steps=300, batch=BATCH, peak_lr=1e-3, warmup_steps=10, seed=seed)
+    return Phase(name, everything(careless=True), plan)
 
 
 @dataclass(frozen=True, slots=True)
