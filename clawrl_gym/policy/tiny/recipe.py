@@ -23,7 +23,7 @@ from clawrl_gym.policy.tiny.judging import JudgeDemonstrations
 from clawrl_gym.policy.tiny.model import build_model
 from clawrl_gym.policy.tiny.sessions import Sessions
 from clawrl_gym.policy.tiny.small_talk import SmallTalkDemonstrations
-from clawrl_gym.policy.tiny.talk import TalkDemonstrations
+from clawrl_gym.policy.tiny.talk import Habits, TalkDemonstrations
 from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
 from clawrl_gym.policy.tiny.training import TrainingPlan, fit
 
@@ -38,6 +38,10 @@ SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)
 answers of a judge in every batch."""
 PRACTICE = (0.32, 0.33, 0.09, 0.03, 0.17, 0.06)
 """The same where sums and hints are practised: a judge's answers are learned long before."""
+WISHES = (0.26, 0.44, 0.06, 0.03, 0.17, 0.04)
+"""The same where first replies in the wished style are practised."""
+WISHED = Habits(unasked=0.15, wished=0.8)
+"""Habits of that practice: a sum is harder to get right in passing than step by step."""
 BATCH = 40
 
 
@@ -51,11 +55,18 @@ class Phase:
 
 
 def everything(
-    *, careless: bool = False, nonsense: float = 0.25, shares: tuple[float, ...] = SHARES
+    *,
+    careless: bool = False,
+    nonsense: float = 0.25,
+    shares: tuple[float, ...] = SHARES,
+    habits: Habits = Habits(),  # noqa: B008 (frozen)
 ) -> Mixture:
     """All that the policy learns, mixed."""
     terminal, talk, small_talk, sessions, hints, judge = shares
-    chats = ((TalkDemonstrations(), talk), (SmallTalkDemonstrations(nonsense), small_talk))
+    chats = (
+        (TalkDemonstrations(habits=habits), talk),
+        (SmallTalkDemonstrations(nonsense), small_talk),
+    )
     return Mixture(
         (
             (TerminalDemonstrations(careless=careless), terminal),
@@ -78,12 +89,15 @@ def phases() -> tuple[Phase, ...]:
     Habits come last and briefly: they shall stand over intact skill.
     """
     correct, practice = everything(), everything(shares=PRACTICE)
+    wishes = everything(shares=WISHES, habits=WISHED)
     return (
         Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
         Phase("polish", correct, TrainingPlan(steps=2600, batch=BATCH, peak_lr=2.5e-3, seed=77)),
         _habits("habits", 5),
         Phase("practice", practice, TrainingPlan(steps=1500, batch=BATCH, peak_lr=2e-3, seed=131)),
         _habits("habits again", 17),
+        Phase("wishes", wishes, TrainingPlan(steps=1400, batch=BATCH, peak_lr=2e-3, seed=211)),
+        _habits("habits at last", 29),
     )
 
 
