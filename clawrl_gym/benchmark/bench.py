@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from clawrl_gym.benchmark.page import write_page
+from clawrl_gym.benchmark.page import write_curves, write_page
 from clawrl_gym.benchmark.plan import PlannedRun, plan_runs
 from clawrl_gym.benchmark.record import RunRecord
 from clawrl_gym.benchmark.results import RecipeResult, read_results
@@ -23,6 +23,7 @@ from clawrl_gym.provenance import describe_start
 PAGE_FILE = "bench.html"
 TABLE_FILE = "bench.md"
 DATA_FILE = "bench.json"
+CURVES_FILE = "bench.svg"
 
 
 async def bench(
@@ -59,7 +60,7 @@ def make_folder(config: BenchConfig) -> Path:
 
 
 def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeResult]) -> None:
-    """bench.json, bench.md and bench.html of the runs that have ended so far."""
+    """bench.json, bench.md, bench.html and bench.svg of the runs that have ended so far."""
     tables = tables_of(results, config.target)
     start = describe_start()
     data = {"start": start, "recipes": data_of(results, config.target)}
@@ -67,6 +68,7 @@ def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeRes
     text = "\n".join(table.markdown() for table in tables)
     (folder / TABLE_FILE).write_text(text, encoding="utf-8")
     write_page(folder / PAGE_FILE, config, results, tables, start)
+    write_curves(folder / CURVES_FILE, results)
 
 
 def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console) -> None:

@@ -12,6 +12,7 @@ from clawrl_gym.benchmark.tables import Table
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.errors import ClawError
 from clawrl_gym.ui.charts import Chart
+from clawrl_gym.ui.picture import CHART_HEIGHT, CHART_WIDTH, write_picture
 from clawrl_gym.ui.svg import Series, line_chart
 from clawrl_gym.ui.text import number
 
@@ -57,6 +58,17 @@ def write_page(
         raise ClawError(f"cannot write {str(path)!r}: {error}") from error
 
 
+def write_curves(path: Path, results: Sequence[RecipeResult]) -> None:
+    """What the first recipe is after, of all recipes by updates, as a picture of its own."""
+    measure = results[0].main
+    curves = [(one, one.curve(measure)) for one in results if measure in one.measures]
+    if not curves:
+        return
+    keys = [(colour(index), one.name) for index, one in enumerate(results)]
+    chart = _chart(measure, curves, results, bars=True, size=(CHART_WIDTH, CHART_HEIGHT))
+    write_picture(path, f"{measure}, held-out, by updates", keys, chart.svg)
+
+
 def colour(index: int) -> str:
     """The colour class of recipe number `index`."""
     return f"recipe{index % COLOURS}"
@@ -88,6 +100,7 @@ def _chart(
     results: Sequence[RecipeResult],
     bars: bool,
     by_problems: bool = False,
+    size: tuple[int, int] = (520, 240),
 ) -> Chart:
     colours = {one.name: colour(index) for index, one in enumerate(results)}
     series = []
@@ -98,7 +111,7 @@ def _chart(
         series.append(Series(one.name, colours[one.name], mean, spread if bars else None))
     values = [y for one in series for _, y in one.points]
     svg = line_chart(
-        series, width=520, height=240, form=number, label=measure,
+        series, width=size[0], height=size[1], form=number, label=measure,
         y_range=(min(0.0, *values, 0.0), max(1.0, *values, 1.0)),
         x_label="problem" if by_problems else "update",
     )  # fmt: skip

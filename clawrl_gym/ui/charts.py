@@ -15,6 +15,7 @@ from clawrl_gym.metrics import (
     HELDOUT_LOW,
     HELDOUT_SUCCESS,
 )
+from clawrl_gym.ui.picture import CHART_HEIGHT, CHART_WIDTH, write_picture
 from clawrl_gym.ui.plans import DETAILS, JUDGING, Plan
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.svg import Form, Series, line_chart
@@ -159,25 +160,12 @@ def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form)
     return Chart(title, "", chart, latest)
 
 
-_STANDALONE_STYLE = """
-svg{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#e4e7ec;--paper:#ffffff}
-@media (prefers-color-scheme:dark){svg{--ink:#e6e9ef;--dim:#98a2b3;--rule:#2b3240;--paper:#12161d}}
-.s-reward{--c:#8b5cf6}.s-success{--c:#0d9488}.s-heldout{--c:#ea580c}
-text{fill:var(--dim)}.paper{fill:var(--paper);stroke:var(--rule)}.title{fill:var(--ink);
-font-size:15px;font-weight:600}.grid{stroke:var(--rule);fill:none}.axis{stroke:var(--dim);fill:none}
-.line{stroke:var(--c);fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:4 4}
-.bar{stroke:var(--c);stroke-width:1.5;fill:none}.dot{fill:var(--paper);stroke:var(--c);
-stroke-width:2.5}.key{fill:var(--c)}.cursor{display:none}
-"""
-
-
 def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
     """The main curves of a run, or one of its scores, as a picture of its own, for a README."""
     from clawrl_gym.ui.run_data import read_run
 
     run = read_run(folder)
-    width, height, head = 720, 320, 56
-    size = (width - 24, height - head)
+    size = (CHART_WIDTH, CHART_HEIGHT)
     if score is None:
         title, keys = curve_title(run), _main_keys(run)
         chart = main_chart(run, *size)
@@ -185,24 +173,7 @@ def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
         title = score_title(run, score)
         keys = [("success", "training, sampled"), ("heldout", "held-out")]
         chart = _score_chart(run, score, *size)
-    legend = "".join(
-        f'<circle class="s-{colour} key" cx="{28 + 160 * i}" cy="44" r="4.5"/>'
-        f'<text x="{38 + 160 * i}" y="48">{name}</text>'
-        for i, (colour, name) in enumerate(keys)
-    )
-    inner = str(chart).replace("<svg ", f'<svg x="12" y="{head}" width="{width - 24}" '
-                               f'height="{height - head - 8}" ', 1)  # fmt: skip
-    text = Markup(
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
-        'role="img"><style>{style}</style><rect class="paper" x=".5" y=".5" width="{rw}" '
-        'height="{rh}" rx="10"/><text class="title" x="22" y="27">{title}</text>{legend}{inner}'
-        "</svg>\n"
-    ).format(
-        w=width, h=height, rw=width - 1, rh=height - 1, style=Markup(_STANDALONE_STYLE),
-        title=title, legend=Markup(legend), inner=Markup(inner),
-    )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(str(text), encoding="utf-8")
+    write_picture(path, title, keys, chart)
     return path
 
 
