@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -165,6 +165,7 @@ def test_more_tokens_tell_more_and_all_but_one_tell_all(kind: Kind) -> None:
     torch.testing.assert_close(values[-1], whole)
 
 
+@settings(deadline=None)
 @given(seed=st.integers(0, 10_000), kind=st.sampled_from(KINDS), size=st.integers(1, 12))
 def test_a_divergence_is_never_negative_and_js_never_above_log_2(
     seed: int, kind: Kind, size: int
@@ -240,6 +241,7 @@ def test_overlap_is_the_share_of_the_students_tokens_in_any_order() -> None:
     assert overlap(student, teacher).tolist() == [1.0, 0.5, 0.0, 0.25]
 
 
+@settings(deadline=None)
 @given(st.lists(st.permutations(range(9)), min_size=2, max_size=2), st.integers(1, 8))
 def test_overlap_equals_the_intersection_of_sets(orders: list[list[int]], size: int) -> None:
     first, second = (order[:size] for order in orders)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.errors import ConfigError, TrainerError
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import CAN, objectives
@@ -108,7 +108,7 @@ def test_every_configured_term_runs_or_is_refused(
     kind = Learner if backend == "torch" else SimulatedLearner
     missing = objectives(trainer) - CAN[backend]
     if missing:
-        with pytest.raises(TrainerError, match=f"{backend} cannot run {min(missing)}"):
+        with pytest.raises(ConfigError, match=f"{backend} cannot run {min(missing)}"):
             kind(trainer, config, model_dir, 0, "cpu")
         return
     distils = algorithm in ("opd", "hybrid")

@@ -379,13 +379,15 @@ def test_people_who_share_a_session_get_their_own_next_states(
 
 
 @given(seed=seeds, number=numbers, steps=lengths)
+@example(seed=16329139, number=3, steps=5)
 @PROPERTY
 def test_people_whose_clients_name_no_session_are_not_mixed(
     seed: int, number: int, steps: int
 ) -> None:
     """They all begin with the same few words; each session is one person's nevertheless.
 
-    Who of two that had the same conversation so far goes on first takes either's session.
+    Who of two that had the same conversation so far goes on first takes either's session; a side
+    request that comes before that may be kept with either.
     """
     people = clients(seed, number)
     for at, one in enumerate(people):
@@ -395,7 +397,8 @@ def test_people_whose_clients_name_no_session_are_not_mixed(
     assert counted(outcome.found, keys) == counted(outcome.truth, keys)
     signs: dict[str, set[str]] = {}
     for turn in outcome.turns:
-        signs.setdefault(turn.session_id, set()).update(signs_in(turn.messages))
+        if turn.kind == "main":
+            signs.setdefault(turn.session_id, set()).update(signs_in(turn.messages))
     assert all(len(own) <= 1 for own in signs.values()), signs
 
 

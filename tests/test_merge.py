@@ -60,15 +60,17 @@ def segments(draw: st.DrawFn) -> Segment:
     mask: list[bool] = []
     versions: list[int] = []
     sampled_by: list[int] = []
+    spans: dict[int, tuple[int, int]] = {}
     turns = draw(st.integers(1, 6))
     for index in range(turns):
         given_, sampled = draw(st.integers(1, 8)), draw(st.integers(1, 8))
         mask += [False] * given_ + [True] * sampled
         versions += [-1] * given_ + [7 * index] * sampled
         sampled_by += [-1] * given_ + [index] * sampled
+        spans[index] = (len(mask) - sampled, sampled)
     ids = draw(st.lists(st.integers(0, 50), min_size=len(mask), max_size=len(mask)))
     logprobs = [-0.1 * (i + 1) if m else 0.0 for i, m in enumerate(mask)]
-    return Segment(ids, mask, logprobs, versions, sampled_by, list(range(turns)))
+    return Segment(ids, mask, logprobs, versions, sampled_by, list(range(turns)), spans)
 
 
 @settings(deadline=None, derandomize=True)

@@ -257,7 +257,7 @@ def test_a_teacher_with_other_tokens_is_refused_with_the_first_that_differs(tmp_
     (other / "tokenizer.json").write_text(text.replace("<|im_start|>", "<|im_begin|>"))
     with pytest.raises(TrainerError, match=r"token 1 is '<\|im_begin\|>', expected '<\|im_start"):
         check_vocabulary(str(other), str(one))
-    with pytest.raises(TrainerError, match=r"1750 tokens, the policy \d+;"):
+    with pytest.raises(TrainerError, match=r"\d+ tokens, the policy \d+;"):
         check_vocabulary(TINY, str(one))
 
 

@@ -7,7 +7,7 @@ ran is told by each step, under `objective/NAME`.
 from __future__ import annotations
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.errors import ConfigError
 
 POLICY_GRADIENT = "policy_gradient"
 DISTILLATION_SAMPLED = "distillation_sampled"
@@ -40,10 +40,10 @@ def distils(trainer: TrainerConfig) -> bool:
 
 
 def check_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> None:
-    """Raises TrainerError when the backend cannot run a term of the configuration's loss."""
+    """Raises ConfigError when the backend cannot run a term of the configuration's loss."""
     missing = objectives(trainer) - CAN[learner.backend]
     if missing:
-        raise TrainerError(
+        raise ConfigError(
             f"learner.backend={learner.backend} cannot run {', '.join(sorted(missing))}, which "
             f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch"
         )
