@@ -172,7 +172,7 @@ def test_a_model_that_trickles_is_not_waited_for_longer() -> None:
 
     with serving() as model:
         model.answer = trickle
-        with pytest.raises(EnvError, match="it took too long|TimeoutError"):
+        with pytest.raises(EnvError, match=r"it took too long|TimeoutError"):
             begin(model.url, timeout_s=0.2).step(UNASKED)
 
 
