@@ -115,7 +115,7 @@ def test_a_persons_correction_is_distilled_while_serving(tmp_path: Path) -> None
     [
         (["trainer=opd", "learner.backend=simulated"], "cannot run distillation_sampled"),
         (["judge=model", "judge.quorum=4"], "judge.quorum=4"),
-        (["judge=reward_model"], "judge.base_url"),
+        (["judge=reward_model", "judge.base_url=null"], "judge.base_url"),
         (["judge.type=chain"], "judge.chain"),
     ],
 )
@@ -125,7 +125,7 @@ def test_what_cannot_run_is_told_at_the_start(
     """The reference's LoRA scripts train something else than what was asked for, in silence."""
     from clawrl_gym.train import main
 
-    code = main([f"run.dir={tmp_path / 'run'}", "ui=line", *overrides])
+    code = main([f"run.dir={tmp_path / 'run'}", "ui=line", "trainer.steps=1", *overrides])
     assert code == 2
     assert told in capfd.readouterr().err
 
