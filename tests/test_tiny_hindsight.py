@@ -25,7 +25,7 @@ from clawrl_gym.policy.tiny.hints import (
     SUM_HINT,
     HintedCommands,
     HintedTalk,
-    with_hint,
+    hinted_at_end,
 )
 from clawrl_gym.policy.tiny.judging import HINT, VOTE, JudgeDemonstrations, act_of
 from clawrl_gym.policy.tiny.tokenizer import untrained
@@ -104,7 +104,7 @@ def test_only_the_reply_to_the_hint_is_imitated() -> None:
 
 
 def test_a_hint_stays_when_a_long_message_is_cut() -> None:
-    told = with_hint([{"role": "user", "content": "word " * 400}], "Be brief, please.")
+    told = hinted_at_end([{"role": "user", "content": "word " * 400}], "Be brief, please.")
     text = render(untrained(), told)
     assert text.rstrip().endswith("[hint]\nBe brief, please.<|im_end|>")
     assert len(text) < 700

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -61,7 +62,7 @@ class RunView(View, Protocol):
 S = TypeVar("S", bound=ViewState)
 
 
-class LivePanel(Generic[S]):
+class LivePanel(ABC, Generic[S]):
     """A panel that is redrawn in place; messages scroll above it. Subclasses draw their state."""
 
     def __init__(self, console: Console, state: S) -> None:
@@ -73,8 +74,9 @@ class LivePanel(Generic[S]):
         )
         self._live.start()
 
+    @abstractmethod
     def _render(self) -> RenderableType:
-        raise NotImplementedError
+        """The panel as it is now; called with the lock held."""
 
     def _draw(self) -> RenderableType:
         with self._lock:

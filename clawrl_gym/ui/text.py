@@ -19,11 +19,6 @@ _CONTROL = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x1f\x7f-\x9f]+"
 )
 
-COUNTED = {
-    "groups/zero_variance": "groups of equal rewards left out",
-    "groups/dropped_stale": "groups dropped as too old",
-}
-
 
 def duration(seconds: float) -> str:
     """`0.08 s`, `4.2 s`, `1:05`, `2:03:09`."""

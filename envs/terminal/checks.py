@@ -10,6 +10,7 @@ import io
 import posixpath
 import tarfile
 import zlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from clawrl_gym.envs.tasks import Leftovers
@@ -18,13 +19,14 @@ _USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0
 """Of files, for what a check on permissions could say."""
 
 
-class _Checked:
+class _Checked(ABC):
     """A condition that fails when there is something to say about it."""
 
     __slots__ = ()
 
+    @abstractmethod
     def why(self, left: Leftovers) -> str | None:
-        raise NotImplementedError
+        """What is wrong with what was left; None when nothing is."""
 
     def passed(self, left: Leftovers) -> bool:
         return self.why(left) is None

@@ -16,6 +16,7 @@ from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, TERSE
 from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.grading import report_of
+from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report, lesson_of_words
 from clawrl_gym.policy.tiny.conversations import Conversation, Source
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
@@ -54,11 +55,12 @@ ERRORS = (
 """What a command may print that fails."""
 
 
-def with_hint(messages: Sequence[Message], hint: str) -> list[Message]:
-    """The messages with a hint at the end of the last one of the user."""
-    at = max(place for place, message in enumerate(messages) if message["role"] == "user")
-    told = f"{messages[at]['content']}{HintConfig().form.format(hint=hint)}"
-    return [*messages[:at], {**messages[at], "content": told}, *messages[at + 1 :]]
+def hinted_at_end(messages: Sequence[Message], hint: str) -> list[Message]:
+    """The messages as a teacher reads them; one of them must be the user's."""
+    hinted = with_hint(messages, HintConfig().form.format(hint=hint))
+    if hinted is None:
+        raise ValueError(f"got messages without a user's, expected one for the hint {hint!r}")
+    return hinted
 
 
 def persona_hint(persona: Persona, chance: random.Random) -> str:
@@ -97,7 +99,7 @@ class HintedTalk:
             at = spoken[0] if chance.random() < 0.8 else chance.choice(spoken[:-1] or spoken)
             is_file = shown.messages[at].get("tool_calls") or shown.messages[at]["content"] == DONE
             hint = FILE_HINT if is_file else persona_hint(persona, chance)
-            messages = [*with_hint(shown.messages[:at], hint), shown.messages[at]]
+            messages = [*hinted_at_end(shown.messages[:at], hint), shown.messages[at]]
             yield replace(
                 shown,
                 messages=messages,
@@ -124,7 +126,7 @@ class HintedCommands:
             else:
                 hint = lesson_of_error(error_output(chance, task))
             early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")
-            messages = [*with_hint(before, hint), last]
+            messages = [*hinted_at_end(before, hint), last]
             yield Conversation(messages, f"hinted-{task.family}", unlearned=early)
 
 

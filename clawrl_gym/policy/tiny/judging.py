@@ -87,11 +87,8 @@ class JudgeDemonstrations:
 
 def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Known]:
     """Replies to personas, with what the person or the tool said next."""
-    for shown in TalkDemonstrations(split).conversations(seed):
+    for shown, case in _cases(TalkDemonstrations(split).conversations(seed), chance):
         persona = PERSONAS[shown.family.partition("-")[0]]
-        case = _drawn(shown, chance)
-        if case is None:
-            continue
         came = case.next_state[0]
         if came["role"] == "tool":
             yield _of_tool(case)
@@ -107,10 +104,7 @@ def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Known
 
 def chat_cases(chance: random.Random, seed: int, nonsense: float) -> Iterator[Known]:
     """Small talk: thanks, complaints, and whatever comes next."""
-    for shown in SmallTalkDemonstrations(nonsense).conversations(seed):
-        case = _drawn(shown, chance)
-        if case is None:
-            continue
+    for _, case in _cases(SmallTalkDemonstrations(nonsense).conversations(seed), chance):
         came = case.next_state[0]
         if came["role"] == "tool":
             yield _of_tool(case)
@@ -169,6 +163,16 @@ def _of_tool(case: Case) -> Known:
     told = text_of(case.next_state[0])
     failed = '"status": "error"' in told
     return Known(case, -1 if failed else 1, lesson_of_error(told) if failed else None)
+
+
+def _cases(
+    stream: Iterator[Conversation], chance: random.Random
+) -> Iterator[tuple[Conversation, Case]]:
+    """Of each conversation one case, where it has any."""
+    for shown in stream:
+        case = _drawn(shown, chance)
+        if case is not None:
+            yield shown, case
 
 
 def _drawn(shown: Conversation, chance: random.Random) -> Case | None:
