@@ -4,7 +4,7 @@ BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup train serve bench test check tiny engine doctor clean
+.PHONY: help setup train serve bench test check tiny engine browser doctor clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -13,7 +13,8 @@ help:  ## this list
 setup:  ## virtual environment, system packages (as root), pinned lock; BUILD=cpu|gpu
 	@locks/install.sh $(BUILD)
 
-train: setup  ## train the tiny policy in real sandboxes; ARGS="env=terminal trainer.steps=3"
+train: setup  ## train the tiny policy in real sandboxes; ARGS="env=gui trainer.steps=3"
+	@case "$(ARGS)" in *env=gui*) locks/browser.sh ;; esac
 	@$(PY) -m clawrl_gym.train $(ARGS)
 
 serve: setup  ## serve a policy that learns from live conversations; ARGS="gateway.port=8808"
@@ -22,8 +23,8 @@ serve: setup  ## serve a policy that learns from live conversations; ARGS="gatew
 bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal_hybrid seeds=3"
 	@$(PY) -m clawrl_gym.bench $(ARGS)
 
-test: setup  ## every test; ARGS="-k store"; installs and starts a Docker engine as root
-	@[ "$$(id -u)" -ne 0 ] || docker/engine.sh install
+test: setup  ## every test; ARGS="-k store"; installs Chromium and a Docker engine as root
+	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
 	@$(PY) -m pytest $(ARGS)
 
 check: setup  ## formatting, lint, types
@@ -37,6 +38,9 @@ tiny: setup  ## make the shipped tiny policy again by its seeded recipe
 engine:  ## a Docker engine of this folder's own, as root, where none runs
 	@docker/engine.sh install
 	@docker/engine.sh start .docker
+
+browser: setup  ## Chromium for browser tasks, where none is
+	@locks/browser.sh
 
 doctor: setup  ## what this machine can run, what is missing and what mends it
 	@$(PY) -m clawrl_gym.doctor $(ARGS)
