@@ -15,6 +15,7 @@ from typing import Any
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.errors import LearnerDied, TrainerError
 from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.types import Episode, Sample, StepStats
 
 _OBJECT_STORE_BYTES = 128 << 20
@@ -86,6 +87,7 @@ class RayLearner:
         seed: int,
         device: str,
         temperature: float,
+        images: Images | None = None,
     ) -> None:
         from clawrl_gym.trainers.learner import Learner
         from clawrl_gym.trainers.simulated import SimulatedLearner
@@ -93,7 +95,7 @@ class RayLearner:
         self._kind: Any = Learner if learner.backend == "torch" else SimulatedLearner
         self._gpus = 0.01 if device == "cuda" else 0
         self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
-        self._arguments = (trainer, learner, model_dir, seed, device, temperature)
+        self._arguments = (trainer, learner, model_dir, seed, device, temperature, images)
         self._begin()
 
     def _begin(self) -> None:

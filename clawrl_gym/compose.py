@@ -17,7 +17,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.errors import ConfigError
 
 C = TypeVar("C", bound=BaseModel)
-_ENV_TYPES = ("terminal", "conversation", "swe", "toolcall", "gym")
+_ENV_TYPES = ("terminal", "conversation", "swe", "toolcall", "gui", "gym")
 """What pydantic puts into a location to say which member of EnvConfig it read."""
 
 

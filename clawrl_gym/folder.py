@@ -37,6 +37,11 @@ class RunFolder:
         return self.path / "logs"
 
     @property
+    def films(self) -> Path:
+        """Pictures of episodes, a JPEG each."""
+        return self.path / "films"
+
+    @property
     def serving(self) -> Path:
         """What vLLM loads: the newest weights beside the model's own files."""
         return self.path / "serving"

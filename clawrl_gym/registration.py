@@ -19,12 +19,14 @@ ENTRY_POINT_GROUP = "clawrl_gym.envs"
 """Entry points `Name-v0 = "pkg.mod:EnvClass"` of this group are registered under their name."""
 
 CONVERSATION_ENV_ID = "ClawRL/Conversation-v0"
+GUI_ENV_ID = "ClawRL/Gui-v0"
 SWE_ENV_ID = "ClawRL/SWE-v0"
 TERMINAL_ENV_ID = "ClawRL/Terminal-v0"
 TOOLCALL_ENV_ID = "ClawRL/ToolCall-v0"
 
 _BUILTIN = {
     CONVERSATION_ENV_ID: "clawrl_gym.envs.conversation.env:ConversationEnv",
+    GUI_ENV_ID: "clawrl_gym.envs.gui.env:GuiEnv",
     SWE_ENV_ID: "clawrl_gym.envs.swe.env:SweEnv",
     TERMINAL_ENV_ID: "clawrl_gym.envs.terminal.env:TerminalEnv",
     TOOLCALL_ENV_ID: "clawrl_gym.envs.toolcall.env:ToolCallEnv",

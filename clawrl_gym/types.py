@@ -21,7 +21,8 @@ class Message(TypedDict, total=False):
     """A chat message in the OpenAI wire form."""
 
     role: str
-    content: str | None
+    content: Any
+    """Text, None, or a list of parts: texts, and pictures by their hash (see `pictures.py`)."""
     tool_calls: list[dict[str, Any]]
     tool_call_id: str
     reasoning_content: str
@@ -167,6 +168,8 @@ class Lesson:
     """Sampled tokens of the turn."""
     prompts: tuple[list[int], ...]
     """Ids of the turn's prompt with a hint in it, one for each candidate hint."""
+    pictures: int = 0
+    """How many of the sample's first pictures each prompt shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,8 @@ class Sample:
     """Weight of the distillation term on each token; empty when no token has any."""
     lessons: tuple[Lesson, ...] = ()
     """Where `distill_T` is not 0: what the teacher reads instead of the prompt."""
+    pictures: tuple[str, ...] = ()
+    """Hashes of the pictures whose places are in the ids, in their order."""
     id: int | None = None
     """Store position; None before it is stored."""
 

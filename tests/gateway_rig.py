@@ -61,6 +61,8 @@ class Bench:
         self.pace = Pace(open_after_s=0.2, keep_alive_s=0.1, stall_s=0.5)
         self.timeout_s = 5.0
         self.told = Told()
+        self.films: Path | None = None
+        self.film_files: list[Path] = []
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -75,6 +77,8 @@ class Bench:
             live=self.live,
             hooks=self.told.hooks(),
             pace=self.pace,
+            films=self.films,
+            on_film=self.film_files.append,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

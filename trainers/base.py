@@ -113,6 +113,7 @@ def make_sample(
         reward=0.0 if episode.reward is None else episode.reward,
         distill_T=weights,
         lessons=lessons,
+        pictures=segment.pictures,
     )
 
 
@@ -126,5 +127,5 @@ def _lessons(
     lessons = []
     for turn in distilled:
         start, length = segment.spans[turn]
-        lessons.append(Lesson(start, length, prompts[turn]))
+        lessons.append(Lesson(start, length, prompts[turn], segment.shown.get(turn, 0)))
     return tuple(lessons), [distilled.get(turn, 0.0) for turn in segment.turns_T]

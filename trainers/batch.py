@@ -67,6 +67,8 @@ class Pack:
     """Tokens to compare beside the sampled one; any where no teacher spoke."""
     topk_teacher_MK: Floats | None = None
     """The teacher's log-probs of them; NaN where none spoke."""
+    pictures: tuple[str, ...] = ()
+    """Those of its one sequence."""
 
 
 def make_packs(
@@ -76,15 +78,22 @@ def make_packs(
 ) -> list[Pack]:
     """Pack samples into rows of at most `max_tokens`; a longer sequence gets a row of its own.
 
+    So does each sequence with pictures: its positions are not those of a text.
     Without readings nothing is distilled, whatever weights the samples bring.
     """
     told = readings or [None for _ in samples]
     kept = [index for index, sample in enumerate(samples) if any(trainable(sample))]
     packs = []
-    for row in fill_rows([len(samples[index].ids_T) for index in kept], max_tokens):
-        origins = [kept[place] for place in row]
+    seeing = [index for index in kept if samples[index].pictures]
+    kept = [index for index in kept if not samples[index].pictures]
+    rows = [[kept[i] for i in row] for row in fill_rows(_lengths(samples, kept), max_tokens)]
+    for origins in [*rows, *([index] for index in seeing)]:
         packs.append(_pack([samples[i] for i in origins], [told[i] for i in origins], origins))
     return packs
+
+
+def _lengths(samples: Sequence[Sample], indices: Sequence[int]) -> list[int]:
+    return [len(samples[index].ids_T) for index in indices]
 
 
 def fill_rows(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
@@ -157,6 +166,7 @@ def _pack(samples: list[Sample], readings: list[Reading | None], origins: list[i
         origins=origins,
         topk_ids_MK=topk_ids_MK,
         topk_teacher_MK=topk_teacher_MK,
+        pictures=samples[0].pictures,
     )
 
 

@@ -25,6 +25,7 @@ from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
+from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.teacher import Readings, Teacher
 from clawrl_gym.trainers.vocabulary import check_vocabulary
@@ -46,6 +47,7 @@ class Learner:
         seed: int,
         device: str,
         temperature: float = 1.0,
+        images: Images | None = None,
     ) -> None:
         """`model_dir` holds the run's first weights (also when a checkpoint is loaded after)."""
         if temperature <= 0:
@@ -58,10 +60,10 @@ class Learner:
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
         with boundary(TrainerError, f"loading the learner's model from {model_dir!r}"):
-            self.model = PackedModel(model_dir, device, temperature)
+            self.model = PackedModel(model_dir, device, temperature, images)
             if trainer.kl_coef > 0 or frozen:
-                self.first = PackedModel(model_dir, device, temperature)
-        self.teacher = self._make_teacher(model_dir, device) if distils(trainer) else None
+                self.first = PackedModel(model_dir, device, temperature, images)
+        self.teacher = self._make_teacher(model_dir, device, images) if distils(trainer) else None
         self.settings = LossSettings(
             clip_low=trainer.clip_low,
             clip_high=trainer.clip_high,
@@ -141,7 +143,7 @@ class Learner:
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])
 
-    def _make_teacher(self, model_dir: str, device: str) -> Teacher:
+    def _make_teacher(self, model_dir: str, device: str, images: Images | None) -> Teacher:
         config = self.trainer.distillation
         if config.teacher == "policy":
             model = self.model
@@ -150,7 +152,7 @@ class Learner:
         else:
             with boundary(TrainerError, f"loading the teacher {config.teacher!r}"):
                 check_vocabulary(config.teacher, model_dir)
-                model = PackedModel(config.teacher, device, self.model.temperature)
+                model = PackedModel(config.teacher, device, self.model.temperature, images)
         return Teacher(config, self.model, model, self.trainer.max_tokens_per_pack)
 
     def _readings(self, samples: Sequence[Sample]) -> Readings:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from clawrl_gym.errors import TrainerError
+from clawrl_gym.policy.generation import UNSPOKEN_BIAS
+from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
 from clawrl_gym.trainers.batch import Pack
 from clawrl_gym.trainers.distillation import topk_logprobs
+from clawrl_gym.trainers.pictures import Images, PictureReader
 
 Layout = Literal["packed", "padded"]
+Logits = Callable[[Tensor], Tensor]
 MAX_LOGITS = 2**26
 """Logits held at a time; more are made again in the backward pass instead of being kept."""
 
@@ -57,8 +63,11 @@ class PackedModel:
     causal model and wastes some work.
     """
 
-    def __init__(self, model_dir: str, device: str, temperature: float = 1.0) -> None:
-        from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
+    def __init__(
+        self, model_dir: str, device: str, temperature: float = 1.0, images: Images | None = None
+    ) -> None:
+        """`images` None: sequences with pictures cannot be read."""
+        from transformers import AttentionInterface, AutoConfig
         from transformers.utils import logging
 
         logging.disable_progress_bar()  # the run has its own view
@@ -67,15 +76,20 @@ class PackedModel:
         self.layout: Layout = "packed" if _has_full_attention_only(config) else "padded"
         self.saved_dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
         """Element type of the weights in `model_dir`, and of those that are published."""
-        self.context: int | None = getattr(config, "max_position_embeddings", None)
+        text = config.get_text_config()
+        self.context: int | None = getattr(text, "max_position_embeddings", None)
         """Tokens of the longest sequence that it was made for; None where it does not say."""
-        self.net: nn.Module = AutoModelForCausalLM.from_pretrained(
+        self._unspoken = list(picture_ids(Path(model_dir)))
+        self._reader: PictureReader | None = None
+        if images is not None and self._unspoken:
+            self._reader = PictureReader(model_dir, images, self._unspoken[0])
+        self.net: nn.Module = _loader(model_dir).from_pretrained(
             model_dir,
             dtype=torch.float32,
             attn_implementation=ATTENTION if self.layout == "packed" else "sdpa",
         )
         self.net.to(device).eval()  # no dropout: old and new log-probs must be comparable
-        self.tied = bool(getattr(config, "tie_word_embeddings", False))
+        self.tied = self._head.weight is self.net.get_input_embeddings().weight
         self.device = torch.device(device)
         self.temperature = temperature
         self.max_logits = MAX_LOGITS
@@ -124,6 +138,8 @@ class PackedModel:
         ids_T = torch.from_numpy(pack.ids_T).to(self.device)
         positions_T = torch.from_numpy(pack.positions_T).to(self.device)
         body: Any = self.net.base_model
+        if pack.pictures:
+            return self._seeing(body, ids_T[None], pack.pictures)
         if self.layout == "packed":
             blocks = make_blocks(pack.lengths, EVEN, self.device)
             output = body(
@@ -134,6 +150,15 @@ class PackedModel:
         rows = ids_T[block.gather].view(block.rows, block.width)
         hidden = body(rows, use_cache=False).last_hidden_state
         return hidden.flatten(0, 1).index_select(0, block.scatter)  # type: ignore[no-any-return]
+
+    def _seeing(self, body: Any, ids_1T: Tensor, pictures: tuple[str, ...]) -> Tensor:
+        """Of one sequence with pictures."""
+        if self._reader is None:
+            raise TrainerError(
+                "got a sequence with pictures, expected text only: the model has no vision part"
+            )
+        inputs = self._reader.inputs(body, ids_1T, pictures)
+        return body(ids_1T, use_cache=False, **inputs).last_hidden_state[0]  # type: ignore[no-any-return]
 
     def _predict(self, pack: Pack) -> tuple[Tensor, Tensor]:
         """Hidden states that predict the sampled tokens; these tokens, then those to compare."""
@@ -148,16 +173,25 @@ class PackedModel:
     def _head(self) -> Any:
         return self.net.get_output_embeddings()  # type: ignore[operator]
 
+    def _logits(self, hidden_MH: Tensor) -> Tensor:
+        """As vLLM samples from them: what stands for a picture is never said."""
+        logits_MV: Tensor = self._head(hidden_MH).float()
+        if self._unspoken:
+            bias_V = torch.zeros(logits_MV.shape[-1], device=logits_MV.device)
+            bias_V[self._unspoken] = UNSPOKEN_BIAS
+            logits_MV = logits_MV + bias_V
+        return logits_MV
+
     def _by_pieces(
         self, read: Callable[..., tuple[Tensor, ...]], hidden_MH: Tensor, ids_MK: Tensor
     ) -> list[tuple[Tensor, ...]]:
         """What `read` says of all tokens, with few logits in memory at a time."""
         step = max(1, self.max_logits // self.width)
         if len(ids_MK) <= step:
-            return [read(self._head, hidden_MH, ids_MK, self.temperature)]
+            return [read(self._logits, hidden_MH, ids_MK, self.temperature)]
         pieces = zip(torch.split(hidden_MH, step), torch.split(ids_MK, step), strict=True)
         return [
-            checkpoint(read, self._head, hidden, ids, self.temperature, use_reentrant=False)
+            checkpoint(read, self._logits, hidden, ids, self.temperature, use_reentrant=False)
             for hidden, ids in pieces
         ]
 
@@ -168,9 +202,9 @@ class PackedModel:
 
 
 def _scores(
-    head: nn.Module, hidden_MH: Tensor, ids_MK: Tensor, temperature: float
+    logits: Logits, hidden_MH: Tensor, ids_MK: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    logits_MV = head(hidden_MH).float() / temperature
+    logits_MV = logits(hidden_MH) / temperature
     log_z_M = logits_MV.logsumexp(-1)
     # one gather for all of them: its gradient is one (M, V) tensor, however many are compared
     logprobs_MK = topk_logprobs(logits_MV, log_z_M, ids_MK)
@@ -180,12 +214,19 @@ def _scores(
 
 
 def _look(
-    head: nn.Module, hidden_MH: Tensor, ids_MK: Tensor, temperature: float, k: int, width: int
+    logits: Logits, hidden_MH: Tensor, ids_MK: Tensor, temperature: float, k: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    logits_MV = head(hidden_MH).float() / temperature
+    logits_MV = logits(hidden_MH) / temperature
     log_z_M = logits_MV.logsumexp(-1)
     best_MK, best_ids_MK = logits_MV[:, :width].topk(k, dim=-1)
     return topk_logprobs(logits_MV, log_z_M, ids_MK), best_ids_MK, best_MK - log_z_M[:, None]
+
+
+def _loader(model_dir: str) -> Any:
+    """The class that reads the model with all its parts."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    return AutoModelForImageTextToText if sees(Path(model_dir)) else AutoModelForCausalLM
 
 
 def _has_full_attention_only(config: Any) -> bool:

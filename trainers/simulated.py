@@ -11,6 +11,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.errors import TrainerError
 from clawrl_gym.trainers.batch import staleness
 from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.types import Sample, StepStats
 
@@ -26,6 +27,7 @@ class SimulatedLearner:
         seed: int,
         device: str,
         temperature: float = 1.0,
+        images: Images | None = None,
     ) -> None:
         check_objectives(trainer, learner)
         self.trainer, self.config, self.model_dir = trainer, learner, model_dir

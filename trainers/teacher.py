@@ -109,7 +109,9 @@ class Teacher:
                 for place, prompt in enumerate(lesson.prompts if first < last else ()):
                     if self._model.context and len(prompt) + lesson.length > self._model.context:
                         continue
-                    sequence = _behind(prompt, sample, learned, slice(lesson.start, end))
+                    sequence = _behind(
+                        prompt, sample, learned, slice(lesson.start, end), lesson.pictures
+                    )
                     yield _Question(index, number, place, slice(first, last), sequence)
 
     def _check(self, sample: Sample) -> None:
@@ -200,7 +202,9 @@ def show(sample: Sample, reading: Reading, gaps_M: Floats) -> Iterator[Taught]:
         yield Taught(sample.id, sample.turn_id, prompt, ids, gaps_M[first:last].tolist())
 
 
-def _behind(prompt: list[int], sample: Sample, learned: list[bool], turn: slice) -> Sample:
+def _behind(
+    prompt: list[int], sample: Sample, learned: list[bool], turn: slice, pictures: int
+) -> Sample:
     """The turn's ids behind another prompt; only they are asked about."""
     ids = prompt + sample.ids_T[turn]
     return Sample(
@@ -212,6 +216,7 @@ def _behind(prompt: list[int], sample: Sample, learned: list[bool], turn: slice)
         versions_T=[-1] * len(ids),
         advantages_T=[0.0] * len(ids),
         reward=0.0,
+        pictures=sample.pictures[:pictures],
     )
 
 

@@ -7,8 +7,10 @@ lines.
 from clawrl_gym.config.bench import BenchConfig
 from clawrl_gym.config.envs import (
     AgentConfig,
+    BrowserConfig,
     ConversationEnvConfig,
     EnvConfig,
+    GuiEnvConfig,
     GymEnvConfig,
     McpServerConfig,
     SandboxConfig,
@@ -26,18 +28,20 @@ from clawrl_gym.config.learning import (
 )
 from clawrl_gym.config.live import KindRule, LiveConfig
 from clawrl_gym.config.part import Part
-from clawrl_gym.config.policy import GatewayConfig, PolicyConfig, SamplingConfig
+from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
 
 __all__ = [
     "AgentConfig",
     "BenchConfig",
+    "BrowserConfig",
     "CommandConfig",
     "ConversationEnvConfig",
     "DistillationConfig",
     "EnvConfig",
     "EvalConfig",
     "GatewayConfig",
+    "GuiEnvConfig",
     "GymEnvConfig",
     "HintConfig",
     "JudgeConfig",
@@ -46,6 +50,7 @@ __all__ = [
     "LiveConfig",
     "McpServerConfig",
     "Part",
+    "ImagesConfig",
     "PolicyConfig",
     "ReplyRule",
     "ResultRule",

@@ -158,6 +158,57 @@ class ToolCallEnvConfig(Part):
         return values
 
 
+class BrowserConfig(Part):
+    """The browsers of an environment: shared by all its episodes, each in a fresh context."""
+
+    executable: str | None = None
+    """Path of Chromium, best chromium-headless-shell; None looks in the usual places."""
+    contexts_per_browser: int = Field(100, ge=1)
+    """Episodes at a time in one browser; more of them start another."""
+    max_contexts: int = Field(1000, ge=1)
+    """Episodes after which a browser is replaced by a new one."""
+    memory_mb: int | None = Field(None, ge=64)
+    """Of one browser with all its pages; None sets no limit."""
+    unsafe_no_isolation: bool = False
+    """Accept that bubblewrap is missing on this host: the browser can reach files and network."""
+
+
+class GuiEnvConfig(Part):
+    """`ClawRL/Gui-v0`: a task on web pages in a real browser."""
+
+    type: Literal["gui"] = "gui"
+    id: str = "ClawRL/Gui-v0"
+    tasks: str = "generated"
+    """`generated`: the shipped seeded families on small web applications; `miniwob`: the pages of
+    MiniWoB++; else a JSON file or folder of tasks in OSWorld's form."""
+    families: list[str] | None = None
+    """Only these families of generated tasks or of MiniWoB++; None takes all."""
+    heldout: str | None = None
+    """Where held-out tasks come from, like a path in `tasks`; None holds out a part of them."""
+    observation: Literal["tree", "screenshot", "marked", "both"] = "tree"
+    """What is seen of a page: its text with numbered elements, a picture, a picture with the
+    elements' numbers drawn on it, or text and picture."""
+    coordinates: Literal["pixels", "thousandths"] = "pixels"
+    """What x and y mean: CSS pixels, or thousandths of the page's width and height."""
+    width: int = Field(1024, ge=64, le=4096)
+    """Of the page in CSS pixels, for tasks that do not say it themselves."""
+    height: int = Field(640, ge=64, le=4096)
+    max_turns: int = Field(15, ge=1)
+    """Replies after which an episode is truncated (a task may end earlier by itself)."""
+    max_tokens: int = Field(3000, ge=64)
+    """Of a page's text, estimated on the safe side; what is out of sight is left out first."""
+    action_timeout_s: float = Field(5.0, gt=0)
+    page_timeout_s: float = Field(10.0, gt=0)
+    """Of loading a page."""
+    allow: list[str] = Field(default_factory=list)
+    """Hosts of the internet that pages may reach: "host", "host:port", "*.host". Empty: the
+    browser has no network at all."""
+    films: Literal["none", "measured", "all"] = "measured"
+    """Which episodes are kept as strips of screenshots; `measured`: those that are not trained on.
+    """
+    browser: BrowserConfig = BrowserConfig()
+
+
 class GymEnvConfig(Part):
     """Any Gymnasium environment with text in and text out."""
 
@@ -170,10 +221,17 @@ class GymEnvConfig(Part):
     """Keyword arguments of the environment."""
     max_turns: int = Field(8, ge=1)
     """Steps after which an episode is truncated."""
+    films: Literal["none", "measured", "all"] = "measured"
+    """Which episodes are kept as pictures, of an environment that has `filming` and `film()`."""
 
 
 EnvConfig = Annotated[
-    TerminalEnvConfig | ConversationEnvConfig | SweEnvConfig | ToolCallEnvConfig | GymEnvConfig,
+    TerminalEnvConfig
+    | ConversationEnvConfig
+    | SweEnvConfig
+    | ToolCallEnvConfig
+    | GuiEnvConfig
+    | GymEnvConfig,
     Field(discriminator="type"),
 ]
 
@@ -181,7 +239,9 @@ EnvConfig = Annotated[
 class AgentConfig(Part):
     """How observations become messages and replies become actions."""
 
-    type: Literal["auto", "terminal", "conversation", "swe", "toolcall", "text", "harness"] = "auto"
+    type: Literal[
+        "auto", "terminal", "conversation", "swe", "toolcall", "gui", "text", "harness"
+    ] = "auto"
     """`auto`: the agent of the environment; text for any other; `harness`: a program of your own
     (`command`) that asks the gateway by itself."""
     command: list[str] = Field(default_factory=list)
@@ -191,6 +251,8 @@ class AgentConfig(Part):
     """System prompt; None takes the agent's own."""
     protocol: Literal["native", "text"] = "native"
     """How tools are called: by the policy server's own tool calls, or in the reply's text."""
+    images: int = Field(3, ge=0)
+    """gui: newest pictures that stay in the messages; older ones become a short text."""
     context: Literal["stop", "head_tail"] = "stop"
     """What becomes of a history that does not fit the context: the episode ends, or its middle is
     left out (`max_context_chars`)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,19 @@ class SamplingConfig(Part):
     top_p: float = Field(1.0, gt=0, le=1)
     max_tokens: int = Field(64, ge=1)
     """Longest reply."""
+
+
+class ImagesConfig(Part):
+    """Pictures that a vision-language policy is shown; others refuse them all."""
+
+    max_count: int = Field(32, ge=1)
+    """In one request, its history included."""
+    max_mb: float = Field(4.0, gt=0)
+    """Of one file."""
+    max_pixels: int = Field(4_194_304, ge=1)
+    """Width times height of one; larger ones are refused."""
+    processor: dict[str, Any] = {}
+    """Options of the model's own image processor, for vLLM and for the learner alike."""
 
 
 class PolicyConfig(Part):
@@ -48,6 +61,7 @@ class PolicyConfig(Part):
     tool_parser: str | None = "hermes"
     """vLLM's tool-call parser; None switches tool calls off."""
     reasoning_parser: str | None = None
+    images: ImagesConfig = ImagesConfig()
     sampling: SamplingConfig = SamplingConfig()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message, Turn, Verdict, VerdictKind
 
 Tool = dict[str, Any]
@@ -88,17 +89,6 @@ class Cases:
         for pattern in self._ignore:
             text = pattern.sub("", text)
         return text.strip()
-
-
-def text_of(message: Message) -> str:
-    """A message's text; of content in parts, the text parts."""
-    content: Any = message.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    parts = [part.get("text") for part in content if isinstance(part, dict)]
-    return "\n".join(part for part in parts if isinstance(part, str))
 
 
 def clipped(text: str, limit: int = MAX_CHARS) -> str:

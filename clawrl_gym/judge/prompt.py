@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from clawrl_gym.judge.base import Case, clipped, text_of
+from clawrl_gym.judge.base import Case, clipped
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message
 
 _TAGS = "request|tools|reply|next_state"

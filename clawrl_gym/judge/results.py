@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.config import JudgeConfig, ResultRule
-from clawrl_gym.judge.base import Finding, text_of
+from clawrl_gym.judge.base import Finding
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message
 
 _HEAD_CHARS = 400

@@ -21,6 +21,7 @@ from clawrl_gym.live.answers import completion_json, text_json
 from clawrl_gym.live.draft import Ask
 from clawrl_gym.live.identify import Identity
 from clawrl_gym.live.limits import Admission
+from clawrl_gym.live.pictures import Pictures
 from clawrl_gym.live.prometheus import GatewayMetrics
 from clawrl_gym.live.requests import ChatRequest, Wishes
 from clawrl_gym.live.sessions import Asked, Sessions
@@ -28,7 +29,7 @@ from clawrl_gym.live.sse import ChatEvents, EventStream, Pace, encode, event
 from clawrl_gym.live.turns import Send, TurnMaker
 from clawrl_gym.live.wire import Labels, Refusal, error_json, labels_of, parse_as, refusal_of
 from clawrl_gym.policy.generation import Delta
-from clawrl_gym.types import StopReason, Turn
+from clawrl_gym.types import Message, StopReason, Turn
 
 ALIAS = "policy"
 """A model name that always means the served model."""
@@ -87,6 +88,7 @@ class Completions:
         metrics: GatewayMetrics,
         model_name: str,
         pace: Pace,
+        pictures: Pictures,
     ) -> None:
         self._admission = admission
         self._sessions = sessions
@@ -94,6 +96,7 @@ class Completions:
         self._metrics = metrics
         self._model_name = model_name
         self._pace = pace
+        self._pictures = pictures
 
     def check_model(self, name: str | None) -> None:
         """Raises Refusal (404) for a model that is not served; none named means the one."""
@@ -108,7 +111,17 @@ class Completions:
         body = await self._admission.json_of(request)
         chat = parse_as(ChatRequest, body)
         self.check_model(chat.model)
-        messages = chat.plain_messages()
+        async with self._pictures.taken(chat.plain_messages()) as messages:
+            return await self._chat(request, body, chat, messages, began_s)
+
+    async def _chat(
+        self,
+        request: web.Request,
+        body: Any,
+        chat: ChatRequest,
+        messages: list[Message],
+        began_s: float,
+    ) -> web.StreamResponse:
         labels = labels_of(request.headers)
         identity = self._sessions.identify(
             messages, body, request.headers, request.match_info.get("id")

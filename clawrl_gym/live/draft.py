@@ -9,6 +9,7 @@ from typing import Any
 
 from clawrl_gym.live.answerers import Policy
 from clawrl_gym.live.splice import PastTurn, Prompt, Render, extends, make_prompt
+from clawrl_gym.pictures import pictures_of
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.draft import assembled
 from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling
@@ -50,6 +51,11 @@ class Draft:
     def has_begun(self) -> bool:
         """Something was sampled."""
         return bool(self._ids_T)
+
+    @property
+    def is_seen(self) -> bool:
+        """The policy is shown pictures: it reads and replies in one request, with their bytes."""
+        return self.ask.body is not None and bool(pictures_of(self.ask.body["messages"]))
 
     @property
     def can_go_on(self) -> bool:

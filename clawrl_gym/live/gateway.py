@@ -15,18 +15,21 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from clawrl_gym.config import GatewayConfig, LiveConfig, SamplingConfig
+from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.errors import ConfigError, PolicyError
 from clawrl_gym.live import prometheus
 from clawrl_gym.live.answerers import Policies, Policy
 from clawrl_gym.live.completions import Completions
 from clawrl_gym.live.feedback import Feedback
+from clawrl_gym.live.films import Films
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.live.limits import Admission, allow_open_files, check_key, retry_after
+from clawrl_gym.live.pictures import Pictures
 from clawrl_gym.live.prometheus import GatewayMetrics, GatewayStats
 from clawrl_gym.live.seat import Seats, add_routes
 from clawrl_gym.live.sessions import Sessions
@@ -65,8 +68,13 @@ class Gateway:
         live: LiveConfig | None = None,
         hooks: Hooks | None = None,
         pace: Pace | None = None,
+        images: ImagesConfig | None = None,
+        films: Path | None = None,
+        on_film: Callable[[Path], None] = lambda _: None,
     ) -> None:
-        """Raises ConfigError when it would listen to the network without a key."""
+        """`films`: folder that films of episodes are kept in; None keeps none. `images`: limits of
+        pictures; None: the policy cannot see any. Raises ConfigError when it would listen to the
+        network without a key."""
         check_key(config)
         live = live or LiveConfig()
         self.key = config.key or secrets.token_urlsafe(32)
@@ -75,18 +83,26 @@ class Gateway:
         self._model_name = model_name
         self._admission = Admission(config, self.key)
         self._seats = Seats(Transient(live.transient).stable)
-        hooks = _telling(hooks or Hooks(), self._seats, policies)
+        self._films = Films(self._admission, store, films, on_film)
+        hooks = _telling(hooks or Hooks(), self._seats, policies, self._films)
         self.sessions = Sessions(store, live, config.max_sessions, hooks)
         self._turns = TurnMaker(policies, self.sessions, sampling, request_timeout_s, self._seats)
         self.stats = self._turns.stats
         self._metrics = GatewayMetrics(
             self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
         )
+        pictures = Pictures(store, images)
         self._completions = Completions(
-            self._admission, self.sessions, self._turns, self._metrics, model_name, pace or Pace()
+            self._admission,
+            self.sessions,
+            self._turns,
+            self._metrics,
+            model_name,
+            pace or Pace(),
+            pictures,
         )
         self._feedback = Feedback(self._admission, store, hooks.on_verdict)
-        self._sessions_api = SessionsApi(self._admission, store, self.sessions)
+        self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -147,6 +163,7 @@ class Gateway:
         post("/v1/sessions/{id}/end", self._sessions_api.end_known)
         post("/sessions/{id}/begin", self._sessions_api.begin)
         post("/sessions/{id}/end", self._sessions_api.end)
+        post("/sessions/{id}/film", self._films.post)
         for path in ("/v1/sessions/{id}", "/sessions/{id}"):
             get(path, self._sessions_api.show)
             delete(path, self._sessions_api.delete)
@@ -255,8 +272,8 @@ async def _healthy(_: web.Request) -> web.Response:
     return web.json_response({"alive": True})
 
 
-def _telling(hooks: Hooks, seats: Seats, policies: Policies) -> Hooks:
-    """The hooks, with seats and policies told of sessions that are over."""
+def _telling(hooks: Hooks, seats: Seats, policies: Policies, films: Films) -> Hooks:
+    """The hooks, with seats, policies and films told of sessions that are over."""
 
     def on_end(session_id: str) -> None:
         seats.ended(session_id)
@@ -266,6 +283,7 @@ def _telling(hooks: Hooks, seats: Seats, policies: Policies) -> Hooks:
     def on_delete(session_id: str) -> None:
         seats.ended(session_id)
         policies.forget(session_id)
+        films.forget(session_id)
         hooks.on_delete(session_id)
 
     return replace(hooks, on_end=on_end, on_delete=on_delete)

@@ -26,6 +26,7 @@ from clawrl_gym.live.kinds import Kinds
 from clawrl_gym.live.trail import Mark, Trail, digest_of_request
 from clawrl_gym.live.transient import Transient, compiled
 from clawrl_gym.live.wire import Refusal, session_id_of
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message, TurnKind
 
 MatchedBy = Literal["path", "header", "body", "runtime", "history", "new"]
@@ -116,7 +117,7 @@ class Identifier:
         """By a line in the first message; later ones may quote anybody's."""
         if not trail.messages or trail.messages[0].get("role") != "user":
             return None
-        text = trail.messages[0].get("content") or ""
+        text = text_of(trail.messages[0])
         for pattern in self._runtime:
             found = pattern.search(text)
             named = _valid(found[1]) if found is not None else None

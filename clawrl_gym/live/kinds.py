@@ -15,6 +15,7 @@ from typing import Any
 from clawrl_gym.config import KindRule
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.live.transient import compiled
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message, TurnKind
 
 Found = tuple[TurnKind, str]
@@ -54,7 +55,7 @@ class _Looks:
     def at(cls, messages: list[Message], body: Mapping[str, Any]) -> _Looks:
         texts: dict[str, list[str]] = {"system": [], "user": []}
         for message in messages:
-            texts.setdefault(message.get("role", ""), []).append(message.get("content") or "")
+            texts.setdefault(message.get("role", ""), []).append(text_of(message))
         users = texts["user"] or [""]
         limits = (body.get("max_completion_tokens"), body.get("max_tokens"))
         limit = next((limit for limit in limits if isinstance(limit, int)), None)

@@ -93,12 +93,18 @@ class Admission:
     async def json_of(self, request: web.Request, empty: Any = None) -> Any:
         """The body as JSON, or `empty` when there is none and that is allowed.
 
-        Raises Refusal for one that is too large, too slow or not JSON. What is announced as too
-        large is not read at all.
+        Raises Refusal for one that is too large, too slow or not JSON.
         """
-        limit = int(self._config.max_body_mb * 2**20)
-        if (request.content_length or 0) > limit:
-            raise self.too_large()
+        raw = await self.body_of(request, int(self._config.max_body_mb * 2**20))
+        return empty if empty is not None and not raw.strip() else parse_json(raw)
+
+    async def body_of(self, request: web.Request, most_bytes: int) -> bytes:
+        """The body. Raises Refusal for one that is too large or too slow.
+
+        What is announced as too large is not read at all.
+        """
+        if (request.content_length or 0) > most_bytes:
+            raise self.too_large(most_bytes)
         timeout_s = self._config.body_timeout_s
         try:
             async with asyncio.timeout(timeout_s):
@@ -109,11 +115,14 @@ class Admission:
             ) from None
         except ValueError as error:  # a content encoding that does not decode
             raise Refusal(400, f"the body cannot be read: {error}") from None
-        return empty if empty is not None and not raw.strip() else parse_json(raw)
+        if len(raw) > most_bytes:
+            raise self.too_large(most_bytes)
+        return raw
 
-    def too_large(self) -> Refusal:
-        limit = f"{self._config.max_body_mb:g} MB"
-        return Refusal(413, f"the body is larger than {limit}", "body_too_large")
+    def too_large(self, most_bytes: float | None = None) -> Refusal:
+        """`most_bytes`: None for those that any body may have."""
+        limit_mb = self._config.max_body_mb if most_bytes is None else most_bytes / 2**20
+        return Refusal(413, f"the body is larger than {limit_mb:g} MB", "body_too_large")
 
 
 def retry_after(wait_s: float) -> str:

@@ -18,6 +18,7 @@ from clawrl_gym.live.match import newest_goes_on, next_states
 from clawrl_gym.live.splice import PastTurn
 from clawrl_gym.live.trail import Mark
 from clawrl_gym.live.wire import Refusal
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import INTERRUPTED, Message
 
 MAX_MARKS = 256
@@ -210,6 +211,6 @@ class Session:
 def _size(past: PastTurn) -> int:
     turn = past.turn
     tokens = len(turn.prompt_ids_T) + 3 * len(turn.sampled_ids_T)
-    texts = (message.get("content") or "" for message in (*turn.messages, turn.reply))
+    texts = map(text_of, (*turn.messages, turn.reply))
     fixed = _TOKEN_BYTES * tokens + _TOOL_BYTES * len(turn.tools)
     return fixed + sum(sys.getsizeof(text) for text in texts)

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from clawrl_gym.live.feedback import verdict_json
 from clawrl_gym.live.limits import Admission
+from clawrl_gym.live.pictures import Pictures
 from clawrl_gym.live.sessions import Sessions
 from clawrl_gym.live.wire import (
     Labels,
@@ -56,10 +57,13 @@ class PageRequest(Wire):
 class SessionsApi:
     """Reads sessions from the store; what changes them goes through `Sessions`."""
 
-    def __init__(self, admission: Admission, store: Store, sessions: Sessions) -> None:
+    def __init__(
+        self, admission: Admission, store: Store, sessions: Sessions, pictures: Pictures
+    ) -> None:
         self._admission = admission
         self._store = store
         self._sessions = sessions
+        self._pictures = pictures
 
     async def list(self, request: web.Request) -> web.Response:
         """GET /v1/sessions?limit=&open=, newest first."""
@@ -107,8 +111,11 @@ class SessionsApi:
         session_id = session_id_of(request.match_info["id"])
         if labels is not None and asked.split is not None:
             labels = labels.model_copy(update={"split": asked.split})
-        state = [message.plain() for message in asked.next_state or []]
-        async with self._sessions.use(session_id, labels) as session:
+        told = [message.plain() for message in asked.next_state or []]
+        async with (
+            self._pictures.taken(told) as state,
+            self._sessions.use(session_id, labels) as session,
+        ):
             ended = await self._sessions.end(
                 session, state, asked.reward, asked.stop_reason.value, asked.error
             )

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from clawrl_gym.pictures import pictures_of, text_of
 from clawrl_gym.types import Message, Turn, TurnKind
 
 _CHAIN_BYTES = 16
@@ -31,7 +32,7 @@ def is_conversation(message: Message) -> bool:
 
 def said(message: Message) -> str:
     """A message's text as it is compared: reasoning left out, white space as one space."""
-    text = message.get("content") or ""
+    text = text_of(message)
     if message.get("role") == "assistant":
         text = _THOUGHT.sub("", text)
     return " ".join(text.split())
@@ -39,7 +40,7 @@ def said(message: Message) -> str:
 
 def thought(message: Message) -> str:
     """A reply's reasoning, wherever it stands."""
-    found = _THOUGHT.match(message.get("content") or "")
+    found = _THOUGHT.match(text_of(message))
     text = (message.get("reasoning_content") or "") + (found[1] if found else "")
     return " ".join(text.split())
 
@@ -60,6 +61,7 @@ def digest_of(message: Message) -> bytes:
     told = [message.get("role") or "", said(message)]
     if message.get("tool_calls"):
         told += [part for call in calls_of(message) for part in call]
+    told += pictures_of([message])
     return _hash("\0".join([*map(str, map(len, told)), *told]), _MESSAGE_BYTES)
 
 

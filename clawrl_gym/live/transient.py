@@ -6,8 +6,10 @@ and what the policy sees, stays as it was sent.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.types import Message
@@ -37,16 +39,30 @@ class Transient:
         return [message for message in kept if message is not None]
 
     def _stable(self, message: Message) -> Message | None:
-        text = message.get("content")
-        if message.get("role") != "user" or not text:
+        content = message.get("content")
+        if message.get("role") != "user" or not content:
             return message
+        rest = self._rest_of_parts(content) if isinstance(content, list) else self._rest(content)
+        if rest is content:
+            return message
+        return {**message, "content": rest} if rest else None
+
+    def _rest(self, text: str) -> str:
+        """`text` itself when it holds no block."""
         rest = text
         for begin, end in self._blocks:
             rest = _without(rest, begin, end)
-        if rest is text:
-            return message
-        rest = rest.strip()
-        return {**message, "content": rest} if rest else None
+        return text if rest is text else rest.strip()
+
+    def _rest_of_parts(self, parts: list[Any]) -> list[Any]:
+        """The parts themselves when they hold no block; a text that was nothing else is gone."""
+        kept = []
+        for part in parts:
+            text = part.get("text") or ""
+            rest = self._rest(text)
+            if rest or rest is text:
+                kept.append(part if rest is text else {**part, "text": rest})
+        return parts if all(map(operator.is_, kept, parts)) and len(kept) == len(parts) else kept
 
 
 def compiled(pattern: str, key: str) -> re.Pattern[str]:

@@ -131,7 +131,7 @@ class TurnMaker:
                     await self._unheld.wait()
                     policy = self._policies.of(session_id)
                     try:
-                        if send is None and draft.ask.body is not None:
+                        if send is None and draft.ask.body is not None and not draft.is_seen:
                             return await draft.whole(policy, self.version)
                         return await self._stream(policy, draft, send, limit)
                     except (ContextError, RequestError):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from reprlib import Repr
 from typing import Any, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from clawrl_gym.errors import ClawError, ContextError, PolicyError, RequestError
 from clawrl_gym.types import Message, Split
@@ -47,25 +47,46 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class TextPart(Wire):
-    """A part of a message's content; the policy reads text only."""
+class ImageUrl(Wire):
+    """Where a picture is."""
+
+    url: str
+
+
+class ContentPart(Wire):
+    """A part of a message's content: a text or a picture."""
 
     type: str
     text: str = ""
+    image_url: ImageUrl | None = Field(None, validate_default=True)
 
     @field_validator("type")
     @classmethod
-    def _is_text(cls, kind: str) -> str:
+    def _known(cls, kind: str) -> str:
+        if kind == "image_url":
+            return kind
         if kind not in ("text", "input_text", "output_text"):
-            raise ValueError("expected 'text': this policy reads text only")
-        return kind
+            raise ValueError("expected 'text' or 'image_url'")
+        return "text"
+
+    @field_validator("image_url", mode="before")
+    @classmethod
+    def _form(cls, told: Any, info: ValidationInfo) -> Any:
+        if told is None and info.data.get("type") == "image_url":
+            raise ValueError("expected {'url': 'data:image/...'}")
+        return {"url": told} if isinstance(told, str) else told
+
+    def plain(self) -> dict[str, Any]:
+        if self.image_url is None or self.type == "text":
+            return {"type": "text", "text": self.text}
+        return {"type": "image_url", "image_url": {"url": self.image_url.url}}
 
 
 class WireMessage(Wire):
     """One chat message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | list[ContentPart] | None = None
     tool_calls: list[dict[str, Any]] | None = Field(None, max_length=MOST_TOOLS)
     tool_call_id: str | None = None
     reasoning_content: str | None = None
@@ -79,11 +100,19 @@ class WireMessage(Wire):
                 raise ValueError("expected arguments as JSON text")
         return calls
 
+    @property
+    def _shows(self) -> bool:
+        parts = self.content if isinstance(self.content, list) else []
+        return any(part.type == "image_url" for part in parts)
+
     def plain(self) -> Message:
-        """As stored and rendered: text parts joined, `developer` under its older name."""
-        content = self.content
-        if isinstance(content, list):
-            content = "\n".join(part.text for part in content)
+        """As rendered: text parts joined unless a picture is among them, `developer` under its
+        older name."""
+        content: Any = self.content
+        if isinstance(self.content, list) and self._shows:
+            content = [part.plain() for part in self.content]
+        elif isinstance(self.content, list):
+            content = "\n".join(part.text for part in self.content)
         role = "system" if self.role == "developer" else self.role
         kept = {key: getattr(self, key) for key in _KEPT if getattr(self, key)}
         return cast(Message, {"role": role, "content": content, **kept})

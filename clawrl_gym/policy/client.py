@@ -7,12 +7,13 @@ from its own parsers; nothing is ever tokenised again. It records nothing and re
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 from clawrl_gym.errors import PolicyError
+from clawrl_gym.pictures import pictures_of
 from clawrl_gym.policy.connections import Connections
 from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
@@ -27,6 +28,7 @@ from clawrl_gym.types import Message
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
+Shown = Callable[[list[Any]], list[Any]]
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
@@ -46,18 +48,26 @@ class PolicyClient:
         max_connections: int,
         *,
         always_parse: bool = False,
+        unspoken: Sequence[int] = (),
+        shown: Shown | None = None,
     ) -> None:
-        """`always_parse`: vLLM has a reasoning parser, so no reply is plain text."""
+        """`always_parse`: vLLM has a reasoning parser, so no reply is plain text.
+
+        `unspoken` are ids that stand for pictures and are never sampled; `shown` puts pictures in
+        the place of their hashes.
+        """
         self._connections = Connections(base_url, key, timeout_s, max_connections)
         self._model = model
         self._always_parse = always_parse
+        self._unspoken = tuple(unspoken)
+        self._shown = shown
 
     async def render(self, body: dict[str, Any]) -> list[int]:
         """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
 
         Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
         """
-        answer = await self._connections.post("/clawrl/render", {"chat": self._chat(body)})
+        answer = await self._connections.post("/clawrl/render", {"chat": self._seen(body)})
         ids: list[int] = answer["token_ids"]
         return ids
 
@@ -107,6 +117,8 @@ class PolicyClient:
             "parse": parse,
             "already": list(draft.sampled_ids_T),
         }
+        if body is not None and pictures_of(body["messages"]):
+            asked["seen"] = self._seen(body)
         return self._pieces(asked, draft)
 
     def stream_chat(
@@ -126,7 +138,7 @@ class PolicyClient:
         draft = Draft([], plain=not self._reads(body))
         asked = {
             "generate": self._generate(None, sampling, version, request_id),
-            "chat": self._chat(body),
+            "chat": self._seen(body),
             "parse": self._reads(body),
             "after": list(after),
         }
@@ -194,6 +206,13 @@ class PolicyClient:
     def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
         return {**body, "model": self._model, "stream": False}
 
+    def _seen(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A chat with the bytes of its pictures."""
+        chat = self._chat(body)
+        if self._shown is None or not pictures_of(chat["messages"]):
+            return chat
+        return chat | {"messages": self._shown(chat["messages"])}
+
     def _reads(self, body: dict[str, Any]) -> bool:
         """Whether vLLM's parsers have anything to find in the reply."""
         return bool(body.get("tools")) or self._always_parse
@@ -212,7 +231,7 @@ class PolicyClient:
             "model": self._model,
             "cache_salt": str(version),
             "output_mode": "text",
-            "sampling_params": sampling_params(sampling),
+            "sampling_params": sampling_params(sampling, self._unspoken),
         }
 
     async def _pieces(self, asked: dict[str, Any], draft: Draft) -> AsyncGenerator[Piece, None]:

@@ -81,7 +81,12 @@ class Piece:
     """On the first piece of `stream_chat`, which has no other ids."""
 
 
-def sampling_params(sampling: Sampling) -> dict[str, Any]:
+UNSPOKEN_BIAS = -100.0
+"""Added to the logits of ids that stand for pictures, where they are sampled and where they are
+learned from."""
+
+
+def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> dict[str, Any]:
     """In vLLM's words."""
     params: dict[str, Any] = {
         "temperature": sampling.temperature,
@@ -91,6 +96,8 @@ def sampling_params(sampling: Sampling) -> dict[str, Any]:
     }
     if sampling.seed is not None:
         params["seed"] = sampling.seed
+    if unspoken:
+        params["logit_bias"] = {str(token): UNSPOKEN_BIAS for token in unspoken}
     if sampling.stop:
         params["stop"] = list(sampling.stop)
     return params

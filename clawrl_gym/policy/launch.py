@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.policy.child import PARENT_VARIABLE
-from clawrl_gym.policy.models import Device, checkpoint_dtype
+from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
 
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
@@ -53,6 +54,13 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]
+    if sees(model_dir):
+        argv += [
+            "--limit-mm-per-prompt",
+            json.dumps({"image": config.images.max_count, "video": 0}),
+        ]
+        if config.images.processor:
+            argv += ["--mm-processor-kwargs", json.dumps(config.images.processor)]
     if config.enforce_eager:
         argv += ["--enforce-eager"]
     if config.tool_parser:

@@ -20,6 +20,7 @@ Device = Literal["cpu", "cuda"]
 
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+_PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
@@ -62,6 +63,18 @@ def context_length(folder: Path) -> int | None:
     if length is None and isinstance(text, dict):
         length = text.get("max_position_embeddings")
     return int(length) if isinstance(length, int) else None
+
+
+def sees(folder: Path) -> bool:
+    """Whether it is a vision-language model: its configuration has a part for vision."""
+    return isinstance(_config(folder).get("vision_config"), dict)
+
+
+def picture_ids(folder: Path) -> tuple[int, ...]:
+    """The ids that stand for pictures in its prompts, those of images first; empty without any."""
+    config = _config(folder)
+    ids = [config.get(name) for name in _PICTURE_IDS]
+    return tuple(dict.fromkeys(one for one in ids if isinstance(one, int)))
 
 
 def check_context(max_model_len: int, folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
-from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.policy.client import PolicyClient, Shown
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.models import visible_gpus
 from clawrl_gym.policy.server import PolicyServer
@@ -80,8 +80,15 @@ class PolicyServers:
         """Keep new requests away by `hold` from now on."""
         self._hold = hold
 
-    def fleet(self, max_connections: int) -> Fleet[PolicyClient]:
-        """Clients of all servers, which need not have been started yet.
+    def fleet(
+        self,
+        max_connections: int,
+        *,
+        shown: Shown | None = None,
+        unspoken: Sequence[int] = (),
+    ) -> Fleet[PolicyClient]:
+        """Clients of all servers, which need not have been started yet; `shown` and
+        `unspoken` as they have them.
 
         Raises ConfigError when a port is taken.
         """
@@ -95,6 +102,8 @@ class PolicyServers:
                 self._config.request_timeout_s,
                 max_connections,
                 always_parse=self._config.reasoning_parser is not None,
+                unspoken=unspoken,
+                shown=shown,
             )
             for server in self._servers
         ]

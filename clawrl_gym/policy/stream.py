@@ -20,6 +20,7 @@ from contextlib import aclosing
 from typing import Any
 
 from clawrl_gym.policy.guard import App, Receive, Scope, Send
+from clawrl_gym.policy.pictured import Pictured, ReadyInputs, expanded, urls_of
 from clawrl_gym.policy.reading import Event, Reader, Steps
 from clawrl_gym.policy.specials import SpecialTexts
 
@@ -78,6 +79,7 @@ class Routes:
         # vLLM checks a request and starts it; the engine's outputs come out as they are
         self._tokens = copy.copy(state.serving_tokens)
         self._tokens.serve_tokens_stream_generator = lambda request, outputs, *rest: outputs
+        self._ready = self._tokens.online_renderer = ReadyInputs(self._renderer)
         self._tokenizer = self._renderer.renderer.get_tokenizer()
         self._specials = _special_texts(self._tokenizer)
 
@@ -87,8 +89,10 @@ class Routes:
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         generate, chat = {**body["generate"], "stream": True}, body["chat"]
-        if "token_ids" not in generate:
-            ids = generate["token_ids"] = await self._rendered(chat)
+        seen = chat if "token_ids" not in generate else body.get("seen")
+        prompt = None if seen is None else await self._rendered(seen)
+        if prompt is not None and "token_ids" not in generate:
+            ids = generate["token_ids"] = prompt.ids
             goes_on = ids[: len(body["after"])] == body["after"]
             yield {"prompt_ids": ids, "goes_on": goes_on}
             if not goes_on:
@@ -102,7 +106,7 @@ class Routes:
             generate["token_ids"] = generate["token_ids"] + already
             if reader is not None:
                 list(reader.replay(already, spoken=len(already), last=False))
-        outputs = await self._tokens.serve_tokens(GenerateRequest(**generate))
+        outputs = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
             return
@@ -113,8 +117,19 @@ class Routes:
                 if event is not None:
                     yield event
 
+    async def _serve(self, request: Any, prompt: Pictured | None) -> Any:
+        """The engine's outputs for a request, or vLLM's refusal."""
+        if prompt is None or prompt.inputs is None:
+            return await self._tokens.serve_tokens(request)
+        inputs = prompt.behind(request.token_ids).salted(request.cache_salt)
+        self._ready.put(request.request_id, inputs)
+        try:
+            return await self._tokens.serve_tokens(request)
+        finally:
+            self._ready.drop(request.request_id)
+
     async def _render(self, body: Event) -> Event:
-        return {"token_ids": await self._rendered(body["chat"])}
+        return {"token_ids": (await self._rendered(body["chat"])).ids}
 
     async def _parse(self, body: Event) -> Event:
         reader = Reader(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
@@ -136,18 +151,30 @@ class Routes:
         before = self._tokenizer.encode("")  # what the tokenizer begins every text with
         return {"token_ids": before + self._plain_ids(text, found)}
 
-    async def _rendered(self, chat: Event) -> list[int]:
-        """The prompt ids of a chat; ValueError when vLLM refuses it."""
+    async def _rendered(self, chat: Event) -> Pictured:
+        """The prompt of a chat; ValueError when vLLM refuses it."""
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         found: dict[str, str] = {}
         texts = {name: chat[name] for name in _TEXTS if name in chat}
         request = _chat_request(chat | self._masked(texts, found))
-        result = await self._chat.render_chat_request(request)
+        urls = urls_of(chat["messages"])
+        if urls:  # what is only rendered must not count as something that the engine was sent
+            result = await self._renderer.render_chat(request, skip_mm_cache=True)
+        else:
+            result = await self._chat.render_chat_request(request)
         if isinstance(result, ErrorResponse):
             raise ValueError(result.error.message)
         _, (prompt,) = result
-        return self._plain_ids(prompt["prompt"], found) if found else [*prompt["prompt_token_ids"]]
+        if urls:
+            pictured = await expanded(
+                self._renderer, self._plain_ids(prompt["prompt"], found), urls
+            )
+            self._check_length(pictured.ids)
+            return pictured
+        if found:
+            return Pictured(self._plain_ids(prompt["prompt"], found), None)
+        return Pictured([*prompt["prompt_token_ids"]], None)
 
     def _masked(self, value: Any, found: dict[str, str]) -> Any:
         return value if self._specials is None else self._specials.mask(value, found)
@@ -155,10 +182,13 @@ class Routes:
     def _plain_ids(self, text: str, found: dict[str, str]) -> list[int]:
         assert self._specials is not None
         ids = self._specials.ids(text, found)
+        self._check_length(ids)
+        return ids
+
+    def _check_length(self, ids: list[int]) -> None:
         limit = self._renderer.model_config.max_model_len
         if len(ids) >= limit:
             raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")
-        return ids
 
 
 def _chat_request(chat: Event) -> Any:

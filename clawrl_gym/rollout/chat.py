@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -50,12 +51,19 @@ class GatewayChat:
         }
         await self._post(f"/sessions/{spec.session_id}/end", body, {})
 
+    async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
+        """Send the film of an episode that is over."""
+        await self._post(f"/sessions/{spec.session_id}/film", jpeg, {"Content-Type": "image/jpeg"})
+
     async def close(self) -> None:
         await self._http.close()
 
-    async def _post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Any:
+    async def _post(self, path: str, body: dict[str, Any] | bytes, headers: dict[str, str]) -> Any:
+        sent: dict[str, Any] = (
+            {"data": BytesIO(body)} if isinstance(body, bytes) else {"json": body}
+        )
         try:
-            async with self._http.post(self._base_url + path, json=body, headers=headers) as answer:
+            async with self._http.post(self._base_url + path, headers=headers, **sent) as answer:
                 if answer.status == 200:
                     return await answer.json()
                 text = await answer.text()

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from clawrl_gym.pictures import pictures_of
 from clawrl_gym.types import INTERRUPTED, Message, Turn
 
 T = TypeVar("T")
@@ -37,6 +38,10 @@ class Segment:
     """`Turn.index` of the turns inside, in order."""
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By `Turn.index`: where its sampled tokens begin, and how many they are."""
+    pictures: tuple[str, ...] = ()
+    """Hashes of the pictures in the ids, in their order."""
+    shown: dict[int, int] = field(default_factory=dict)
+    """By `Turn.index`: how many of them its prompt shows; left out: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,8 @@ class _Open:
         self.turns_T: list[int] = []
         self.turn_indices: list[int] = []
         self.spans: dict[int, tuple[int, int]] = {}
+        self.pictures: tuple[str, ...] = ()
+        self.shown: dict[int, int] = {}
         self.last = first
 
     def is_extended_by(self, turn: Turn) -> bool:
@@ -108,6 +115,9 @@ class _Open:
         self.logprobs_T += [0.0] * given + _where(known_T, logprobs_T, 0.0)
         self.versions_T += [-1] * given + _where(known_T, turn.versions_T, -1)
         self.turns_T += [-1] * given + _where(known_T, [turn.index] * sampled, -1)
+        self.pictures = pictures_of(turn.messages)
+        if self.pictures:
+            self.shown[turn.index] = len(self.pictures)
         self.turn_indices.append(turn.index)
         self.spans[turn.index] = (len(self.ids_T) - sampled, sampled)
         self.last = turn
@@ -121,6 +131,8 @@ class _Open:
             self.turns_T,
             self.turn_indices,
             self.spans,
+            self.pictures,
+            self.shown,
         )
 
 

@@ -7,17 +7,21 @@ the next episode; a sandbox is opened at each reset, so nothing of an episode re
 from __future__ import annotations
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from clawrl_gym.agents.base import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
-from clawrl_gym.errors import ConfigError, EnvError, boundary
+from clawrl_gym.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.types import Episode, StopReason
+
+_FILM_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
 
 
 def build_env(config: EnvConfig) -> Any:
@@ -26,12 +30,13 @@ def build_env(config: EnvConfig) -> Any:
 
     if isinstance(config, GymEnvConfig):
         return make_env(config.id, config.target, dict(config.kwargs))
-    return make_env(config.id, None, config.model_dump(exclude={"type", "id"}))
+    return make_env(config.id, None, config.model_dump(exclude={"type", "id", "films"}))
 
 
 def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     """The configured agent; `auto` follows the environment."""
     from clawrl_gym.agents.conversation import ConversationAgent
+    from clawrl_gym.agents.gui import GuiAgent
     from clawrl_gym.agents.swe import SweAgent
     from clawrl_gym.agents.terminal import TerminalAgent
     from clawrl_gym.agents.text import TextAgent
@@ -46,6 +51,8 @@ def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
             return SweAgent(config.system)
         case "toolcall":
             return ToolCallAgent(config.system, config.protocol)
+        case "gui":
+            return GuiAgent(config.system, config.protocol, config.images)
     return TextAgent(config.system)
 
 
@@ -56,6 +63,8 @@ class _Slot:
         self._config = config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"env-{number}")
         self._env: Any = None
+        self.filming = False
+        """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
 
     async def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         loop = asyncio.get_running_loop()
@@ -68,6 +77,8 @@ class _Slot:
                     self._env = build_env(self._config)
                 except ConfigError as error:
                     raise EnvError(str(error)) from error
+        if hasattr(self._env.unwrapped, "filming"):
+            self._env.unwrapped.filming = self.filming
         return self._env.reset(**kwargs)
 
     def step(self, action: str) -> Any:
@@ -82,6 +93,15 @@ class _Slot:
     def report(self) -> Any:
         """What the environment's checks said, if it has a `report`."""
         return getattr(self._env.unwrapped, "report", None)
+
+    def film(self) -> bytes | None:
+        """The episode as a JPEG, if the environment filmed it."""
+        film = None if self._env is None else getattr(self._env.unwrapped, "film", None)
+        with boundary(EnvError, "film"):
+            made = film() if callable(film) else None
+        if made is not None and not isinstance(made, bytes):
+            raise EnvError(f"got a film of type {type(made).__name__}, expected bytes or None")
+        return made
 
     def discard(self) -> None:
         """Drop the environment after a failure; its thread may still be inside a blocking call."""
@@ -115,6 +135,7 @@ class RolloutWorker:
         self._all = [_Slot(env, number) for number in range(slots)]
         for slot in self._all:
             self._slots.put_nowait(slot)
+        self._films = getattr(env, "films", "none")
         self._gateway = gateway
         self._request_timeout_s = request_timeout_s
         self._chat: GatewayChat | None = None
@@ -133,6 +154,8 @@ class RolloutWorker:
         await self.ready()
         assert self._chat is not None
         slot = await self._slots.get()
+        measured = spec.group_id is None
+        slot.filming = self._films == "all" or (self._films == "measured" and measured)
         try:
             if self._agent is None:
                 episode = await run_harness(spec, slot, self._harness, self._chat, slot.call)
@@ -142,9 +165,24 @@ class RolloutWorker:
                 )
             if episode.stop_reason in (StopReason.ENV_ERROR, StopReason.DEADLINE):
                 slot.discard()
+            elif slot.filming:
+                await self._send_film(spec, slot, self._chat)
             return episode
         finally:
             self._slots.put_nowait(slot)
+
+    async def _send_film(self, spec: EpisodeSpec, slot: _Slot, chat: GatewayChat) -> None:
+        """A film that does not arrive is a line in the log, and nothing to the episode."""
+        try:
+            async with asyncio.timeout(_FILM_TIMEOUT_S):
+                film = await slot.call(slot.film)
+                if film is not None:
+                    await chat.film(spec, film)
+        except ClawError as error:
+            _log.warning("the film of episode %s is lost: %s", spec.session_id, error)
+        except TimeoutError:
+            slot.discard()  # its thread may still be drawing
+            _log.warning("no film of episode %s in %g s", spec.session_id, _FILM_TIMEOUT_S)
 
     async def close(self) -> None:
         """Close every environment and the connections."""

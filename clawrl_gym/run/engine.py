@@ -24,11 +24,13 @@ from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.live.requests import renderable
 from clawrl_gym.metrics import Metrics, Timeline
 from clawrl_gym.policy.client import PolicyUnavailable
-from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.loop import Update
+from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.terminal import View
 
 _TEACHER = "teacher"
@@ -65,7 +67,11 @@ class Engine:
             config.policy, self.model, folder.serving, folder.logs, self._vllm_phase
         )
         stack.push_async_callback(self.servers.stop)
-        self.fleet = self.servers.fleet(config.gateway.max_waiting)
+        self.fleet = self.servers.fleet(
+            config.gateway.max_waiting,
+            shown=self.store.album.shown,
+            unspoken=picture_ids(self.model),
+        )
         stack.push_async_callback(self.servers.close_clients)
         return resumed
 
@@ -83,6 +89,9 @@ class Engine:
             config.policy.request_timeout_s,
             live=config.live,
             hooks=hooks,
+            images=config.policy.images if sees(self.model) else None,
+            films=self.folder.films,
+            on_film=LivePage(self.folder.path, self._view.message).add,
         )
         redact.install([self.gateway.key, *(one.key for one in self.servers.servers)])
         self.gateway.version = self.version
@@ -137,11 +146,18 @@ class Engine:
             config.seed,
             self.device,
             config.policy.sampling.temperature,
+            self._images(),
         )
         await self.learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await self.learner.load_checkpoint(resumed.checkpoint)
         self._view.phase("learner", "ready")
+
+    def _images(self) -> Images | None:
+        """What the learner must know to see what the policy saw; None for one that sees nothing."""
+        if not sees(self.model):
+            return None
+        return Images(str(self.store.album.folder), self._config.policy.images.processor)
 
     async def publish(self, version: int) -> float:
         """Serve the learner's weights as `version`; returns the seconds that requests waited."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
-from clawrl_gym.config import EnvConfig, GymEnvConfig, RunConfig
+from clawrl_gym.config import ConversationEnvConfig, EnvConfig, GymEnvConfig, RunConfig
 from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.run.others import OtherEnv, other_envs
 
@@ -22,10 +22,13 @@ def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
 
 
 def _prepare(config: EnvConfig, say: Callable[[str], None]) -> None:
-    """Make what all tasks share, such as images; then start one episode."""
+    """Make what all tasks share, such as images; then start one episode.
+
+    Where episodes need nothing of this machine there is nothing to find out that way.
+    """
     env = build_env(config)
     try:
-        if isinstance(config, GymEnvConfig) or not hasattr(config, "sandbox"):
+        if isinstance(config, GymEnvConfig | ConversationEnvConfig):
             return
         module = importlib.import_module(f"clawrl_gym.envs.{config.type}.env")
         if hasattr(module, "prepare"):

@@ -69,6 +69,7 @@ def _erase_one(tx: Transaction, session_id: str) -> bool:
         f"DELETE FROM next_states WHERE turn_id IN ({turns})",
         "DELETE FROM turns WHERE session_id=?",
         "DELETE FROM offers WHERE session_id=?",
+        "DELETE FROM pictures WHERE session_id=?",
     ):
         tx.db.execute(statement, own)
     if not tx.db.execute("DELETE FROM sessions WHERE id=?", own).rowcount:

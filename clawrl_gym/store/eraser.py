@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from clawrl_gym.errors import StoreError
-from clawrl_gym.store import deletion
+from clawrl_gym.store import deletion, showings
+from clawrl_gym.store.album import Album
 from clawrl_gym.store.logs import Logs
 from clawrl_gym.store.slack import Slack
 from clawrl_gym.store.transaction import Transaction
@@ -30,13 +31,21 @@ class Eraser:
     """Deletes sessions in small transactions, then cleans the files once for all of them."""
 
     def __init__(
-        self, writer: Writer, logs: Logs, slack: Slack, bases: Bases, *, files: bool
+        self,
+        writer: Writer,
+        logs: Logs,
+        slack: Slack,
+        bases: Bases,
+        album: Album,
+        *,
+        files: bool,
     ) -> None:
         """`files` False: the database is in memory and there is nothing to clean."""
         self._writer = writer
         self._logs = logs
         self._slack = slack
         self._bases = bases
+        self._album = album
         self._files = files
         self._cleaning = asyncio.Lock()
         self._going: set[asyncio.Task[Any]] = set()
@@ -60,7 +69,10 @@ class Eraser:
     async def _delete(self, session_ids: list[str]) -> int:
         deleted = 0
         while session_ids:
-            tried, there = await self._writer.submit(partial(self._erase, session_ids=session_ids))
+            erase = partial(self._erase, session_ids=session_ids)
+            tried, there, unshown = await self._writer.submit(erase)
+            if unshown:
+                await asyncio.to_thread(self._album.remove, unshown)
             session_ids = session_ids[tried:]
             deleted += there
         if deleted and not await self._clean() and (self._later is None or self._later.done()):
@@ -72,11 +84,13 @@ class Eraser:
             self._later = asyncio.create_task(self._clean_later())
         return deleted
 
-    def _erase(self, tx: Transaction, session_ids: list[str]) -> tuple[int, int]:
+    def _erase(self, tx: Transaction, session_ids: list[str]) -> tuple[int, int, list[str]]:
+        """How many it tried, how many were there, and the pictures that nobody shows now."""
+        were_shown = showings.shown_by(tx.db, session_ids)
         tried, there = deletion.erase(tx, session_ids)
         for session_id in there:
             self._bases.drop(session_id)
-        return tried, len(there)
+        return tried, len(there), showings.unshown(tx.db, were_shown)
 
     async def _clean_later(self) -> None:
         cleaned = False

@@ -4,6 +4,7 @@ A prompt with a hint in it has nearly all ids in common with the prompt that was
 sample holds before the turn's first token: only the difference is stored, see `delta.py`.
 
     lessons: how many; each: start, length, how many prompts
+    pictures: of each lesson; left out when none has any
     prompt:  ids that it begins with, how many runs, each run's three numbers, how many own ids, ids
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 
 from clawrl_gym.store.delta import split_ids, weave_ids
@@ -29,13 +31,16 @@ def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:
             prefix, own, copies = split_ids(used, array("i", prompt_T))
             told.extend((prefix, len(copies), *chain.from_iterable(copies), len(own)))
             told += own
+    if any(lesson.pictures for lesson in lessons):
+        told.extend(lesson.pictures for lesson in lessons)
     return pack_ints(told)
 
 
 def unpack_lessons(blob: bytes, ids_T: list[int]) -> tuple[Lesson, ...]:
     """The inverse of `pack_lessons`."""
     numbers = iter(unpack_ints(blob))
-    return tuple(_lesson(numbers, ids_T) for _ in range(next(numbers)))
+    lessons = [_lesson(numbers, ids_T) for _ in range(next(numbers))]
+    return tuple(replace(lesson, pictures=next(numbers, 0)) for lesson in lessons)
 
 
 def _lesson(numbers: Iterator[int], ids_T: list[int]) -> Lesson:

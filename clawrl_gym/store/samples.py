@@ -24,6 +24,7 @@ def sample_columns(sample: Sample) -> dict[str, Any]:
         "advantages": pack_floats(sample.advantages_T),
         "reward": sample.reward,
         "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
+        "pictures": " ".join(sample.pictures) or None,
         "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
     }
 
@@ -43,5 +44,6 @@ def sample_of(row: sqlite3.Row) -> Sample:
         turn_id=row["turn_id"],
         distill_T=[] if distill is None else unpack_floats(distill),
         lessons=() if lessons is None else unpack_lessons(lessons, ids_T),
+        pictures=tuple((row["pictures"] or "").split()),
         id=row["id"],
     )

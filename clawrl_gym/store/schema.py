@@ -16,7 +16,7 @@ from pathlib import Path
 from clawrl_gym.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 _FORMAT = "clawrl_gym run"
 
@@ -28,6 +28,13 @@ _OFFERS = """CREATE TABLE offers (
     session_id TEXT NOT NULL REFERENCES sessions(id), digest BLOB NOT NULL, body BLOB NOT NULL,
     UNIQUE (session_id, digest))"""
 """Each distinct list of tools, and other words of the chat template, of a session."""
+
+_PICTURES = """CREATE TABLE pictures (
+    session_id TEXT NOT NULL REFERENCES sessions(id), digest TEXT NOT NULL,
+    PRIMARY KEY (session_id, digest)) WITHOUT ROWID"""
+"""Which session shows which picture of the album."""
+
+_PICTURES_INDEX = "CREATE INDEX pictures_by_digest ON pictures (digest)"
 
 _INDEXES = (
     "CREATE INDEX turns_by_base ON turns (base_id)",
@@ -69,7 +76,7 @@ _TABLES = (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
         advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER,
-        distill BLOB, lessons BLOB)""",
+        distill BLOB, lessons BLOB, pictures TEXT)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
@@ -86,6 +93,8 @@ _TABLES = (
         PRIMARY KEY (version, position)) WITHOUT ROWID""",
     _DELETIONS,
     _OFFERS,
+    _PICTURES,
+    _PICTURES_INDEX,
     *_INDEXES,
 )
 
@@ -107,6 +116,7 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
         "turns": (("tools", "BLOB"), ("template", "BLOB")),
         "samples": (("distill", "BLOB"), ("lessons", "BLOB")),
     },
+    4: {"samples": (("pictures", "TEXT"),)},
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
 
@@ -224,7 +234,10 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
         db.execute("UPDATE verdicts SET reward = value")
         for statement in (_DELETIONS, *_INDEXES):
             db.execute(statement)
-    db.execute(_OFFERS)
+    if version < 3:
+        db.execute(_OFFERS)
+    db.execute(_PICTURES)
+    db.execute(_PICTURES_INDEX)
 
 
 def _show_as_current(db: sqlite3.Connection, version: int) -> None:
@@ -236,7 +249,9 @@ def _show_as_current(db: sqlite3.Connection, version: int) -> None:
         db.execute(
             f"CREATE TEMP VIEW {table} AS SELECT rowid AS rowid, *, {added} FROM main.{table}"
         )
-    db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
+    if version < 3:
+        db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
+    db.execute(f"CREATE TEMP {_PICTURES.removeprefix('CREATE')}")
 
 
 def _added_since(version: int) -> dict[str, list[tuple[str, str]]]:

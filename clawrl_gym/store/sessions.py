@@ -7,6 +7,7 @@ from typing import Any
 
 from clawrl_gym.errors import StoreError
 from clawrl_gym.store.rows import SessionRow, to_json
+from clawrl_gym.store.showings import add_showings
 from clawrl_gym.store.transaction import Transaction
 from clawrl_gym.types import Message
 
@@ -38,6 +39,7 @@ def add_next_state(tx: Transaction, turn_id: int, messages: list[Message]) -> di
     }  # fmt: skip
     if not tx.insert("INSERT OR IGNORE INTO next_states", row):
         return None
+    add_showings(tx, owner["session_id"], messages)
     return {"session_id": owner["session_id"], **row}
 
 

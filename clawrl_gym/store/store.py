@@ -24,10 +24,12 @@ from clawrl_gym.store import (
     place,
     schema,
     sessions,
+    showings,
     training,
     turns,
     verdicts,
 )
+from clawrl_gym.store.album import Album
 from clawrl_gym.store.eraser import Eraser
 from clawrl_gym.store.logs import Logs
 from clawrl_gym.store.reader import StoreReader
@@ -53,6 +55,9 @@ class Store(StoreReads):
         self._slack = Slack(folder / schema.DATABASE_FILE)
         self._logs = Logs(folder if record else None)
         self._logs.mend(db, self._slack)
+        self.album = Album(folder if record else None)
+        if record:
+            self.album.remove_others(showings.shown(db))
         self._bases = Bases()
         self._one_at_a_time: AbstractContextManager[Any] = (
             nullcontext() if record else threading.Lock()
@@ -65,7 +70,9 @@ class Store(StoreReads):
             if record
             else self._read_thread.submit(StoreReader.sharing, db)
         )
-        self._eraser = Eraser(self._writer, self._logs, self._slack, self._bases, files=record)
+        self._eraser = Eraser(
+            self._writer, self._logs, self._slack, self._bases, self.album, files=record
+        )
 
     @classmethod
     def open(cls, folder: Path, record: bool = True) -> Self:
@@ -154,6 +161,12 @@ class Store(StoreReads):
         interrupts is done when the folder is opened again.
         """
         return await self._eraser.delete(session_ids)
+
+    async def forget_pictures(self, digests: Iterable[str]) -> None:
+        """Delete those of the pictures that no session shows and nobody holds."""
+        wanted = set(digests)
+        unshown = await self._write(lambda tx: showings.unshown(tx.db, wanted))
+        await asyncio.to_thread(self.album.remove, unshown)
 
     async def add_verdict(self, verdict: Verdict) -> int:
         """Record a judgement; returns its position. Raises StoreError for an unknown turn."""
@@ -246,6 +259,7 @@ class Store(StoreReads):
             stack.callback(os.close, lock)
             stack.callback(self._slack.close)
             stack.callback(self._logs.close)
+            stack.callback(self.album.close)
             await self._eraser.finish()
             self._writer.end()
             await asyncio.to_thread(self._writer.close)

@@ -75,6 +75,7 @@ def render_page(run: RunData) -> str:
         why=why,
         gap_tint=lambda token: tint(token.gap, widest),
         gap_legend=gap_legend(widest),
+        films_above={film.session.id for card in run.films for film in card.films},
         timelines=timelines(run),
         busy=busy_words(run),
         card_title=card_title,

@@ -13,6 +13,7 @@ from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
 from clawrl_gym.provenance import read_starts
 from clawrl_gym.store import SessionRow, StoreReader
+from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (
     HintLine,
     LessonCard,
@@ -21,6 +22,7 @@ from clawrl_gym.ui.lessons import (
     read_lesson_log,
     some_of,
 )
+from clawrl_gym.ui.live_page import FILMS_FOLDER
 from clawrl_gym.ui.spans import Span, spans_of
 from clawrl_gym.ui.transcripts import (
     Choice,
@@ -61,6 +63,9 @@ class RunData:
     lessons: list[LessonCard] = field(default_factory=list)
     hints: list[HintLine] = field(default_factory=list)
     """The newest ones, the newest last."""
+    films: list[FilmCard] = field(default_factory=list)
+    session_films: dict[str, str] = field(default_factory=dict)
+    """Films of the cards' sessions, by session, as data URIs."""
     notes: list[str] = field(default_factory=list)
     """What is not shown, and why."""
 
@@ -126,7 +131,7 @@ def read_run(folder: Path) -> RunData:
     shown = _read_cards(folder, config, some_of(log.taught))
     return RunData(
         folder, config, config_text, rows, spans, starts, shown.cards, shown.episodes,
-        shown.lessons, log.hints, [*notes, *shown.notes],
+        shown.lessons, log.hints, shown.films, shown.session_films, [*notes, *shown.notes],
     )  # fmt: skip
 
 
@@ -151,6 +156,8 @@ class _Shown:
     episodes: int = 0
     """From which the cards were chosen."""
     lessons: list[LessonCard] = field(default_factory=list)
+    films: list[FilmCard] = field(default_factory=list)
+    session_films: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -187,7 +194,7 @@ def _read_cards(folder: Path, config: dict[str, Any], taught: list[TaughtLine]) 
     if len(shown.lessons) < len(taught):
         lost = len(taught) - len(shown.lessons)
         notes.append(f"{lost} of the lessons chosen for this page are not in run.db any more.")
-    return replace(shown, notes=notes)
+    return replace(shown, notes=[*notes, *shown.notes])
 
 
 def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine]) -> _Shown:
@@ -200,9 +207,32 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
             for choice in choices
         ]
         lessons = lesson_cards(reader, taught, decoder)
+        box = FilmBox(folder)
+        films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
     finally:
         reader.close()
-    return _Shown(cards, len(sessions), lessons)
+    beside = _session_films(cards, films, box)
+    notes = []
+    if len(box.there) > box.shown:
+        notes.append(f"{box.shown} of {len(box.there)} films are here; all are in {FILMS_FOLDER}/.")
+    return _Shown(cards, len(sessions), lessons, films, beside, notes)
+
+
+def _version(reader: StoreReader, session_id: str) -> int | None:
+    """The newest weight version that acted in a session."""
+    turns = reader.last_turns(session_id, 1)
+    return max((version for turn in turns for version in turn.versions_T), default=None)
+
+
+def _session_films(cards: list[Card], films: list[FilmCard], box: FilmBox) -> dict[str, str]:
+    """The films of the episodes in the cards, but for those that are shown anyway."""
+    shown = {film.session.id for card in films for film in card.films}
+    found: dict[str, str] = {}
+    for session in (session for card in cards for session in card.choice.sessions):
+        uris = box.take([session]) if session.id in box.there - shown - set(found) else None
+        if uris is not None:
+            found[session.id] = uris[0]
+    return found
 
 
 def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:

@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Turn, Verdict
 from clawrl_gym.ui.judging import mark
 from clawrl_gym.ui.state import ViewState
@@ -85,7 +86,7 @@ class ServeState(ViewState):
 
 def last_words(turn: Turn) -> str:
     """What the user said last, as one line."""
-    said = [m.get("content") or "" for m in turn.messages if m.get("role") == "user"]
+    said = [text_of(m) for m in turn.messages if m.get("role") == "user"]
     return one_line(said[-1], 200) if said else ""
 
 

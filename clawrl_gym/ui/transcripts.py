@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.errors import ClawError, boundary
+from clawrl_gym.pictures import text_of
 from clawrl_gym.store import SessionRow, StoreReader, effective
 from clawrl_gym.types import Message, Sample, Turn, Verdict
 
@@ -241,9 +242,7 @@ def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
 
 def told_of(message: Message) -> Told:
     """A message in words, however long it is."""
-    text = message.get("content") or ""
-    if not isinstance(text, str):  # content parts of a live client
-        text = json.dumps(text, ensure_ascii=False)
+    text = text_of(message)
     if message.get("tool_calls"):
         text += json.dumps(message["tool_calls"], ensure_ascii=False)
     cut = len(text) - MAX_CHARACTERS

@@ -15,6 +15,7 @@ from clawrl_gym.envs.calls import Reply
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.partner import Info
 from clawrl_gym.errors import ConfigError, EnvError
+from clawrl_gym.pictures import text_of
 
 _POLL_S = 10.0
 """How long one request waits inside the gateway."""
@@ -96,11 +97,11 @@ class LivePartner:
         results = [m for m in messages if m.get("role") == "tool"]
         if results and len(results) == len(messages):
             shown = [
-                {"tool_call_id": m.get("tool_call_id", ""), "content": m.get("content") or ""}
+                {"tool_call_id": m.get("tool_call_id", ""), "content": text_of(m)}
                 for m in results
             ]
             return json.dumps(shown), self._info("tool")
-        said = [m.get("content") or "" for m in messages if m.get("role") in ("user", "tool")]
+        said = [text_of(m) for m in messages if m.get("role") in ("user", "tool")]
         return "\n".join(said), self._info("user")
 
     def _info(self, role: str) -> Info:

@@ -13,6 +13,7 @@ def test_the_package_offers_nothing_but_its_version() -> None:
 def test_environment_ids_stay() -> None:
     assert [spec.id for spec in builtin_specs()] == [
         "ClawRL/Conversation-v0",
+        "ClawRL/Gui-v0",
         "ClawRL/SWE-v0",
         "ClawRL/Terminal-v0",
         "ClawRL/ToolCall-v0",

@@ -16,9 +16,10 @@ from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.grading import report_of
-from clawrl_gym.judge.base import Case, text_of
+from clawrl_gym.judge.base import Case
 from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report
 from clawrl_gym.judge.prompt import case_messages
+from clawrl_gym.pictures import text_of
 from clawrl_gym.policy.tiny.careless import demonstrated
 from clawrl_gym.policy.tiny.conversations import Conversation
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations, shown_by

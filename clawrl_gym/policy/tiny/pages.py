@@ -1,0 +1,77 @@
+"""Demonstrations of tasks on web pages: the environment itself, played on paper."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clawrl_gym.agents.gui import GuiAgent
+from clawrl_gym.envs.gui.env import GuiEnv
+from clawrl_gym.envs.gui.families import FAMILIES
+from clawrl_gym.envs.gui.families.base import Turns
+from clawrl_gym.envs.gui.generated import make_task, task_ids
+from clawrl_gym.envs.gui.notation import written
+from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
+from clawrl_gym.errors import TaskError
+from clawrl_gym.policy.tiny import page_slips
+from clawrl_gym.policy.tiny.conversations import Conversation, drawn
+from clawrl_gym.policy.tiny.paper_screen import PaperScreen
+from clawrl_gym.types import Message, Split
+
+
+def easy_families() -> tuple[str, ...]:
+    """Families whose pages the tiny policy can read whole."""
+    return tuple(name for name, family in FAMILIES.items() if family.easy)
+
+
+@dataclass(frozen=True, slots=True)
+class PageDemonstrations:
+    """Easy generated tasks on pages of one split, each drawn at random and shown once."""
+
+    split: Split = "train"
+    careless: bool = True
+    """With slips (see `page_slips`); False shows the oracle's own solutions."""
+    families: tuple[str, ...] | None = None
+    """Only these families; None takes all easy ones."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone."""
+        slips = random.Random(f"page slips/{seed}")
+        env = GuiEnv(open_screen=PaperScreen.open)
+        for task in self.tasks(seed):
+            luck = slips.random() if self.careless else 1.0
+            yield demonstrate(env, task, page_slips.shown(task, luck))
+
+    def tasks(self, seed: int) -> Iterator[GuiTask]:
+        """The tasks that `conversations` shows."""
+        families = self.families or easy_families()
+        ids = {family: task_ids(self.split, (family,)) for family in families}
+        yield from map(make_task, drawn(ids, {}, seed))
+
+
+def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
+    """A conversation in which these replies are given."""
+    observation, _ = env.reset(options={"task": task.id, "split": task.split})
+    observations, replies = [observation], list[Message]()
+    for turn in turns:
+        text = written_turn(env, task, turn)
+        replies.append({"role": "assistant", "content": text})
+        observation, _, terminated, truncated, _ = env.step(text)
+        observations.append(observation)
+        if terminated or truncated:
+            break
+    asked = GuiAgent(protocol="text").messages(observations[: len(replies)], replies[:-1])
+    return Conversation([*asked, replies[-1]], f"page-{task.family}")
+
+
+def written_turn(env: GuiEnv, task: GuiTask, turn: Sequence[Step]) -> str:
+    """A reply of these steps on the page that the environment shows."""
+    return "\n".join(_written(task, step, env) for step in turn)
+
+
+def _written(task: GuiTask, step: Step, env: GuiEnv) -> str:
+    action = resolve(step, env.view.lines)
+    if action is None:
+        raise TaskError(f"task {task.id!r}: got no {step.find} on the page")
+    return written(action)

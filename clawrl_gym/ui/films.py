@@ -1,0 +1,127 @@
+"""Films in the report: the same task before and after training, within a budget of bytes.
+
+Pictures are embedded, so that the report stays one file that can be sent around.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.store import SessionRow
+from clawrl_gym.ui.live_page import FILMS_FOLDER
+
+MOST_PAIRS = 6
+MOST_BYTES = 6 << 20
+"""Of all films of a page together; a third more as text."""
+_MOST_OF_ONE = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FilmShown:
+    """One measured episode."""
+
+    session: SessionRow
+    version: int | None
+    """Weight version that acted; None when it is not known."""
+    uri: str
+
+    @property
+    def when(self) -> str:
+        """When it was measured, in words."""
+        if self.version is None:
+            return "measured"
+        updates = f"update{'' if self.version == 1 else 's'}"
+        return f"after {self.version} {updates}" if self.version else "before training"
+
+
+@dataclass(frozen=True, slots=True)
+class FilmCard:
+    """A task at its first and at its last measurement."""
+
+    task_id: str
+    films: list[FilmShown]
+
+
+class FilmBox:
+    """The films of a run, as data URIs, until the budget is spent; each is taken once."""
+
+    def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
+        self._folder = folder / FILMS_FOLDER
+        self.there = {path.stem for path in self._folder.glob("*.jpg")}
+        """Ids of the sessions that have one."""
+        self._left = most_bytes
+        self.shown = 0
+
+    def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
+        """The films of these together; None when one cannot be read or they are too large."""
+        films = []
+        for session in sessions:
+            try:
+                film = (self._folder / f"{session.id}.jpg").read_bytes()
+            except OSError:
+                return None
+            if not film.startswith(b"\xff\xd8\xff") or len(film) > _MOST_OF_ONE:
+                return None
+            films.append(film)
+        size = sum(map(len, films))
+        if size > self._left:
+            return None
+        self._left -= size
+        self.shown += len(films)
+        return [f"data:image/jpeg;base64,{base64.b64encode(film).decode()}" for film in films]
+
+
+def film_cards(
+    sessions: Sequence[SessionRow], box: FilmBox, version_of: Callable[[str], int | None]
+) -> list[FilmCard]:
+    """Tasks that were learned first, then those that are solved, then the others."""
+    tasks: dict[str, list[SessionRow]] = defaultdict(list)
+    for session in sorted(sessions, key=lambda session: (session.created_s, session.id)):
+        if _is_measured(session) and session.id in box.there:
+            tasks[session.task_id or session.id].append(session)
+    cards: list[FilmCard] = []
+    for task_id in _in_order(tasks)[:MOST_PAIRS]:
+        shown = tasks[task_id][:1] if len(tasks[task_id]) == 1 else _ends(tasks[task_id])
+        uris = box.take(shown)
+        if uris is not None:
+            films = [
+                FilmShown(session, version_of(session.id), uri)
+                for session, uri in zip(shown, uris, strict=True)
+            ]
+            cards.append(FilmCard(task_id, films))
+    return cards
+
+
+def _is_measured(session: SessionRow) -> bool:
+    return session.source == "rollout" and session.group_id is None and session.reward is not None
+
+
+def _ends(sessions: list[SessionRow]) -> list[SessionRow]:
+    return [sessions[0], sessions[-1]]
+
+
+def _in_order(tasks: Mapping[str, list[SessionRow]]) -> list[str]:
+    """By rank, and in a rank one task of each kind before the second of any.
+
+    Kinds are ids without their digits.
+    """
+    seen: Counter[tuple[int, str]] = Counter()
+    places: dict[str, tuple[int, int]] = {}
+    for task_id, sessions in tasks.items():
+        kind = _rank(sessions), re.sub(r"\d+", "", task_id)
+        places[task_id] = kind[0], seen[kind]
+        seen[kind] += 1
+    return sorted(places, key=lambda task_id: places[task_id])
+
+
+def _rank(sessions: list[SessionRow]) -> int:
+    """0: learned, 1: solved before and after, 2: not solved, 3: measured once."""
+    if len(sessions) == 1:
+        return 3
+    before, after = ((one.reward or 0.0) >= 1.0 for one in _ends(sessions))
+    return 2 if not after else 1 if before else 0

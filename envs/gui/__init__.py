@@ -1,0 +1,1 @@
+"""GUI: tasks on web pages, seen as a tree or a picture, acted on with mouse and keyboard."""

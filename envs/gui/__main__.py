@@ -1,0 +1,55 @@
+"""`python -m clawrl_gym.envs.gui validate PATH` plays each task; `watch TASK` opens one to see."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from clawrl_gym.config import GuiEnvConfig
+from clawrl_gym.envs.gui.env import GuiEnv
+from clawrl_gym.envs.validate import main
+
+PROG = "python -m clawrl_gym.envs.gui"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command: exit code 0 when all is well, 1 for tasks that do not hold, 2 if wrong."""
+    if list(arguments[:1]) != ["watch"]:
+        return main(PROG, _arguments, _make, arguments)
+    from clawrl_gym.envs.gui.watch.command import add_arguments, watch
+
+    parser = argparse.ArgumentParser(prog=f"{PROG} watch")
+    add_arguments(parser)
+    return int(watch(parser.parse_args(arguments[1:])))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = 'PATH: "generated", "miniwob", or a file or folder of tasks'
+    parser.add_argument("--families", help="only these families, separated by commas")
+    parser.add_argument(
+        "--allow", action="append", default=[], help="a host that pages may reach; repeatable"
+    )
+    parser.add_argument("--executable", help="path of Chromium")
+    parser.add_argument(
+        "--unsafe-no-isolation",
+        action="store_true",
+        help="accept that bubblewrap is missing on this host",
+    )
+
+
+def _make(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> GuiEnv:
+    """`sandbox` is nothing to a browser, which has its own."""
+    defaults = GuiEnvConfig().model_dump(exclude={"type", "id", "films"})
+    browser = {
+        "executable": given.executable,
+        "unsafe_no_isolation": given.unsafe_no_isolation,
+    }
+    families = None if given.families is None else given.families.split(",")
+    chosen = {"tasks": given.path, "families": families, "allow": given.allow}
+    return GuiEnv(**{**defaults, **chosen, "browser": {**defaults["browser"], **browser}})
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Small seeded web applications whose state lives on the server side."""

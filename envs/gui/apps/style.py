@@ -1,0 +1,23 @@
+"""The look of the shipped applications. It moves nothing: order and blocks stay as in the HTML."""
+
+STYLE = (
+    "body{margin:0;background:#eef1f5;color:#1d2733;font:19px/1.45 'DejaVu Sans',Arial,sans-serif}"
+    "nav{background:#24466b;padding:10px 24px}"
+    "nav a{color:#fff;text-decoration:none;margin-right:14px;padding:4px 10px;"
+    "border-radius:5px;background:#33608f}"
+    "main{margin:18px 24px;padding:14px 24px 20px;background:#fff;border:1px solid #d5dce4;"
+    "border-radius:8px;max-width:900px}"
+    "h1{font-size:28px;margin:6px 0 10px}h2{font-size:21px;margin:14px 0 6px;color:#3d5166}"
+    "p{margin:8px 0}ul{margin:8px 0;padding-left:22px}li{margin:5px 0}"
+    "a{color:#1a5fb4}table{border-collapse:collapse;width:100%;margin:8px 0}"
+    "th{text-align:left;color:#5c6f82;font-size:16px;font-weight:normal}"
+    "td,th{padding:7px 10px;border-bottom:1px solid #e4e9ee}"
+    "button{font:inherit;font-size:17px;color:#fff;background:#2a7d4f;border:0;"
+    "border-radius:5px;padding:4px 13px}"
+    "button[value=delete],button[value=cancel],button[name=remove]{background:#a83c3c}"
+    "input,select,textarea{font:inherit;padding:3px 7px;border:1px solid #a9b7c6;"
+    "border-radius:5px;background:#fff}"
+    "input[type=number]{width:80px}textarea{width:560px;height:90px;vertical-align:top}"
+    "label{color:#44576b;margin:0 2px 0 4px}"
+    ".notice{background:#fff4d6;border:1px solid #e8d18a;border-radius:5px;padding:6px 12px}"
+)

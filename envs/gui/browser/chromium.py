@@ -1,0 +1,188 @@
+"""One Chromium: which program it is, its flags, and its start in isolation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clawrl_gym import errors
+from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.envs.sandbox import kernel
+from clawrl_gym.errors import ConfigError, EnvError
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+_START_S = 30.0
+_HEAP_MB = 256
+"""Most that one page's script may keep; beyond it, its renderer ends."""
+_CURE = (
+    "`apt-get install chromium-headless-shell`, or"
+    " `python -m playwright install chromium-headless-shell`"
+)
+_CURE_ISOLATION = (
+    "; or accept that pages run on this host unconfined, with browser.unsafe_no_isolation=true"
+)
+# A bare package in place of ours, whose own __init__ registers environments and imports numpy.
+_PROGRAM = """\
+import sys, types
+package = types.ModuleType("clawrl_gym")
+package.__path__ = sys.argv.pop(1).split(":")
+sys.modules["clawrl_gym"] = package
+from clawrl_gym.envs.gui.browser.keeper import main
+main()
+"""
+_FLAGS = (
+    "--disable-gpu",
+    "--disable-3d-apis",
+    "--disable-domain-reliability",
+    "--disable-file-system",
+    "--disable-notifications",
+    "--disable-print-preview",
+    "--disable-speech-api",
+    "--dns-prefetch-disable",
+    "--no-pings",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    f"--js-flags=--max-old-space-size={_HEAP_MB}",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A browser that runs."""
+
+    browser: Browser
+    listener: socket.socket | None
+    """Of its proxy, in its own network namespace; None without isolation."""
+
+
+def find(options: BrowserOptions, downloaded: str = "") -> str:
+    """The program to start; `downloaded`: where Playwright keeps its own. Raises ConfigError."""
+    if options.executable is not None:
+        named = shutil.which(options.executable)
+        if named is None:
+            raise ConfigError(
+                f"got browser.executable={options.executable!r}, expected a program; {_CURE}"
+            )
+        return os.path.realpath(named)
+    for candidate in _candidates(downloaded):
+        if os.access(candidate, os.X_OK):
+            return os.path.realpath(candidate)
+    raise ConfigError(f"no Chromium is installed: {_CURE}")
+
+
+def _candidates(downloaded: str) -> Iterator[str]:
+    yield "/usr/lib/chromium/chromium-headless-shell"
+    if downloaded:
+        cache = Path(downloaded).parents[2]
+        for found in sorted(
+            cache.glob("chromium_headless_shell-*/*/*headless*shell"), reverse=True
+        ):
+            yield str(found)
+        yield downloaded
+    yield "/usr/lib/chromium/chromium"  # what /usr/bin/chromium, a script, starts
+
+
+async def launch(playwright: Playwright, options: BrowserOptions) -> Started:
+    """Start a browser. Raises ConfigError or EnvError, saying the cure."""
+    executable = find(options, playwright.chromium.executable_path)
+    bwrap = None if options.unsafe_no_isolation else _bubblewrap()
+    with ExitStack() as stack:
+        door = f"clawrl-{secrets.token_hex(16)}"
+        answer = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        answer.bind("\0" + door)
+        answer.listen(1)
+        answer.settimeout(_START_S)
+        settings = {
+            "owner": os.getpid(),
+            "executable": executable,
+            "bwrap": bwrap,
+            "memory_mb": options.memory_mb,
+            "door": door,
+        }
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="clawrl-browser-"))
+        starter = await asyncio.to_thread(_write_starter, Path(folder), settings)
+        browser = await _start(playwright, starter, isolated=bwrap is not None)
+        try:
+            listener = None if bwrap is None else await asyncio.to_thread(_receive, answer)
+        except BaseException:
+            await browser.close()
+            raise
+    return Started(browser, listener)
+
+
+def _bubblewrap() -> str:
+    found = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+    if found is None:
+        raise ConfigError("bwrap not found: `apt-get install bubblewrap`" + _CURE_ISOLATION)
+    return found
+
+
+async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Browser:
+    from playwright.async_api import Error
+
+    try:
+        return await playwright.chromium.launch(
+            executable_path=starter,
+            args=list(_FLAGS),
+            chromium_sandbox=isolated,
+            handle_sigint=False,
+            handle_sigterm=False,
+            handle_sighup=False,
+            timeout=_START_S * 1e3,
+        )
+    except Error as error:
+        from clawrl_gym.envs.sandbox.isolation import cure_for
+
+        said = _said(str(error))
+        cure = cure_for(said) + _CURE_ISOLATION if isolated else _CURE
+        raise EnvError(f"chromium did not start: {said}; {cure}") from error
+
+
+def _said(message: str) -> str:
+    """What the program itself said, out of the driver's long report."""
+    lines = [line.partition("[err]")[2].strip() for line in message.splitlines() if "[err]" in line]
+    return " / ".join(lines[-3:])[-500:] or message.strip().splitlines()[0][:500]
+
+
+def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
+    """Playwright starts one file, without arguments before its own."""
+    package = Path(errors.__file__).parent
+    path = ":".join(_package_path(package))
+    keeper = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]
+    starter = folder / "chromium"
+    starter.write_text(f'#!/bin/sh\nexec env -i {shlex.join(keeper)} "$@"\n')
+    starter.chmod(0o700)
+    return starter
+
+
+def _package_path(package: Path) -> list[str]:
+    import clawrl_gym
+
+    return list(dict.fromkeys([str(package), *map(str, clawrl_gym.__path__)]))
+
+
+def _receive(answer: socket.socket) -> socket.socket:
+    """The listening socket that the keeper made; only this user's processes know the door."""
+    try:
+        connection, _ = answer.accept()
+        with connection:
+            connection.settimeout(_START_S)
+            _, fds = kernel.receive(connection, 64, 1)
+    except OSError as error:
+        raise EnvError(f"chromium's network namespace was not handed over: {error}") from error
+    if not fds:
+        raise EnvError("chromium's network namespace was not handed over")
+    return socket.socket(fileno=fds[0])

@@ -1,0 +1,76 @@
+"""The one thread of this process that runs an event loop: Playwright's objects live on it alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from clawrl_gym.errors import EnvError
+
+T = TypeVar("T")
+_END_S = 10.0
+
+
+class Loop:
+    """An event loop on a thread of its own; `run` may be called from every other thread."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="browser-loop", daemon=True)
+        self._thread.start()
+
+    @property
+    def ours(self) -> bool:
+        """False in a forked child: the thread stayed behind."""
+        return self._pid == os.getpid()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Wait for the coroutine's result. Raises EnvError when it takes longer: it is cancelled.
+
+        The deadline is the last resort: what waits for a page has its own, shorter one.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise EnvError("got a blocking call on the browser's own thread, expected another one")
+        if not self.ours:
+            work.close()
+            raise EnvError("the browser belongs to the process that this one was forked from")
+        try:
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        except RuntimeError as error:  # closed: the process is ending
+            work.close()
+            raise EnvError(f"the browser's thread has ended: {error}") from error
+        waited = threading.Event()
+        future.add_done_callback(lambda _: waited.set())
+        try:
+            if not waited.wait(timeout_s):
+                raise EnvError(f"the browser did not answer within {timeout_s:g} s")
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """End the thread; what still runs on the loop is cancelled."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_END_S)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            with contextlib.suppress(RuntimeError):  # the interpreter may be ending
+                self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()

@@ -1,0 +1,264 @@
+"""The browsers of this process: one thread, one driver, and a set of Chromiums for equal options.
+
+Everything here but `process()` and what is said to be for other threads runs on the loop. Browsers
+are started when contexts are asked for, and end some seconds after the last one, so that an
+environment's next episode finds them; at exit in any case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from clawrl_gym.envs.gui.browser import chromium
+from clawrl_gym.envs.gui.browser.loop import Loop
+from clawrl_gym.envs.gui.browser.proxy import Proxy
+from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.errors import ConfigError, EnvError
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright
+
+T = TypeVar("T")
+_LINGER_S = 20.0
+_CLOSE_S = 10.0
+_CHECK_S = 5.0
+
+
+class House:
+    """One Chromium and the contexts in it."""
+
+    def __init__(self, browser: Browser, proxy: Proxy) -> None:
+        self.browser = browser
+        self.proxy = proxy
+        self.live = 0
+        self.opened = 0
+        self.worn = False
+        """A context could not be closed: it takes no more."""
+        self._lost = False
+        browser.on("disconnected", lambda _: proxy.close())
+
+    @property
+    def alive(self) -> bool:
+        return self.browser.is_connected() and not self._lost
+
+    async def check(self) -> None:
+        """After something failed: find out whether it is alive (a dead driver tells nobody)."""
+        try:
+            session = await asyncio.wait_for(self.browser.new_browser_cdp_session(), _CHECK_S)
+            await asyncio.wait_for(session.detach(), _CHECK_S)
+        except Exception:  # noqa: BLE001 (whatever it is: it does not answer)
+            self._lost = True
+
+    def takes(self, options: BrowserOptions) -> bool:
+        return (
+            self.alive
+            and not self.worn
+            and self.live < options.contexts_per_browser
+            and self.opened < options.max_contexts
+        )
+
+    async def close(self) -> None:
+        self.proxy.close()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self.browser.close(), _CLOSE_S)
+
+
+class Browsers:
+    """Those with equal options."""
+
+    def __init__(self, options: BrowserOptions, driver: Driver) -> None:
+        self._options = options
+        self._driver = driver
+        self._houses: list[House] = []
+        self._starting = asyncio.Lock()
+
+    @property
+    def live(self) -> int:
+        return sum(house.live for house in self._houses)
+
+    async def take(self) -> House:
+        """A browser with room for one more context, counted as taken."""
+        async with self._starting:
+            self._houses = [house for house in self._houses if house.alive or house.live]
+            house = next((one for one in self._houses if one.takes(self._options)), None)
+            if house is None:
+                house = await self._start()
+            house.live += 1
+            house.opened += 1
+            return house
+
+    async def give_back(self, house: House) -> None:
+        """The context is closed; a browser that is old enough goes with its last one."""
+        house.live -= 1
+        old = house.opened >= self._options.max_contexts
+        if house.live == 0 and (old or house.worn or not house.alive):
+            if house in self._houses:
+                self._houses.remove(house)
+            await house.close()
+
+    async def close(self) -> None:
+        houses, self._houses = self._houses, []
+        await asyncio.gather(*(house.close() for house in houses))
+
+    async def _start(self) -> House:
+        try:
+            started = await chromium.launch(await self._driver.get(), self._options)
+        except ConfigError:
+            raise
+        except Exception as error:
+            if not await self._driver.renew():
+                raise _told(error) from error
+            started = await chromium.launch(await self._driver.get(), self._options)
+        proxy = Proxy(started.listener)
+        await proxy.open()
+        house = House(started.browser, proxy)
+        self._houses.append(house)
+        return house
+
+
+class Driver:
+    """Playwright's own process, which speaks with every browser of this one."""
+
+    def __init__(self) -> None:
+        self._playwright: Playwright | None = None
+        self._starting = asyncio.Lock()
+
+    async def get(self) -> Playwright:
+        async with self._starting:
+            if self._playwright is None:
+                try:
+                    from playwright.async_api import async_playwright
+                except ImportError as error:
+                    raise ConfigError(
+                        "playwright is not installed: `pip install clawrl-gym[gui]`"
+                    ) from error
+                self._playwright = await async_playwright().start()
+            return self._playwright
+
+    async def renew(self) -> bool:
+        """Whether it was dead, and is none now: the next `get` starts another."""
+        if self._playwright is None or await self._answers(self._playwright):
+            return False
+        await self.close()
+        return True
+
+    async def close(self) -> None:
+        playwright, self._playwright = self._playwright, None
+        if playwright is not None:
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(playwright.stop(), _CLOSE_S)
+
+    async def _answers(self, playwright: Playwright) -> bool:
+        try:
+            request = await asyncio.wait_for(playwright.request.new_context(), _CLOSE_S)
+            await asyncio.wait_for(request.dispose(), _CLOSE_S)
+        except Exception:  # noqa: BLE001 (whatever it is: it does not answer)
+            return False
+        return True
+
+
+class Process:
+    """What this process has of browsers."""
+
+    def __init__(self, linger_s: float = _LINGER_S) -> None:
+        self._linger_s = linger_s
+        self._loop = Loop()
+        self._driver = Driver()
+        self._sets: dict[BrowserOptions, Browsers] = {}
+        self._end: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """For other threads."""
+        return self._loop.run(work, timeout_s)
+
+    @property
+    def ours(self) -> bool:
+        """False in a forked child."""
+        return self._loop.ours
+
+    def close(self) -> None:
+        """End every browser and the thread. For other threads."""
+        if self._loop.ours:
+            with contextlib.suppress(EnvError):
+                self._loop.run(self._close_all(), 2 * _CLOSE_S)
+            self._loop.close()
+
+    async def take(self, options: BrowserOptions) -> House:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        if options not in self._sets:
+            self._sets[options] = Browsers(options, self._driver)
+        return await self._sets[options].take()
+
+    async def give_back(self, options: BrowserOptions, house: House) -> None:
+        if options in self._sets:
+            await self._sets[options].give_back(house)
+        if self._end is None and not any(each.live for each in self._sets.values()):
+            loop = asyncio.get_running_loop()
+            self._end = loop.call_later(self._linger_s, lambda: self.later(self._close_idle()))
+
+    def later(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this, and let nobody wait for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _close_idle(self) -> None:
+        if not any(each.live for each in self._sets.values()):
+            await self._close_all()
+
+    async def _close_all(self) -> None:
+        sets, self._sets = list(self._sets.values()), {}
+        driver, self._driver = self._driver, Driver()
+        await asyncio.gather(*(each.close() for each in sets))
+        await driver.close()
+
+
+_lock = threading.Lock()
+_process: Process | None = None
+_left_behind: list[Process] = []
+"""Of the process that this one was forked from: kept, so that nothing of it is torn down here."""
+_watching = False
+
+
+def process() -> Process:
+    """The one of this process; a forked child makes its own."""
+    global _process, _watching
+    with _lock:
+        if _process is None:
+            _process = Process()
+            atexit.register(_process.close)
+            if not _watching:
+                os.register_at_fork(after_in_child=_forget)
+                _watching = True
+        return _process
+
+
+def close_all() -> None:
+    """End all browsers of this process now; the next screen starts new ones."""
+    global _process
+    with _lock:
+        ended, _process = _process, None
+    if ended is not None:
+        atexit.unregister(ended.close)
+        ended.close()
+
+
+def _forget() -> None:
+    global _lock, _process
+    _lock = threading.Lock()
+    if _process is not None:
+        _left_behind.append(_process)
+    _process = None
+
+
+def _told(error: Exception) -> Exception:
+    return error if isinstance(error, EnvError) else EnvError(f"chromium did not start: {error}")

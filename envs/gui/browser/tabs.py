@@ -1,0 +1,166 @@
+"""The open tabs of one context, and what they do unasked: windows, dialogs, downloads, crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from clawrl_gym.envs.gui.page.tab import Tab
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Dialog, Download, Page
+
+MOST_TABS = 8
+_OPEN_S = 5.0
+_CLOSE_S = 5.0
+_MOST_NOTICES = 5
+"""Of each kind, told between two looks; the rest is counted."""
+_MESSAGE_CHARACTERS = 200
+
+
+class Tabs:
+    """In order of opening. Lives on the loop."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self._context = context
+        self._tabs: list[Tab] = []
+        self._seen = 0
+        self._opening: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._notices: dict[str, list[str]] = {}
+        self.crashed = False
+        """The renderer of one of them has ended."""
+        self.first: Tab | None = None
+        """The one that the task began in, while it is open."""
+        context.on("page", self._appeared)
+        context.on("dialog", lambda dialog: self._do(self._answer(dialog), self._answering))
+
+    def __len__(self) -> int:
+        return len(self._tabs)
+
+    def __iter__(self) -> Any:
+        return iter(list(self._tabs))
+
+    @property
+    def seen(self) -> Tab:
+        return self._tabs[self._seen]
+
+    @property
+    def index(self) -> int:
+        return self._seen
+
+    def see(self, index: int) -> None:
+        self._seen = index
+
+    async def open(self) -> Tab:
+        """A new blank tab; it is seen."""
+        page = await self._context.new_page()
+        await self.ready()
+        tab = next((tab for tab in self._tabs if tab.page is page), None)
+        if tab is None:
+            raise TimeoutError("a new tab does not answer")
+        self._seen = self._tabs.index(tab)
+        if self.first is None:
+            self.first = tab
+        return tab
+
+    async def close(self, index: int) -> None:
+        """Without asking the page. The last one is never closed."""
+        tab = self._tabs[index]
+        self._left(tab)
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(tab.page.close(), _CLOSE_S)
+
+    async def ready(self) -> None:
+        """New windows are taken up, and there is a tab."""
+        if self._opening:
+            await asyncio.wait(set(self._opening), timeout=_OPEN_S + _CLOSE_S)
+        if not self._tabs:
+            self._note("tab", "the last tab was closed: a blank one was opened")
+            self.first = None
+            await self.open()
+            self.first = None
+
+    async def replace(self) -> None:
+        """What is seen is past help: a blank tab in its place."""
+        if len(self._tabs) == MOST_TABS:
+            await self.close(self._seen)
+            await self.open()
+            return
+        old = self.seen
+        await self.open()
+        await self.close(self._tabs.index(old))
+
+    def notices(self) -> list[str]:
+        """What happened since the last call, in words."""
+        kept, self._notices = self._notices, {}
+        told = []
+        for kind, texts in kept.items():
+            told += texts[:_MOST_NOTICES]
+            if len(texts) > _MOST_NOTICES:
+                told.append(f"{kind}: {len(texts) - _MOST_NOTICES} more of these")
+        return told
+
+    def _note(self, kind: str, text: str) -> None:
+        texts = self._notices.setdefault(kind, [])
+        texts.append(text if len(texts) < _MOST_NOTICES else "")
+
+    def _do(self, work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        kept.add(task)
+        task.add_done_callback(kept.discard)
+
+    def _appeared(self, page: Page) -> None:
+        page.on("crash", self._crash)
+        page.on("download", self._download)
+        if len(self._tabs) + len(self._opening) >= MOST_TABS:
+            self._note("window", f"a new window was refused: {MOST_TABS} tabs are open")
+            self._do(self._refuse(page), self._answering)
+        else:
+            self._do(self._take_up(page), self._opening)
+
+    async def _take_up(self, page: Page) -> None:
+        try:
+            tab = await asyncio.wait_for(Tab.open(page), _OPEN_S)
+        except Exception:  # noqa: BLE001 (it does not answer, or is closed already)
+            with contextlib.suppress(Exception):
+                await asyncio.wait_for(page.close(), _CLOSE_S)
+            return
+        self._tabs.append(tab)
+        if self.first is not None:
+            self._seen = len(self._tabs) - 1
+        page.on("close", lambda _: self._left(tab))
+        if page.is_closed():
+            self._left(tab)
+
+    async def _refuse(self, page: Page) -> None:
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(page.close(), _CLOSE_S)
+
+    def _left(self, tab: Tab) -> None:
+        if tab not in self._tabs:
+            return
+        index = self._tabs.index(tab)
+        del self._tabs[index]
+        if self._seen > index or self._seen == len(self._tabs):
+            self._seen = max(0, self._seen - 1)
+        if tab is self.first:
+            self.first = None
+
+    def _crash(self, _: Page) -> None:
+        self.crashed = True
+
+    def _download(self, download: Download) -> None:
+        name = download.suggested_filename[:_MESSAGE_CHARACTERS]
+        self._note("download", f"a download was refused: {name!r}")
+
+    async def _answer(self, dialog: Dialog) -> None:
+        """Alerts are closed, questions are answered with no, pages may be left."""
+        message = dialog.message[:_MESSAGE_CHARACTERS]
+        kind = dialog.type
+        done = {"alert": "closed", "beforeunload": "left the page"}.get(kind, "dismissed")
+        self._note("dialog", f"{kind} dialog {message!r}: {done}")
+        with contextlib.suppress(Exception):
+            await (dialog.accept() if kind == "beforeunload" else dialog.dismiss())

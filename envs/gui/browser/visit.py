@@ -1,0 +1,279 @@
+"""One episode in the browser, on the loop: what `Screen` shows to the environment's thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.browser.context import open_context
+from clawrl_gym.envs.gui.browser.navigation import Navigation
+from clawrl_gym.envs.gui.browser.network import Allowed, Network
+from clawrl_gym.envs.gui.browser.shared import House, Process
+from clawrl_gym.envs.gui.browser.tabs import Tabs
+from clawrl_gym.envs.gui.observation import View
+from clawrl_gym.envs.gui.options import GuiOptions
+from clawrl_gym.envs.gui.page.tab import Moved, PageGone, PageHangs, Tab
+from clawrl_gym.envs.gui.task import Ended, GuiTask, PageFacts
+from clawrl_gym.errors import EnvError, TaskError
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext
+
+_CLOSE_S = 10.0
+_CRASH_S = 0.1
+"""How long after a page was lost its browser may need to say why."""
+_TITLE_S = 1.0
+_QUALITY = 70
+
+
+class Visit:
+    """A fresh context with the task's pages in it."""
+
+    def __init__(self, process: Process, task: GuiTask, options: GuiOptions) -> None:
+        self._process = process
+        self._task = task
+        self._options = options
+        sites = {host: make() for host, make in task.sites.items()}
+        self.network = Network(sites, tuple(Allowed.read(one) for one in options.allow))
+        self.viewport = task.viewport or (options.width, options.height)
+        self._house: House | None = None
+        self._proxy = ""
+        self._context: BrowserContext | None = None
+        self._closed = False
+        self.said = ""
+        """What the start script returned, if it is text."""
+        self.left_document = False
+        self._result: Any = None
+        self._notices: list[str] = []
+
+    # -- beginning and end ----------------------------------------------------------------------
+    async def open(self) -> None:
+        """Raises EnvError or ConfigError; nothing is left open then."""
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _open(self) -> None:
+        self._house = await self._process.take(self._options.browser)
+        async with self._guarded("opening a page"):
+            self._proxy = await self._house.proxy.admit(self.network)
+            self._context = await open_context(
+                self._house.browser, self._proxy, self._task, self._options
+            )
+            self._tabs = Tabs(self._context)
+            self._navigation = Navigation(self._tabs, self.network, self._options.page_timeout_s)
+            await self._tabs.open()
+            await self._load(self._task.start)
+            if self._task.start_script:
+                said = await self._main_world(self._tabs.seen, self._task.start_script)
+                self.said = said if isinstance(said, str) else ""
+            for url in self._task.tabs:
+                await self._tabs.open()
+                await self._load(url)
+
+    async def _load(self, url: str) -> None:
+        if url == "about:blank":
+            return
+        failed = await self._navigation.go(url)
+        if failed is not None:
+            raise TaskError(f"the task's page {url!r} does not load: {failed}")
+
+    async def close(self) -> None:
+        """Idempotent. The browser's part of it is not waited for."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._house is not None:
+            self._process.later(self._leave(self._house))
+
+    async def _leave(self, house: House) -> None:
+        if self._proxy:
+            house.proxy.dismiss(self._proxy)
+        if self._context is not None:
+            try:
+                await asyncio.wait_for(self._context.close(), _CLOSE_S)
+            except Exception:  # noqa: BLE001 (the context does not end: its browser will)
+                house.worn = True
+        await self._process.give_back(self._options.browser, house)
+
+    # -- what the model does --------------------------------------------------------------------
+    async def act(self, action: Action) -> str | None:
+        """None, or why it failed, in words."""
+        async with self._guarded(f"action {action.kind!r}"):
+            await self._tabs.ready()
+            before, documents = self._tabs.seen, self._tabs.seen.documents
+            try:
+                failed = await self._carry_out(action)
+            except PageHangs:
+                failed = await self._stop(self._options.action_timeout_s)
+            except Moved:
+                failed = None
+            except PageGone:
+                await self._lost(before)
+                failed = None
+            await self._tabs.ready()
+            seen = self._tabs.seen
+            self.left_document = seen is not before or seen.documents != documents
+            return failed
+
+    async def _carry_out(self, action: Action) -> str | None:
+        from clawrl_gym.envs.gui.page.act import carry_out
+
+        if self._navigation.knows(action.kind):
+            return await self._navigation.carry_out(action)
+        return await carry_out(self._tabs.seen, action, self._options.action_timeout_s)
+
+    async def _stop(self, waited_s: float) -> str:
+        """The page hangs: end its script, and the page itself where that does not help."""
+        said = f"the page did not answer within {waited_s:g} s"
+        try:
+            await self._tabs.seen.stop_script()
+            await self._tabs.seen.call("() => 1", timeout_s=2.0)
+        except (PageHangs, Moved, EnvError) as error:
+            if isinstance(error, PageGone):
+                raise
+            await self._tabs.replace()
+            return f"{said} and was closed"
+        return f"{said}: its script was stopped"
+
+    async def _lost(self, tab: Tab) -> None:
+        """A page that was closed by its own script is no failure of the browser."""
+        reason = await self._why_dead()
+        if reason is not None or not tab.page.is_closed():
+            raise EnvError(reason or "the page was lost")
+
+    # -- what is seen ---------------------------------------------------------------------------
+    async def look(self) -> View:
+        async with self._guarded("looking at the page"):
+            await self._tabs.ready()
+            for last in (False, True):
+                try:
+                    return await self._look()
+                except PageHangs:
+                    if last:
+                        await self._tabs.replace()
+                        self._notices.append("the page did not answer and was closed")
+                    else:
+                        self._notices.append(await self._stop(self._options.action_timeout_s))
+                except PageGone:
+                    await self._lost(self._tabs.seen)
+                    await self._tabs.ready()
+                except Moved:
+                    self._notices.append("the page goes from document to document")
+            return await self._look()
+
+    async def _look(self) -> View:
+        from clawrl_gym.envs.gui.page.look import look
+
+        url, title, lines = await look(self._tabs.seen, self._options.action_timeout_s)
+        if len(self._tabs) == 1:
+            return View(url, title, lines)
+        titles = await asyncio.gather(*(_title(tab) for tab in self._tabs))
+        return View(url, title, lines, tuple(titles), self._tabs.index + 1)
+
+    async def shot(self) -> bytes:
+        from clawrl_gym.envs.gui.page.shot import shot
+
+        async with self._guarded("taking a screenshot"):
+            await self._tabs.ready()
+            try:
+                return await shot(self._tabs.seen, _QUALITY)
+            except PageHangs:
+                self._notices.append(await self._stop(self._options.action_timeout_s))
+                return await shot(self._tabs.seen, _QUALITY)
+
+    async def notices(self) -> list[str]:
+        """What happened unasked since the last call."""
+        own, self._notices = self._notices, []
+        return own + self._tabs.notices() + self.network.refusals()
+
+    # -- what is graded -------------------------------------------------------------------------
+    async def page_result(self) -> Any:
+        """The first value that is not null stays."""
+        first = self._tabs.first
+        if self._result is not None or not self._task.result_script or first is None:
+            return self._result
+        async with self._guarded("asking for the page's result"):
+            with contextlib.suppress(PageHangs, Moved):
+                self._result = await self._main_world(first, self._task.result_script)
+        return self._result
+
+    async def _pages(self) -> tuple[PageFacts, ...]:
+        """Every tab as it is now; one that does not answer has no text."""
+        async with self._guarded("reading the pages"):
+            await self._tabs.ready()
+            return tuple([await self._facts(tab) for tab in self._tabs])
+
+    async def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended:
+        """What is left, for the grade."""
+        result = await self.page_result()
+        pages = await self._pages() if needs_pages else ()
+        states = await self.network.states()
+        return Ended(states, answer, gave_up, pages, self._tabs.index, result)
+
+    async def _facts(self, tab: Tab) -> PageFacts:
+        timeout_s = self._options.action_timeout_s
+        try:
+            url, title, html = await tab.call(_PAGE, timeout_s=timeout_s)
+        except (PageHangs, Moved, EnvError):
+            return PageFacts(tab.page.url, "", "")
+        facts = None
+        if self._task.facts_script:
+            with contextlib.suppress(PageHangs, Moved, EnvError):
+                facts = await tab.call(f"() => ({self._task.facts_script})", timeout_s=timeout_s)
+        return PageFacts(url, title, html, facts)
+
+    async def _main_world(self, tab: Tab, expression: str) -> Any:
+        """The value of an expression, or of its promise, among the page's own scripts."""
+        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        reply = await tab.send("Runtime.evaluate", asked, self._options.page_timeout_s)
+        if failure := reply.get("exceptionDetails"):
+            thrown = failure.get("exception", {}).get("description") or failure.get("text", "")
+            raise TaskError(f"a script of task {self._task.id!r} failed: {thrown[:500]}")
+        return reply["result"].get("value")
+
+    # -- what breaks ----------------------------------------------------------------------------
+    @contextlib.asynccontextmanager
+    async def _guarded(self, doing: str) -> AsyncIterator[None]:
+        """Whatever leaves is an EnvError that says whose fault it is."""
+        from playwright.async_api import Error
+
+        if self._closed:
+            raise EnvError(f"{doing}: got a screen that is closed, expected an open one")
+        if (dead := self._dead()) is not None:
+            raise EnvError(f"{doing}: {dead}")
+        try:
+            yield
+        except (Error, EnvError, PageHangs, Moved, OSError) as error:
+            if isinstance(error, EnvError) and not isinstance(error, PageGone):
+                raise
+            said = await self._why_dead() or str(error).partition("\n")[0]
+            raise EnvError(f"{doing}: {said}") from error
+
+    async def _why_dead(self) -> str | None:
+        await asyncio.sleep(_CRASH_S)
+        if self._dead() is None and self._house is not None:
+            await self._house.check()
+        return self._dead()
+
+    def _dead(self) -> str | None:
+        if self._house is not None and not self._house.alive:
+            return "the browser has died"
+        if self._context is not None and self._tabs.crashed:
+            return "the page's renderer has crashed"
+        return None
+
+
+_PAGE = "() => [location.href, document.title, document.documentElement?.outerHTML ?? '']"
+
+
+async def _title(tab: Tab) -> str:
+    try:
+        return str(await tab.call("() => document.title", timeout_s=_TITLE_S)) or tab.page.url
+    except (PageHangs, Moved, EnvError):
+        return tab.page.url

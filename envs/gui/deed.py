@@ -1,0 +1,66 @@
+"""What was done on a page, for people who look at it later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.observation import Element, View
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One action that was tried."""
+
+    action: Action
+    failed: str = ""
+    """Why it did nothing; empty when it was carried out."""
+
+
+def element_of(number: int | None, view: View) -> Element | None:
+    """The element with this number, when the page has it."""
+    return next((one for one in view.elements if one.id == number), None)
+
+
+def caption(deed: Deed, view: View) -> str:
+    """The deed in words, with names instead of numbers where the page gives them."""
+    words = " ".join(part for part in (_verb(deed.action), *_objects(deed.action, view)) if part)
+    return f"{words}: {deed.failed}" if deed.failed else words
+
+
+def _verb(action: Action) -> str:
+    return action.kind.replace("_", " ")
+
+
+def _objects(action: Action, view: View) -> list[str]:
+    """What follows the verb."""
+    where = _place(action.id, action.x, action.y, view)
+    text = f"“{action.text}”"
+    match action.kind:
+        case "type":
+            return [text, f"into {where}" if where else ""]
+        case "select":
+            return [text, f"in {where}" if where else ""]
+        case "press":
+            return [action.keys, f"in {where}" if where else ""]
+        case "scroll":
+            return [action.direction, f"in {where}" if where else ""]
+        case "drag":
+            return [where, "to", _place(action.to_id, action.to_x, action.to_y, view)]
+        case "wait":
+            return [f"{action.seconds:g} s"]
+        case "goto" | "new_tab":
+            return [action.text]
+        case "switch_tab" | "close_tab":
+            return ["" if action.tab is None else str(action.tab)]
+        case "answer" | "give_up":
+            return [text if action.text else ""]
+    return [where]
+
+
+def _place(number: int | None, x: float | None, y: float | None, view: View) -> str:
+    if number is None:
+        return "" if x is None or y is None else f"at {x:.0f}, {y:.0f}"
+    element = element_of(number, view)
+    named = element and (element.name or element.role)
+    return f"“{named}”" if named else f"[{number}]"

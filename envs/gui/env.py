@@ -1,0 +1,326 @@
+"""`ClawRL/Gui-v0`: tasks on web pages in a real browser, as a Gymnasium environment.
+
+The environment knows tasks, turns and grades; what a page shows and how it is acted on is behind
+`AnyScreen`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from clawrl_gym.envs.base import Info, TaskEnv
+from clawrl_gym.envs.calls import Reply, decode, encode_results
+from clawrl_gym.envs.gui import notation
+from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.held import AnyScreen, OpenScreen, real_screen
+from clawrl_gym.envs.gui.observation import View
+from clawrl_gym.envs.gui.options import GuiOptions
+from clawrl_gym.envs.gui.parse import Frame, nothing_asked, read
+from clawrl_gym.envs.gui.schema import tool
+from clawrl_gym.envs.gui.source import open_source
+from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
+from clawrl_gym.envs.gui.text import heading, render
+from clawrl_gym.envs.gui.turn import DONE, Mouse, Turn, carry_out
+from clawrl_gym.envs.parts import encode_parts, plain
+from clawrl_gym.envs.terminal.grading import report_of
+from clawrl_gym.errors import TaskError
+from clawrl_gym.types import Split
+
+if TYPE_CHECKING:
+    from clawrl_gym.envs.gui.film import Film
+
+OVER = "(done)"
+_EMPTY = View("about:blank", "", ())
+
+
+class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
+    """A task on web pages, in a fresh window of a real browser; one task an episode.
+
+    Observation
+        Text (`Unicode`). At reset what is asked for, a blank line, and the page; later what went
+        wrong in the reply ("Error: ..." and "Note: ..." lines) and the page as it is now. A page
+        is its title and URL and then a line for each line of it, elements that can be acted on
+        with a number: `[12] button "Buy"`. With `observation` "screenshot", "marked" (elements'
+        numbers are drawn on it) or "both" it is JSON with a picture, see `envs/parts.py`. After
+        tool calls it is a JSON list of `{"tool_call_id", "content"}` in the order of the calls,
+        the page in the last of them; `info["next_state_role"]` is "tool" then, else "user".
+        "(done)" when the task was ended.
+    Action
+        Text (`Unicode`): lines such as `click(12)` or `type(3, "pens")`, whatever stands around
+        them; or calls of the tool `computer` as JSON `{"content": TEXT, "tool_calls": [{"id",
+        "name", "arguments"}]}`. `info["tools"]` has the tool's schema. No text is illegal: what is
+        no action, or cannot be done, gives an observation that says so. At most 16 actions of a
+        reply are carried out, in order, up to the first that fails or opens another page.
+    Reward
+        0 until the end, then what the task's grader says: 1 when the servers' state, the answer
+        and the pages are as they must be. A task that cannot be done earns 1 only by `give_up`,
+        and one that can be done earns 0 by it; running out of turns gives up nothing.
+    Start
+        The task's first page in a fresh context (no cookies, no storage, a clock and random
+        numbers of its own), its servers with the task's state. `options={"task": ID}` names the
+        task; without it one of `options["split"]` ("train" unless given) is drawn from the seed.
+    End
+        Terminated by `answer`, `done` or `give_up`, when the task's page says that it is over, or
+        when the task's own number of turns is used up. Truncated, and graded all the same, after
+        `max_turns` replies of a task without such a number. A browser that dies raises EnvError:
+        no reward is made up for it.
+    Options
+        `tasks` ("generated", "miniwob", or the path of tasks in OSWorld's form), `families` (None
+        for all), `heldout` (path of held-out tasks), `observation`, `coordinates` ("pixels" or
+        "thousandths"), `width` and `height` of the page, `max_turns`, `max_tokens` of a page's
+        text, `action_timeout_s`, `page_timeout_s`, `allow` (hosts of the internet that pages may
+        reach), `browser` (as in `BrowserConfig`), `open_screen` (None for the real browser),
+        `render_mode` ("ansi": the conversation so far, "rgb_array": what is seen).
+    Info
+        Always `task`, `family`, `split`, `tools`, `next_state_role`, `error` (None: failures are
+        exceptions) and `report`: empty until the end, then "Test report: passed", or
+        "Test report: failed" with a line for each thing that is missing. No observation holds it.
+    Version
+        v0: first version.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+
+    def __init__(
+        self,
+        tasks: str = "generated",
+        families: Sequence[str] | None = None,
+        heldout: str | None = None,
+        observation: str = "tree",
+        coordinates: str = "pixels",
+        width: int = 1024,
+        height: int = 640,
+        max_turns: int = 15,
+        max_tokens: int = 3000,
+        action_timeout_s: float = 5.0,
+        page_timeout_s: float = 10.0,
+        allow: Sequence[str] = (),
+        browser: Mapping[str, Any] | None = None,
+        open_screen: OpenScreen | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(
+            max_turns,
+            render_mode,
+            action_timeout_s=action_timeout_s,
+            page_timeout_s=page_timeout_s,
+        )
+        given: dict[str, Any] = {
+            "tasks": tasks, "families": families, "heldout": heldout, "observation": observation,
+            "coordinates": coordinates, "width": width, "height": height, "max_turns": max_turns,
+            "max_tokens": max_tokens, "action_timeout_s": action_timeout_s,
+            "page_timeout_s": page_timeout_s, "allow": allow, "browser": dict(browser or {}),
+        }  # fmt: skip
+        self._options = GuiOptions.of(given)
+        self._source = open_source(given)
+        self._open_screen = open_screen or real_screen
+        self.filming = False
+        """Keep the next episodes as films; set before reset."""
+        self._film: Film | None = None
+        self._task: GuiTask | None = None
+        self._view = _EMPTY
+        self._first = ""
+        self._said = ""
+        self._ending: Action | None = None
+        self._mouse = Mouse()
+        self._called = False
+        """The last reply called tools: what comes back are their results."""
+        self._tool: dict[str, Any] = {}
+        self._last_shot: bytes | None = None
+
+    @property
+    def task(self) -> GuiTask:
+        """Of the current or the last episode. Raises TaskError before the first."""
+        if self._task is None:
+            raise TaskError("got no task, expected reset() first")
+        return self._task
+
+    @property
+    def view(self) -> View:
+        """The page as it was last seen, whole."""
+        return self._view
+
+    def shot(self) -> bytes:
+        """What is seen now, as JPEG. Raises EnvError outside of an episode."""
+        return self._current("shot")[1].shot()
+
+    def film(self) -> bytes | None:
+        """The last episode as one JPEG, when it was filmed; until the next reset."""
+        return None if self._film is None else self._film.strip()
+
+    def solve(self) -> Iterator[str]:
+        """The oracle: actions that solve the current task, one a step.
+
+        Each is made when it is asked for, of the page that is there then. Raises TaskError for a
+        task without a solution, or one whose page lacks what the solution acts on.
+        """
+        return (self.oracle(turn) for turn in range(len(self._solution("solve"))))
+
+    def oracle(self, turn: int) -> str:
+        """One turn of the oracle on the page that is there now."""
+        turns = self._solution("oracle")
+        if not 0 <= turn < len(turns):
+            raise TaskError(f"got turn {turn}, expected 0 to {len(turns) - 1}")
+        return "\n".join(self._resolved(step, turn) for step in turns[turn])
+
+    def render(self) -> Any:
+        """In mode "ansi" the transcript, in mode "rgb_array" what is seen (height, width, 3)."""
+        if self.render_mode != "rgb_array":
+            return super().render()
+        if self._episode is not None:
+            self._last_shot = self._episode[1].shot()
+        if self._last_shot is None:
+            return None
+        import numpy as np
+        from PIL import Image
+
+        with Image.open(BytesIO(self._last_shot)) as picture:
+            return np.asarray(picture.convert("RGB"))
+
+    def _solution(self, asked: str) -> tuple[tuple[Step, ...], ...]:
+        task, _ = self._current(asked)
+        solution = task.solution(self._said) if callable(task.solution) else task.solution
+        if not solution:
+            raise TaskError(f"task {task.id!r} has no solution")
+        return solution
+
+    def _resolved(self, step: Step, turn: int) -> str:
+        action = resolve(step, self._view.lines)
+        if action is None:
+            found = resolve(Step(step.kind, step.find), self._view.lines) is not None
+            lacking = step.to if found else step.find
+            raise TaskError(
+                f"the solution of task {self.task.id!r} needs {lacking} in turn {turn}, "
+                f"and {self._view.url} has none"
+            )
+        return notation.written(action)
+
+    def _request(self, task: GuiTask) -> str:
+        return self._first
+
+    def _open(self, task: GuiTask) -> AnyScreen:
+        self._task, self._view, self._ending, self._mouse = task, _EMPTY, None, Mouse()
+        self._called, self._last_shot, self._film = False, None, None
+        screen = self._open_screen(task, self._options)
+        try:
+            self._said = screen.said
+            asked = "\n".join(part for part in (task.instruction, self._said) if part)
+            self._tool = tool(*self._spans(task, screen), self._thousandths)
+            self._first = self._observed(screen, [], asked + "\n")
+            if self.filming:
+                from clawrl_gym.envs.gui.film import Film
+
+                self._film = Film(asked, screen.viewport)
+        except BaseException:
+            screen.close()
+            raise
+        return screen
+
+    def _act(self, task: GuiTask, held: AnyScreen, action: str) -> tuple[str, bool]:
+        reply = decode(action)
+        self._called = bool(reply.calls)
+        if self._film is not None:
+            self._film.expose(held.shot)
+        asked = read(reply, self._frame(task, held))
+        turn = carry_out(asked, held, self._mouse)
+        if not asked:
+            turn.results.append(f"Error: {nothing_asked(reply)}")
+        if self._film is not None:
+            self._film.add(self._view, tuple(turn.deeds), turn.failure)
+        self._ending = turn.ending
+        over = self._ending is not None or (bool(task.result_script) and _is_over(held))
+        return self._came_back(reply, turn, held, over), over or self._turns == task.turns
+
+    def _came_back(self, reply: Reply, turn: Turn, held: AnyScreen, over: bool) -> str:
+        """The observation: a text, or one result a call with the page in the last."""
+        if not reply.calls:
+            return OVER if over else self._observed(held, turn.told)
+        if over:
+            return encode_results(reply.calls, turn.results)
+        *before, last = turn.results
+        page = self._observed(held, [] if last == DONE else [last])
+        return encode_results(reply.calls, [*before, page])
+
+    def _observed(self, held: AnyScreen, told: Sequence[str], first: str = "") -> str:
+        """What the model is shown: words, and the page as text, as picture, or both."""
+        self._view = held.look()
+        notes = [f"Note: {notice}" for notice in held.notices()]
+        kind, options = self._options.observation, self._options
+        if kind in ("tree", "both"):
+            page = render(self._view, options.max_tokens, held.viewport[1])
+        else:
+            page = heading(self._view)
+        text = "\n".join([*([first] if first else []), *told, *notes, page])
+        return encode_parts(text, [] if kind == "tree" else [self._picture(held)])
+
+    def _picture(self, held: AnyScreen) -> bytes:
+        shot = held.shot()
+        if self._options.observation != "marked":
+            return shot
+        from clawrl_gym.envs.gui.picture import marked
+
+        return marked(shot, self._view, held.viewport)
+
+    def _grade(self, task: GuiTask, held: AnyScreen) -> tuple[float, str]:
+        """Only the model's own `give_up` gives up: no budget speaks for it."""
+        ending = self._ending
+        if self._film is not None:
+            self._film.end(held.shot)
+        if self.render_mode == "rgb_array":
+            self._last_shot = held.shot()
+        ended = held.ended(
+            ending.text if ending is not None and ending.kind == "answer" else None,
+            ending is not None and ending.kind == "give_up",
+            task.grader.needs_pages,
+        )
+        held.close()
+        reward, missing = task.grader.grade(ended)
+        report = report_of(missing or ([] if reward >= 1.0 else [f"it earned {reward:g}"]))
+        if self._film is not None:
+            self._film.graded(reward, report)
+        return reward, report
+
+    def _turn_limit(self, task: GuiTask) -> int:
+        return self._max_turns if task.turns is None else task.turns
+
+    def _info(self, task: GuiTask) -> Info:
+        return super()._info(task) | {
+            "tools": [self._tool],
+            "next_state_role": "tool" if self._called else "user",
+        }
+
+    def _line(self, role: str, text: str) -> str:
+        return super()._line(role, plain(text))
+
+    @property
+    def _thousandths(self) -> bool:
+        return self._options.coordinates == "thousandths"
+
+    def _frame(self, task: GuiTask, held: AnyScreen) -> Frame:
+        return Frame(*held.viewport, *self._spans(task, held))
+
+    def _spans(self, task: GuiTask, held: AnyScreen) -> tuple[int, int]:
+        """What x and y count to: thousandths, or pixels of what is shown."""
+        if self._thousandths:
+            return 1000, 1000
+        scale = 1.0 if self._options.observation == "tree" else task.scale
+        width, height = held.viewport
+        return round(width * scale), round(height * scale)
+
+
+def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
+    """The task ids of a split for an environment with these keyword arguments."""
+    return open_source(options).ids(split)
+
+
+def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Find Chromium. Raises ConfigError with the cure when there is none."""
+    from clawrl_gym.envs.gui.browser.chromium import find
+
+    say(f"Chromium: {find(GuiOptions.of(options).browser)}")
+
+
+def _is_over(held: AnyScreen) -> bool:
+    return held.page_result() is not None

@@ -1,0 +1,102 @@
+"""What a family is: a name and a function from draws to the content of one task."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.gui.site import Site
+from clawrl_gym.envs.gui.task import Find, Step
+
+Turns = tuple[tuple[Step, ...], ...]
+"""Steps of each reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An application and what is stored in it at first; calling makes its server afresh."""
+
+    app: Callable[[Any], Site]
+    world: Mapping[str, Any]
+
+    def __call__(self) -> Site:
+        return self.app(copy.deepcopy(self.world))
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A task without its id and split."""
+
+    key: str
+    """What is asked, whatever the phrasing: decides the split, so no request is in both."""
+    instruction: str
+    start: str
+    """URL of the first page."""
+    sites: Mapping[str, Served]
+    """Applications by host name."""
+    solution: Turns
+    """The ending included."""
+    after: Mapping[str, Any] = field(default_factory=dict)
+    """World of each host when the task is done; one that is missing stays as it was."""
+    answer: str | None = None
+    """What must be answered; None where nothing is asked for."""
+    feasible: bool = True
+    """Without it, giving up is the solution, and nothing may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of task; `draft` draws one."""
+
+    name: str
+    draft: Callable[[Draw], Draft]
+    easy: bool = False
+    """Three replies at most, on pages that a small policy can read whole."""
+
+
+def link(name: str, near: str = "", nth: int = 0) -> Step:
+    """Follow a link."""
+    return Step("click", Find("link", name, nth, near))
+
+
+def press(name: str, near: str = "", nth: int = 0) -> Step:
+    """Click a button."""
+    return Step("click", Find("button", name, nth, near))
+
+
+def tick(name: str, role: str = "checkbox", near: str = "") -> Step:
+    """Click a box to tick, or a radio button."""
+    return Step("click", Find(role, name, near=near))
+
+
+def write(name: str, text: str, near: str = "", role: str = "textbox") -> Step:
+    """Replace the text of a field."""
+    return Step("type", Find(role, name, near=near), text=text)
+
+
+def number(name: str, value: int, near: str = "") -> Step:
+    """Replace the number of a field."""
+    return write(name, str(value), near, "spinbutton")
+
+
+def select(name: str, option: str, near: str = "") -> Step:
+    """Choose of a list that opens."""
+    return Step("select", Find("combobox", name, near=near), text=option)
+
+
+def done() -> tuple[Step, ...]:
+    """A reply that says that the task is done."""
+    return (Step("done"),)
+
+
+def answer(text: object) -> tuple[Step, ...]:
+    """A reply that answers."""
+    return (Step("answer", text=str(text)),)
+
+
+def give_up(reason: str) -> tuple[Step, ...]:
+    """A reply that says that the task cannot be done."""
+    return (Step("give_up", text=reason),)

@@ -1,0 +1,88 @@
+"""A film: what was done on the pages of an episode, reply by reply.
+
+At most `MOST_FRAMES` and the last page are kept, evenly spread over the episode, so that a film
+costs the same however long the episode is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from clawrl_gym.envs.gui.action import ENDINGS
+from clawrl_gym.envs.gui.deed import Deed
+from clawrl_gym.envs.gui.observation import View
+from clawrl_gym.envs.gui.strip import Frame, Outcome, draw_strip
+from clawrl_gym.errors import EnvError
+
+__all__ = ["MOST_FRAMES", "Deed", "Film"]
+
+MOST_FRAMES = 24
+
+
+class Film:
+    """Collects the frames of one episode."""
+
+    def __init__(self, instruction: str, viewport: tuple[int, int]) -> None:
+        self._instruction = instruction
+        self._viewport = viewport
+        self._kept: list[Frame] = []
+        self._newest: Frame | None = None
+        self._last_page: Frame | None = None
+        self._every = 1
+        """Of so many frames one is kept."""
+        self._count = 0
+        self._exposed: bytes | None = None
+        self._reward: float | None = None
+        self._report = ""
+
+    def expose(self, shot: Callable[[], bytes]) -> None:
+        """Take a picture of the page, before something is done on it."""
+        self._exposed = _picture(shot)
+
+    def add(self, view: View, deeds: Sequence[Deed], failure: str = "") -> None:
+        """What was done on the page that was exposed last; `view` holds the ids of the deeds."""
+        frame = Frame(self._count + 1, self._exposed, view, tuple(deeds), failure)
+        self._exposed = None
+        if self._count % self._every == 0:
+            self._kept.append(frame)
+        self._count += 1
+        self._newest = frame
+        if len(self._kept) > MOST_FRAMES:
+            self._every *= 2
+            self._kept = self._kept[::2]
+
+    def end(self, shot: Callable[[], bytes]) -> None:
+        """The page that is left, unless the last reply only said that it is the end."""
+        newest = self._newest
+        if newest is None or any(deed.action.kind not in ENDINGS for deed in newest.deeds):
+            self._last_page = Frame(0, _picture(shot), View("", "", ()))
+
+    def graded(self, reward: float, report: str) -> None:
+        """What came of it."""
+        self._reward, self._report = reward, report
+
+    @property
+    def frames(self) -> list[Frame]:
+        """Those that are shown."""
+        kept = list(self._kept)
+        if self._newest is not None and self._newest is not kept[-1]:
+            kept.append(self._newest)
+        return kept if self._last_page is None else [*kept, self._last_page]
+
+    @property
+    def hidden(self) -> int:
+        """Replies that are not shown."""
+        return self._count - sum(frame.number > 0 for frame in self.frames)
+
+    def strip(self) -> bytes:
+        """The whole film as one JPEG."""
+        outcome = Outcome(self._reward, self._report, self._count, self.hidden)
+        return draw_strip(self._instruction, self._viewport, self.frames, outcome)
+
+
+def _picture(shot: Callable[[], bytes]) -> bytes | None:
+    """A page without a picture is a blank frame: films fail no episode."""
+    try:
+        return shot()
+    except EnvError:
+        return None

@@ -1,0 +1,65 @@
+"""What an episode holds while it lasts: a browser window, or something that acts like one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.observation import View
+from clawrl_gym.envs.gui.options import GuiOptions
+from clawrl_gym.envs.gui.task import Ended, GuiTask
+
+
+class AnyScreen(Protocol):
+    """Its tabs, and the servers that they show. What fails by itself raises EnvError."""
+
+    @property
+    def said(self) -> str:
+        """What the task's `start_script` returned; empty without one."""
+        ...
+
+    @property
+    def viewport(self) -> tuple[int, int]:
+        """Width and height in CSS pixels."""
+        ...
+
+    @property
+    def left_document(self) -> bool:
+        """The last action led to another document."""
+        ...
+
+    def look(self) -> View: ...
+
+    def act(self, action: Action) -> str | None:
+        """Carry out anything but an ending; why it could not be done, in words."""
+        ...
+
+    def notices(self) -> list[str]:
+        """What happened by itself since they were last asked for: dialogs, downloads."""
+        ...
+
+    def shot(self) -> bytes:
+        """What is seen, as JPEG."""
+        ...
+
+    def page_result(self) -> Any:
+        """What the task's page says of itself; None while it goes on."""
+        ...
+
+    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended: ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
+
+
+OpenScreen = Callable[[GuiTask, GuiOptions], AnyScreen]
+"""Opens the first page of a task in a window of its own."""
+
+
+def real_screen(task: GuiTask, options: GuiOptions) -> AnyScreen:
+    """A window of the browser that this process shares."""
+    from clawrl_gym.envs.gui.screen import Screen
+
+    return Screen.open(task, options)

@@ -1,0 +1,172 @@
+"""Tasks in OSWorld's JSON that happen in a browser: id, instruction, config, evaluator.
+
+A file of one task, a folder, or an index `{domain: [ids]}` beside `examples/DOMAIN/ID.json`. What a
+task needs and is not here is named, all of it at once; such a task is left out, and with none left
+the source is refused. Our own key `sites` ({"host": "folder beside the file"}) lets a task run
+without a network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.envs.gui.browser.network import Allowed
+from clawrl_gym.envs.gui.osworld_task import NAME, PREFIX, malformed, missing, task_of
+from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.errors import TaskError
+from clawrl_gym.types import Split
+
+HELDOUT_SHARE = 5
+"""One task in this many is held out where no second path says which."""
+MAX_FILE_BYTES = 4 * 2**20
+MAX_TASKS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OsworldTasks:
+    """Tasks that were read before."""
+
+    tasks: Mapping[str, GuiTask]
+    where: str
+    left_out: Mapping[str, str]
+    """Why a task of the files cannot be used here, by id."""
+
+    def ids(self, split: Split) -> Sequence[str]:
+        return [task.id for task in self.tasks.values() if task.split == split]
+
+    def load(self, task_id: str) -> GuiTask:
+        if task_id in self.left_out:
+            raise TaskError(f"task {task_id!r} cannot be used here: {self.left_out[task_id]}")
+        if task_id not in self.tasks:
+            raise TaskError(
+                f"got task {task_id!r}, expected one of the {len(self.tasks)} of {self.where}, "
+                f"such as {next(iter(self.tasks), 'none')!r}"
+            )
+        return self.tasks[task_id]
+
+
+def open_osworld(
+    path: Path, allow: Sequence[str] = (), heldout: Path | None = None
+) -> OsworldTasks:
+    """The usable tasks of a path; with `heldout` all of it are train tasks, and those of the other
+    held out, else a task's content decides. `allow`: hosts of the net that may be reached.
+
+    Raises TaskError when none is usable, or a task is in both paths; ConfigError for a bad host.
+    """
+    admitted = [Allowed.read(entry) for entry in allow]
+    tasks, left_out = _read(path, admitted)
+    if heldout is not None:
+        others, others_left_out = _read(heldout, admitted)
+        _refuse_shared(tasks, others, path, heldout)
+        tasks = {**_all(tasks, "train"), **_all(others, "heldout")}
+        left_out |= {name: why for name, why in others_left_out.items() if name not in tasks}
+    return OsworldTasks({name: task for name, (task, _) in tasks.items()}, str(path), left_out)
+
+
+_Read = dict[str, tuple[GuiTask, str]]
+"""Tasks and hashes of what they ask for, by id."""
+
+
+def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, dict[str, str]]:
+    tasks: _Read = {}
+    left_out: dict[str, str] = {}
+    contents: dict[str, str] = {}
+    for file in _files(path):
+        raw = _json(file)
+        name, content = _name(raw, file), _content(raw)
+        if name in tasks or name in left_out:
+            raise TaskError(f"{file}: got a second task {name!r}, expected each id once")
+        lacking = [*malformed(raw), *missing(raw, file, allow)]
+        if lacking:
+            left_out[name] = f"{'; '.join(lacking)} ({file})"
+        elif content in contents:
+            left_out[name] = f"it asks for the same as {contents[content]!r}"
+        else:
+            contents[content] = name
+            tasks[name] = task_of(name, raw, file, split_of(content)), content
+    if not tasks:
+        reasons = "\n".join(f"- {name}: {why}" for name, why in left_out.items())
+        raise TaskError(f"{path}: none of its tasks can be used here\n{reasons}".rstrip())
+    return tasks, left_out
+
+
+def _refuse_shared(train: _Read, heldout: _Read, path: Path, other: Path) -> None:
+    seen = {content: name for name, (_, content) in train.items()}
+    twins = {
+        name: name if name in train else seen[content]
+        for name, (_, content) in heldout.items()
+        if name in train or content in seen
+    }
+    if twins:
+        name, twin = next(iter(twins.items()))
+        raise TaskError(
+            f"{len(twins)} of the {len(heldout)} held-out tasks of {other} are train tasks of "
+            f"{path} too, such as {name!r} ({twin!r}): leave env.heldout out to have one path "
+            "split by content"
+        )
+
+
+def _all(tasks: _Read, split: Split) -> _Read:
+    return {name: (replace(task, split=split), content) for name, (task, content) in tasks.items()}
+
+
+def _files(path: Path) -> Iterator[Path]:
+    """The files of single tasks that a path stands for."""
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*.json") if file.is_file())
+        found = [file for file in found if _is_task(_json(file))]
+    else:
+        raw = _json(path)
+        found = [path] if _is_task(raw) else list(_of_index(raw, path))
+    if not found or len(found) > MAX_TASKS:
+        raise TaskError(f"{path}: got {len(found)} tasks, expected 1 to {MAX_TASKS}")
+    yield from found
+
+
+def _is_task(raw: Any) -> bool:
+    return isinstance(raw, dict) and "instruction" in raw
+
+
+def _of_index(raw: Any, path: Path) -> Iterator[Path]:
+    for domain, names in raw.items() if isinstance(raw, dict) else ():
+        for name in names if isinstance(names, list) else (None,):
+            if not all(isinstance(part, str) and NAME.fullmatch(part) for part in (domain, name)):
+                raise TaskError(f"{path}: got {domain!r}: {name!r}, expected names without a path")
+            places = (path.parent / "examples" / domain, path.parent / domain)
+            files = [place / f"{name}.json" for place in places]
+            found = next((file for file in files if file.is_file()), None)
+            if found is None:
+                raise TaskError(f"{path}: there is no {files[0]} for the task {name!r}")
+            yield found
+
+
+def _name(raw: Any, file: Path) -> str:
+    given = raw.get("id") if isinstance(raw, dict) else None
+    if not (isinstance(given, str) and NAME.fullmatch(given)):
+        raise TaskError(f"{file}: got id {given!r}, expected letters, digits, '-', '_' and '.'")
+    return f"{PREFIX}{given}"
+
+
+def split_of(content: str) -> Split:
+    """The one split that a content belongs to, whatever its id."""
+    return "heldout" if int(content[:8], 16) % HELDOUT_SHARE == 0 else "train"
+
+
+def _content(raw: Mapping[str, Any]) -> str:
+    """A hash of what is asked for and how it is judged, whatever the id."""
+    asked = {key: raw.get(key) for key in ("instruction", "config", "evaluator")}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def _json(file: Path) -> Any:
+    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
+        raise TaskError(f"{file}: expected a file of at most {MAX_FILE_BYTES} bytes")
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{file} is no JSON: {error}") from None

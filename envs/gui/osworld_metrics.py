@@ -1,0 +1,136 @@
+"""OSWorld's metrics of what a browser shows: a result, rules and options give a score in [0, 1]."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+Metric = Callable[[Any, Any, Mapping[str, Any]], float]
+
+
+def _exact(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    return float(result == rules["expected"])
+
+
+def _in_list(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """The result is one of those expected."""
+    return float(result in rules["expected"])
+
+
+def _has(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """What is expected is one of the results."""
+    return float(rules["expected"] in (result or ()))
+
+
+def _literal(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """Equal texts, or equal lists of texts."""
+    expected = rules.get("expected") if isinstance(rules, dict) else rules
+    fold = str.casefold if options.get("ignore_case") else str
+    kind = options.get("type", "str")
+    if kind == "list":
+        if not isinstance(result, list | tuple) or not isinstance(expected, list | tuple):
+            return 0.0
+        return float([fold(str(one)) for one in result] == [fold(str(one)) for one in expected])
+    if kind != "str":
+        raise ValueError(f"got the type {kind!r}, expected 'str' or 'list'")
+    return float(fold(str(result)) == fold(str(expected)))
+
+
+def _include_exclude(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    include, exclude = rules.get("include", []), rules.get("exclude", [])
+    if not all(isinstance(text, str) for text in (*include, *exclude)):
+        raise TypeError("expected texts to include and exclude")
+    if result is None:
+        return 0.0
+    said = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    kept = all(text in said for text in include)
+    return float(kept and not any(text in said for text in exclude))
+
+
+def _json_object(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """Each expected key has its value; `expect_in_result`: the value has the expected in it."""
+    expected = rules["expected"].items()
+    if isinstance(result, str):
+        result = json.loads(result.strip().replace("'", '"'))
+    if not isinstance(result, dict):
+        return 0.0
+    if not rules.get("expect_in_result"):
+        return float(all(result.get(key) == value for key, value in expected))
+    return float(all(_within(result.get(key), value, rules) for key, value in expected))
+
+
+def _within(found: Any, expected: Any, rules: Mapping[str, Any]) -> bool:
+    """Whether one of the expected is in what was found, or is it with `result_not_list`."""
+    wanted = expected if isinstance(expected, list) else [expected]
+    if isinstance(expected, list) and rules.get("result_not_list"):
+        return found in wanted
+    if isinstance(found, str) and all(isinstance(one, str) for one in wanted):
+        return any(one in found for one in wanted)
+    return isinstance(found, list | tuple | dict) and any(one in found for one in wanted)
+
+
+def _active_tab(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    expected = _url_rule(rules, "url")
+    return float(_plain_url(_url(result)) == _plain_url(expected))
+
+
+def _active_tab_roughly(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """Whatever the query."""
+    urls = (urlsplit(_url(result)), urlsplit(_url_rule(rules, "url")))
+    found, expected = (urlunsplit(url._replace(query="")) for url in urls)
+    return float(found == expected)
+
+
+def _tabs(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """As many tabs as expected, and each of those expected among them."""
+    expected = [_plain_url(url) for url in _url_rule(rules, "urls")]
+    found = [_plain_url(tab["url"]) for tab in result]
+    return float(len(found) == len(expected) and all(url in found for url in expected))
+
+
+def _url_pattern(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    """All of the patterns."""
+    patterns = [re.compile(pattern) for pattern in rules["expected"]]
+    url = _url(result)
+    return float(bool(url) and all(pattern.search(url) for pattern in patterns))
+
+
+def _search_query(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+    pattern = re.compile(rules["expect"]["pattern"])
+    return float(pattern.search(_url(result)) is not None)
+
+
+def _url(result: Any) -> str:
+    return str(result["url"] if isinstance(result, dict) else result or "")
+
+
+def _url_rule(rules: Any, key: str) -> Any:
+    if rules["type"] != "url":
+        raise ValueError(f"got the type {rules['type']!r}, expected 'url'")
+    return rules[key]
+
+
+def _plain_url(url: str) -> str:
+    """Two URLs that differ in "www.", letter case of the host or a bare slash are one."""
+    parts = urlsplit(url)
+    host = parts.netloc.lower().replace("www.", "")
+    path = "" if parts.path == "/" else parts.path
+    return urlunsplit((parts.scheme.lower() or "http", host, path, parts.query, parts.fragment))
+
+
+METRICS: Mapping[str, Metric] = {
+    "check_direct_json_object": _json_object,
+    "check_include_exclude": _include_exclude,
+    "exact_match": _exact,
+    "is_expected_active_tab": _active_tab,
+    "is_expected_active_tab_approximate": _active_tab_roughly,
+    "is_expected_search_query": _search_query,
+    "is_expected_tabs": _tabs,
+    "is_expected_url_pattern_match": _url_pattern,
+    "is_in_list": _has,
+    "literal_match": _literal,
+    "match_in_list": _in_list,
+}

@@ -1,0 +1,165 @@
+"""One task in OSWorld's JSON: what of it is not here, and the rest as a task of ours."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from clawrl_gym.envs.gui.browser.network import Allowed
+from clawrl_gym.envs.gui.folder_site import FolderSite
+from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
+from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.errors import TaskError
+from clawrl_gym.types import Split
+
+PREFIX = "osworld-"
+MAX_TABS = 8
+NAME = re.compile(r"[\w.-]+")
+"""What ids and hosts look like."""
+_BROWSERS = ("chrome", "chromium", "google-chrome", "chromium-browser", "socat")
+"""What `launch` may name; socat only forwards OSWorld's debugging port."""
+_IGNORED = ("sleep", "activate_window")
+_BLANK = "about:blank"
+
+
+def malformed(raw: Mapping[str, Any]) -> Iterator[str]:
+    """What is of another kind than expected."""
+    if not isinstance(raw.get("instruction"), str) or not raw["instruction"].strip():
+        yield "instruction: expected a text"
+    for key, kind in (("config", list), ("evaluator", dict), ("sites", dict)):
+        if not isinstance(raw.get(key) or kind(), kind):
+            yield f"{key}: expected a {kind.__name__}"
+
+
+def missing(raw: Mapping[str, Any], file: Path, allow: Sequence[Allowed]) -> Iterator[str]:
+    """Everything that a task needs and that is not here."""
+    if any(True for _ in malformed(raw)):
+        return
+    evaluator = raw.get("evaluator") or {}
+    steps = list(_missing_steps("config", raw.get("config") or []))
+    yield from steps
+    yield from _missing_steps("evaluator.postconfig", evaluator.get("postconfig") or [])
+    try:
+        grader = grader_of(evaluator)
+        sites = _sites(raw, file)
+        tabs = [] if steps else _tabs(raw)
+    except TaskError as error:
+        yield str(error)
+        return
+    if not steps:
+        yield from _unreachable(tabs, sites, allow, grader)
+
+
+def _unreachable(
+    tabs: Sequence[str], sites: Mapping[str, Path], allow: Sequence[Allowed], grader: OsworldGrader
+) -> Iterator[str]:
+    if len(tabs) > MAX_TABS:
+        yield f"config: got {len(tabs)} tabs, expected at most {MAX_TABS}"
+    closed = [url for url in dict.fromkeys(tabs) if not _reached(url, sites, allow)]
+    if closed:
+        hosts = ", ".join(dict.fromkeys(urlsplit(url).netloc for url in closed))
+        yield (
+            f"it begins at {', '.join(closed)}, which is no page of its own sites (http://HOST/): "
+            f"say env.allow=[{hosts}] to let the browser reach it"
+        )
+    if not tabs and not sites and not allow and not grader.infeasible:
+        yield "it opens no page, and env.allow names no host that could be reached"
+
+
+def _missing_steps(where: str, steps: Any) -> Iterator[str]:
+    for step in steps if isinstance(steps, list) else [None]:
+        step = step if isinstance(step, dict) else {}
+        kind = step.get("type")
+        if not isinstance(step.get("parameters") or {}, dict):
+            yield f"{where}: {kind!r} has parameters that are no object"
+        elif kind == "launch":
+            command = _command(step)
+            if not command or _program(command[0]) not in _BROWSERS:
+                yield f"{where}: launch of {command[0] if command else None!r} is not supported"
+        elif kind not in (*_IGNORED, "chrome_open_tabs", "chrome_close_tabs") or (
+            where != "config" and kind not in _IGNORED
+        ):
+            yield f"{where}: {kind!r} is not supported"
+
+
+def _command(step: Mapping[str, Any]) -> list[str]:
+    given = (step.get("parameters") or {}).get("command")
+    return given.split() if isinstance(given, str) else [str(part) for part in given or ()]
+
+
+def _program(command: str) -> str:
+    return re.split(r"[/\\]", command)[-1].lower().removesuffix(".exe").removesuffix("-stable")
+
+
+def _sites(raw: Mapping[str, Any], file: Path) -> dict[str, Path]:
+    """Folders by host, each beside the task's file."""
+    beside = file.parent.resolve()
+    found = {}
+    for host, folder in (raw.get("sites") or {}).items():
+        if not NAME.fullmatch(host):
+            raise TaskError(f"sites: got the host {host!r}, expected a name such as 'shop.test'")
+        place = (beside / str(folder)).resolve()
+        if not place.is_relative_to(beside) or not place.is_dir():
+            raise TaskError(f"sites: got {folder!r}, expected a folder beside {file.name}")
+        found[host] = place
+    return found
+
+
+def _tabs(raw: Mapping[str, Any]) -> list[str]:
+    """URLs of the tabs that are open when the task begins."""
+    tabs: list[str] = []
+    for step in raw.get("config") or []:
+        given = step.get("parameters") or {}
+        if step["type"] == "launch" and _program((_command(step) or [""])[0]) != "socat":
+            tabs += _urls([part for part in _command(step)[1:] if not part.startswith("-")])
+        elif step["type"] == "chrome_open_tabs":
+            tabs += _urls(given.get("urls_to_open"))
+        elif step["type"] == "chrome_close_tabs":
+            closed = [url.rstrip("/") for url in _urls(given.get("urls_to_close"))]
+            tabs = [url for url in tabs if url.rstrip("/") not in closed]
+    return tabs
+
+
+def _urls(given: Any) -> list[str]:
+    urls = given if isinstance(given, list) else [given]
+    wrong = [url for url in urls if not str(url).startswith(("http://", "https://"))]
+    if wrong:
+        raise TaskError(f"config: got the URL {wrong[0]!r}, expected http:// or https://")
+    return urls
+
+
+def _reached(url: str, sites: Mapping[str, Path], allow: Sequence[Allowed]) -> bool:
+    """Whether the browser may go there."""
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    at_site = host in sites and port == 80 and not secure
+    return at_site or any(entry.admits(host, port) for entry in allow)
+
+
+def task_of(name: str, raw: Mapping[str, Any], file: Path, split: Split) -> GuiTask:
+    """A task of which nothing is missing."""
+    tabs = _tabs(raw) or [_BLANK]
+    grader: OsworldGrader = grader_of(raw["evaluator"])
+    return GuiTask(
+        id=name,
+        family=f"{PREFIX}{_family(raw)}",
+        split=split,
+        instruction=raw["instruction"].strip(),
+        start=tabs[0],
+        tabs=tuple(tabs[1:]),
+        grader=grader,
+        sites={
+            host: functools.partial(FolderSite, folder)
+            for host, folder in _sites(raw, file).items()
+        },
+        facts_script=grader.facts_script,
+    )
+
+
+def _family(raw: Mapping[str, Any]) -> str:
+    return re.sub(r"[^\w.-]", "_", str(raw.get("snapshot") or "chrome"))

@@ -1,0 +1,1 @@
+"""One page: what is on it, and how actions reach it."""

@@ -1,0 +1,249 @@
+"""One open page: its CDP session, and a world of our own in it.
+
+What is asked of a page runs in an isolated world, which shares the document with the page and
+nothing else: the page can neither see nor forge it. Nothing is waited for longer than is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from clawrl_gym.errors import EnvError
+
+if TYPE_CHECKING:
+    from playwright.async_api import CDPSession, Page
+
+MARKS = "marks.js"
+_NOT_WAITED_FOR = frozenset({"EventSource", "WebSocket", "Ping", "Media", "Preflight", "Other"})
+_LOST_CONTEXT = ("Cannot find context", "uniqueContextId not found")
+_INTERRUPTED = ("Execution context was destroyed", "navigated or closed", "Promise was collected")
+_GONE = ("closed", "crashed", "detached", "Session with given id not found", "Connection")
+
+
+class PageHangs(Exception):
+    """The page does not answer in time: its script keeps it busy."""
+
+
+class PageGone(EnvError):
+    """The page, its renderer or its browser is no more."""
+
+
+class Moved(Exception):
+    """The document was left while it was asked something."""
+
+
+class _Lost(Moved):
+    """The context is no more; nothing was run."""
+
+
+class ScriptFailed(EnvError):
+    """A function threw."""
+
+
+@cache
+def script(name: str) -> str:
+    """The text of a script beside this file."""
+    return files("clawrl_gym.envs.gui.page").joinpath(name).read_text("utf-8")
+
+
+class Tab:
+    """A page that can be asked and acted on; made by `open` before anything is loaded in it."""
+
+    def __init__(self, page: Page, cdp: CDPSession, frame: str) -> None:
+        self.page = page
+        self.cdp = cdp
+        self.documents = 0
+        """Documents that the main frame has come to since the tab was opened."""
+        self.loading: set[str] = set()
+        """Frames that load something."""
+        self.asked: set[str] = set()
+        """Frames that were told to go somewhere and have not begun to."""
+        self.requests: set[str] = set()
+        """In flight, of those that began since `begin`."""
+        self.changed = asyncio.Event()
+        """Something of the above has changed."""
+        self._frame = frame
+        self._key = "k" + secrets.token_hex(8)
+        self._hint = "e" + secrets.token_hex(8)
+        self._context: int | None = None
+
+    @classmethod
+    async def open(cls, page: Page, timeout_s: float = 10.0) -> Tab:
+        """Take hold of a page; best before its first document, for what listens to the mouse."""
+        cdp = await page.context.new_cdp_session(page)
+        tree = await asyncio.wait_for(cdp.send("Page.getFrameTree"), timeout_s)
+        tab = cls(page, cdp, tree["frameTree"]["frame"]["id"])
+        tab._listen()
+        small = {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0, "maxPostDataSize": 0}
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(
+                cdp.send("Page.enable"),
+                cdp.send("Network.enable", small),
+                cdp.send(
+                    "Page.addScriptToEvaluateOnNewDocument",
+                    {"source": tab._source(), "worldName": tab._key},
+                ),
+                cdp.send(
+                    "Page.addScriptToEvaluateOnNewDocument",
+                    {"source": f"({script('hook.js')})({tab._hint!r})"},
+                ),
+            )
+        return tab
+
+    async def call(self, function: str, *args: Any, timeout_s: float) -> Any:
+        """What a JavaScript function returns for JSON arguments, in the isolated world of the main
+        frame. It runs at most once; raises PageHangs, PageGone, or Moved when the document was
+        left meanwhile."""
+        given = ", ".join(json.dumps(arg) for arg in args)
+        code = f"globalThis.{self._key} ? ({function})({given}) : {self._key!r}"
+        return await self._evaluate(code, timeout_s)
+
+    async def ask(self, name: str, *args: Any, timeout_s: float) -> Any:
+        """What one of the functions of our own scripts returns."""
+        given = ", ".join(json.dumps(arg) for arg in args)
+        code = f"globalThis.{self._key} ? {self._key}.{name}({given}) : {self._key!r}"
+        return await self._evaluate(code, timeout_s)
+
+    async def send(self, method: str, params: dict[str, Any], timeout_s: float) -> Any:
+        """A CDP command; raises PageHangs or PageGone."""
+        try:
+            with self.named():
+                return await asyncio.wait_for(self.cdp.send(method, params), timeout_s)
+        except TimeoutError:
+            raise PageHangs(f"the page does not answer within {timeout_s:g} s") from None
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """The driver's errors by what they mean: PageGone, Moved, else EnvError."""
+        from playwright.async_api import Error
+
+        try:
+            yield
+        except Error as error:
+            raise self._meaning(error) from error
+
+    async def stop_script(self, timeout_s: float = 2.0) -> None:
+        """End what the page's script is doing now, so that it answers again."""
+        await self.send("Runtime.terminateExecution", {}, timeout_s)
+
+    async def close(self) -> None:
+        """Let go of the page, which stays open; idempotent."""
+        from playwright.async_api import Error
+
+        try:
+            await self.cdp.detach()
+        except Error:
+            return
+
+    def begin(self) -> None:
+        """Requests that are in flight now are nobody's business any more."""
+        self.requests.clear()
+
+    # -- the isolated world ---------------------------------------------------------------------
+    def _source(self) -> str:
+        keys = f"{self._key!r}, {self._hint!r}"
+        return f"({script(MARKS)})({keys});\n({script('hands.js')})({self._key!r});"
+
+    async def _evaluate(self, code: str, timeout_s: float) -> Any:
+        """The world is made anew where the document is new: a context's number may have passed to
+        another one, so the code looks for our key before it does anything."""
+        for _ in range(5):
+            if self._context is None:
+                self._context = await self._world(timeout_s)
+            context = self._context
+            try:
+                value = await self._run(code, context, timeout_s)
+            except _Lost:
+                value = self._key
+            if value != self._key:
+                return value
+            if self._context == context:
+                self._context = None
+        raise Moved("the page goes from document to document")
+
+    async def _run(self, code: str, context: int, timeout_s: float) -> Any:
+        asked = {
+            "expression": code,
+            "contextId": context,
+            "returnByValue": True,
+            "awaitPromise": True,
+        }
+        reply = await self.send("Runtime.evaluate", asked, timeout_s)
+        if failure := reply.get("exceptionDetails"):
+            thrown = failure.get("exception", {}).get("description") or failure.get("text", "")
+            raise ScriptFailed(thrown[:500])
+        return reply["result"].get("value")
+
+    async def _world(self, timeout_s: float) -> int:
+        asked = {"frameId": self._frame, "worldName": self._key}
+        try:
+            made = await self.send("Page.createIsolatedWorld", asked, timeout_s)
+        except _Lost:
+            tree = await self.send("Page.getFrameTree", {}, timeout_s)
+            asked["frameId"] = self._frame = tree["frameTree"]["frame"]["id"]
+            made = await self.send("Page.createIsolatedWorld", asked, timeout_s)
+        context = int(made["executionContextId"])
+        await self._run(f"if (!globalThis.{self._key}) {{ {self._source()} }}", context, timeout_s)
+        return context
+
+    def _meaning(self, error: Exception) -> Exception:
+        said = str(error)
+        if any(part in said for part in (*_LOST_CONTEXT, "No frame for given id")):
+            return _Lost(said)
+        if any(part in said for part in _INTERRUPTED):
+            return Moved(said)
+        if self.page.is_closed() or any(part in said for part in _GONE):
+            return PageGone(f"the page is gone: {said.splitlines()[0]}")
+        return EnvError(f"the browser refused: {said.splitlines()[0]}")
+
+    # -- what it tells by itself ----------------------------------------------------------------
+    def _listen(self) -> None:
+        on = self.cdp.on
+        on("Page.frameRequestedNavigation", lambda said: self.asked.add(said["frameId"]))
+        on("Page.frameScheduledNavigation", lambda said: self.asked.add(said["frameId"]))
+        on("Page.frameClearedScheduledNavigation", self._cleared)
+        on("Page.frameStartedLoading", self._started)
+        on("Page.frameStoppedLoading", self._stopped)
+        on("Page.frameDetached", self._stopped)
+        on("Page.frameNavigated", self._navigated)
+        on("Network.requestWillBeSent", self._sent)
+        on("Network.loadingFinished", self._answered)
+        on("Network.loadingFailed", self._answered)
+
+    def _cleared(self, said: dict[str, Any]) -> None:
+        self.asked.discard(said["frameId"])
+        self.changed.set()
+
+    def _started(self, said: dict[str, Any]) -> None:
+        self.asked.discard(said["frameId"])
+        self.loading.add(said["frameId"])
+
+    def _stopped(self, said: dict[str, Any]) -> None:
+        self.asked.discard(said["frameId"])
+        self.loading.discard(said["frameId"])
+        self.changed.set()
+
+    def _navigated(self, said: dict[str, Any]) -> None:
+        frame = said["frame"]
+        self.asked.discard(frame["id"])
+        if "parentId" not in frame:
+            self.documents += 1
+            self._context = None
+            self._frame = frame["id"]
+            self.requests.clear()
+        self.changed.set()
+
+    def _sent(self, said: dict[str, Any]) -> None:
+        if said.get("type") not in _NOT_WAITED_FOR and said["requestId"] != said["loaderId"]:
+            self.requests.add(said["requestId"])
+
+    def _answered(self, said: dict[str, Any]) -> None:
+        self.requests.discard(said["requestId"])
+        self.changed.set()

@@ -1,0 +1,62 @@
+"""Where page tasks come from: the shipped families, MiniWoB++, or a user's files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.source import TaskSource
+from clawrl_gym.errors import ConfigError
+
+GENERATED, MINIWOB = "generated", "miniwob"
+
+
+def open_source(options: Mapping[str, Any]) -> TaskSource[GuiTask]:
+    """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
+    tasks, families = options.get("tasks", GENERATED), options.get("families")
+    chosen = None if families is None else tuple(families)
+    if tasks in (GENERATED, MINIWOB):
+        if options.get("heldout") is not None:
+            raise ConfigError(f"env.heldout goes with files of tasks, got env.tasks={tasks!r} too")
+        return _checked(_shipped(tasks, chosen))
+    if families is not None:
+        raise ConfigError(
+            f"env.families chooses generated tasks and pages of MiniWoB++ only, got "
+            f"env.tasks={tasks!r} too"
+        )
+    from clawrl_gym.envs.gui.osworld import open_osworld
+
+    heldout = options.get("heldout")
+    return open_osworld(
+        _existing("tasks", tasks),
+        tuple(options.get("allow") or ()),
+        None if heldout is None else _existing("heldout", heldout),
+    )
+
+
+def _shipped(tasks: str, chosen: tuple[str, ...] | None) -> TaskSource[GuiTask]:
+    if tasks == MINIWOB:
+        from clawrl_gym.envs.gui.miniwob import open_miniwob
+
+        return open_miniwob(chosen)
+    from clawrl_gym.envs.gui.generated import GeneratedTasks
+
+    return GeneratedTasks(chosen)
+
+
+def _checked(source: TaskSource[GuiTask]) -> TaskSource[GuiTask]:
+    """Refuse an unknown family now, not at the first reset."""
+    source.ids("train")
+    return source
+
+
+def _existing(option: str, named: str) -> Path:
+    path = Path(named).expanduser()
+    if not path.exists():
+        raise ConfigError(
+            f"got env.{option}={named!r}, expected {GENERATED!r}, {MINIWOB!r}, or a file or folder "
+            f"of tasks (there is no {str(path.absolute())!r})"
+        )
+    return path

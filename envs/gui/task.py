@@ -1,0 +1,145 @@
+"""A task on web pages: where it begins, how it is solved, and what is looked at in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.site import Site
+from clawrl_gym.types import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """An element by what it says, for oracles: its number is known on the page alone."""
+
+    role: str
+    name: str
+    """Exact."""
+    nth: int = 0
+    """Which of those that fit."""
+    near: str = ""
+    """Only elements of a line that has this text in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action of an oracle."""
+
+    kind: Kind
+    find: Find | None = None
+    to: Find | None = None
+    """Where a drag ends."""
+    text: str = ""
+    keys: str = ""
+
+
+Solution = tuple[tuple[Step, ...], ...] | Callable[[str], tuple[tuple[Step, ...], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageFacts:
+    """One open tab, as it is when the episode ends."""
+
+    url: str
+    title: str
+    html: str
+    facts: Any = None
+    """What the task's `facts_script` gave in this tab."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What is left when an episode ends."""
+
+    states: Mapping[str, Any]
+    """Of each site, by host name."""
+    answer: str | None
+    """What the model answered."""
+    gave_up: bool
+    """The model said that the task cannot be done; no budget ever says so for it."""
+    tabs: tuple[PageFacts, ...] = ()
+    """Only where the grader asks for them (`needs_pages`)."""
+    active: int = 0
+    """Index of the tab that was seen last."""
+    page_result: Any = None
+    """What the task's page says of itself (`result_script`)."""
+
+
+class Grader(Protocol):
+    """Tells what an episode is worth."""
+
+    @property
+    def needs_pages(self) -> bool:
+        """It reads `Ended.tabs`."""
+        ...
+
+    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+        """Reward in [0, 1], and what is missing, in words; nothing is missing at 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GuiTask:
+    """One problem. `solution` is empty where no oracle is known."""
+
+    id: str
+    family: str
+    split: Split
+    instruction: str
+    start: str
+    """URL of the first page."""
+    grader: Grader
+    tabs: tuple[str, ...] = ()
+    """URLs of further tabs, opened after the first; the last one is seen."""
+    sites: Mapping[str, Callable[[], Site]] = field(default_factory=dict)
+    """Makes the server of each host name afresh."""
+    solution: Solution = ()
+    """Steps of each turn, the ending included; or what makes them of the instruction that was
+    shown, where that is known on the page alone."""
+    turns: int | None = None
+    """Replies after which the episode is over; None takes the environment's number."""
+    seed: int = 0
+    """Of the page's own random numbers."""
+    viewport: tuple[int, int] | None = None
+    """Width and height in CSS pixels; None takes the environment's."""
+    scale: float = 1.0
+    """Pixels of a picture for one CSS pixel: small pages are legible with 2."""
+    start_script: str = ""
+    """Run once in the first page when it has loaded; what it returns, if it is text, is added to
+    the instruction."""
+    result_script: str = ""
+    """Gives `Ended.page_result`; asked after each reply, too: a value that is not null ends the
+    task there. Read where the page cannot have changed it afterwards."""
+    facts_script: str = ""
+    """An expression over the document, run in each tab at the end, apart from the page's own
+    scripts: gives `PageFacts.facts`."""
+
+
+def find(step_find: Find, lines: tuple[Any, ...]) -> int | None:
+    """The number of the element that is meant; None when it is not there."""
+    from clawrl_gym.envs.gui.observation import Element
+
+    fitting = [
+        part.id
+        for line in lines
+        if not step_find.near
+        or any(
+            step_find.near in (other.name if isinstance(other, Element) else other)
+            for other in line
+        )
+        for part in line
+        if isinstance(part, Element) and (part.role, part.name) == (step_find.role, step_find.name)
+    ]
+    return fitting[step_find.nth] if step_find.nth < len(fitting) else None
+
+
+def resolve(step: Step, lines: tuple[Any, ...]) -> Action | None:
+    """The step on the page that is there now; None when its element is missing."""
+    found = None if step.find is None else find(step.find, lines)
+    target = None if step.to is None else find(step.to, lines)
+    if (step.find is not None and found is None) or (step.to is not None and target is None):
+        return None
+    return Action(step.kind, id=found, to_id=target, text=step.text, keys=step.keys)

@@ -1,0 +1,157 @@
+"""A page as text for the model: one line a line, elements with their numbers, within a budget."""
+
+from __future__ import annotations
+
+import re
+
+from clawrl_gym.envs.gui.observation import Element, Line, View
+
+MAX_TITLE_CHARS, MAX_URL_CHARS = 80, 200
+MAX_VALUE_CHARS = 500
+MAX_OPTIONS = 30
+_IMITATION = re.compile(r"\[(\d+)\]")
+_LETTERS = re.compile(r"[A-Za-z ]+")
+_LETTERS_A_TOKEN = 3
+_LINE_PX = 20.0
+"""Where a line of mere text is, beyond the last element whose place is known."""
+
+
+def render(view: View, max_tokens: int, height: float | None = None) -> str:
+    """The page in at most `max_tokens`, as `tokens` counts them.
+
+    When it does not fit, the lines outside of the viewport (of this height in CSS pixels) go
+    first; what is missing is counted where it is missing. The heading is always there.
+    """
+    head = heading(view)
+    room = max_tokens - tokens(head) - 1
+    written = [line_text(line) for line in view.lines]
+    costs = [tokens(line) + 1 for line in written]
+    if sum(costs) > room:
+        written = _cut(written, costs, _tops(view.lines), room, height)
+    return "\n".join([head, *written])
+
+
+def heading(view: View) -> str:
+    """Title and URL, and the tabs when there are several."""
+    title, url = _one_line(view.title, MAX_TITLE_CHARS), _one_line(view.url, MAX_URL_CHARS)
+    if len(view.tabs) < 2:
+        return f"{title} ({url})"
+    titles = [_one_line(tab, MAX_TITLE_CHARS // len(view.tabs)) for tab in view.tabs]
+    named = ", ".join(f"{number} {tab}" for number, tab in enumerate(titles, 1))
+    return f"{title} ({url})\nTabs: {named} (you are on {view.tab})"
+
+
+def line_text(line: Line) -> str:
+    """One line of the page. Text that reads like an element's number gets round brackets."""
+    return " ".join(
+        element_text(part)
+        if isinstance(part, Element)
+        else _IMITATION.sub(r"(\1)", _one_line(part))
+        for part in line
+    )
+
+
+def element_text(element: Element) -> str:
+    """An element: number, role, name, value, options, states."""
+    told = f"[{element.id}] {element.role} {_quoted(element.name)}"
+    if element.value:
+        told += f" = {_quoted(element.value, MAX_VALUE_CHARS)}"
+    if element.options:
+        shown = [_one_line(option) for option in element.options[:MAX_OPTIONS]]
+        if len(element.options) > MAX_OPTIONS:
+            shown.append(f"... {len(element.options) - MAX_OPTIONS} more")
+        told += f" ({', '.join(shown)})"
+    return " ".join([told, *element.states])
+
+
+def tokens(text: str) -> int:
+    """Tokens of a text without a tokenizer, rather too many than too few.
+
+    Three letters are a token, and so is each digit, each sign, and each byte of other alphabets;
+    tokenizers of today's models make fewer of it.
+    """
+    letters = sum(len(run) for run in _LETTERS.findall(text))
+    return -(-letters // _LETTERS_A_TOKEN) + len(text.encode(errors="replace")) - letters
+
+
+def _cut(
+    written: list[str], costs: list[int], tops: list[float], room: int, height: float | None
+) -> list[str]:
+    """The lines that fit: those in sight, then those below, then those above."""
+    seen = [top >= 0 and (height is None or top < height) for top in tops]
+    first = seen.index(True) if any(seen) else 0
+    ranks = [0 if seen[i] else 1 if i > first else 2 for i in range(len(written))]
+    note = tokens("... 1000 more lines, scroll down") + 1
+    room -= 2 * note
+    kept = set[int]()
+    for i in sorted(range(len(written)), key=lambda i: (ranks[i], i if ranks[i] < 2 else -i)):
+        if costs[i] > room:
+            if not kept:  # one huge line: its beginning is better than nothing
+                written[i], costs[i] = _one_line(written[i], _fitting(written[i], room)), room
+                kept.add(i)
+            break
+        kept.add(i)
+        room -= costs[i]
+    return _with_gaps(written, kept, first)
+
+
+def _fitting(text: str, room: int) -> int:
+    """Characters of a text that are sure to fit."""
+    return max(room - 4 if text.isascii() else room // 4, 3)
+
+
+def _with_gaps(written: list[str], kept: set[int], first: int) -> list[str]:
+    lines, missing = list[str](), 0
+    below = max(kept, default=0)
+    for i, line in enumerate(written):
+        if i not in kept:
+            missing += 1
+            continue
+        if missing:
+            lines.append(_gap(missing, "up" if i <= first else ""))
+        missing = 0
+        lines.append(line)
+    if missing:
+        lines.append(_gap(missing, "down" if below >= first else ""))
+    return lines
+
+
+def _gap(count: int, direction: str) -> str:
+    told = f"... {count} more {'line' if count == 1 else 'lines'}"
+    return f"{told}, scroll {direction}" if direction else told
+
+
+def _tops(lines: tuple[Line, ...]) -> list[float]:
+    """The y of each line: of its first element that was laid out, else between its neighbours."""
+    known: dict[int, float] = {}
+    for i, line in enumerate(lines):
+        boxes = [part.box for part in line if isinstance(part, Element) and any(part.box)]
+        if boxes:
+            known[i] = boxes[0][1] + boxes[0][3] / 2
+    if not known:
+        return [0.0] * len(lines)
+    places = sorted(known)
+    return [_between(i, places, known) for i in range(len(lines))]
+
+
+def _between(i: int, places: list[int], known: dict[int, float]) -> float:
+    before = max((place for place in places if place <= i), default=None)
+    after = min((place for place in places if place >= i), default=None)
+    if before is None:
+        assert after is not None
+        return known[after] - (after - i) * _LINE_PX
+    if after is None:
+        return known[before] + (i - before) * _LINE_PX
+    share = (i - before) / (after - before) if after > before else 0.0
+    return known[before] + share * (known[after] - known[before])
+
+
+def _quoted(text: str, max_chars: int | None = None) -> str:
+    return '"' + _one_line(text, max_chars).replace('"', '\\"') + '"'
+
+
+def _one_line(text: str, max_chars: int | None = None) -> str:
+    """Line breaks are written as such: a page cannot make lines of its own."""
+    told = text.replace("\r\n", "\n").replace("\n", "\\n").replace("\r", "\\n")
+    told = "".join(char if char.isprintable() else " " for char in told)
+    return told if max_chars is None or len(told) <= max_chars else told[: max_chars - 3] + "..."

@@ -1,0 +1,101 @@
+"""One reply, carried out: its actions in order, up to the first that fails or leads elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from clawrl_gym.envs.gui.action import ENDINGS, Action
+from clawrl_gym.envs.gui.deed import Deed
+from clawrl_gym.envs.gui.held import AnyScreen
+from clawrl_gym.envs.gui.parse import Asked
+from clawrl_gym.envs.gui.schema import MAX_ACTIONS
+
+DONE = "done"
+
+
+@dataclass(slots=True)
+class Mouse:
+    """Where the mouse was left: a drag may begin there."""
+
+    at: Action | None = None
+
+    def follow(self, action: Action) -> None:
+        if action.kind == "drag":
+            self.at = Action("hover", id=action.to_id, x=action.to_x, y=action.to_y)
+        elif action.id is not None or action.x is not None:
+            self.at = action
+
+    def start_of(self, action: Action) -> Action | None:
+        """A drag with its beginning; None when nothing says where it begins."""
+        if action.kind != "drag" or action.id is not None or action.x is not None:
+            return action
+        if self.at is None:
+            return None
+        return replace(action, id=self.at.id, x=self.at.x, y=self.at.y)
+
+
+@dataclass(slots=True)
+class Turn:
+    """What became of a reply."""
+
+    results: list[str] = field(default_factory=list)
+    """One for each thing that was asked: "done", "Error: ..." or "Note: not carried out"."""
+    deeds: list[Deed] = field(default_factory=list)
+    """What was tried."""
+    ending: Action | None = None
+    """The action that ended the task."""
+
+    @property
+    def told(self) -> list[str]:
+        """Errors and notes, for an observation that is one text."""
+        return [result for result in self.results if result != DONE]
+
+    @property
+    def failure(self) -> str:
+        """Of what was no action at all; failed deeds speak for themselves."""
+        errors = [result for result in self.results if result.startswith("Error: ")]
+        failed = any(deed.failed for deed in self.deeds)
+        return errors[0].removeprefix("Error: ") if errors and not failed else ""
+
+
+def carry_out(asked: Sequence[Asked], screen: AnyScreen, mouse: Mouse) -> Turn:
+    """Act. Raises EnvError for what fails by itself, never for what the model does wrong."""
+    turn = Turn()
+    for number, one in enumerate(asked, 1):
+        stop = _carry_out(one, screen, mouse, turn)
+        if not stop and number == MAX_ACTIONS and len(asked) > MAX_ACTIONS:
+            stop = f"at most {MAX_ACTIONS} actions a reply are carried out"
+        if stop:
+            left = asked[number:]
+            turn.results += [f"Note: not carried out, {stop}: {other.source}" for other in left]
+            break
+    return turn
+
+
+def _carry_out(one: Asked, screen: AnyScreen, mouse: Mouse, turn: Turn) -> str:
+    """Why what follows is not carried out; empty when it is."""
+    if one.action is None:
+        turn.results.append(f"Error: {one.source}: {one.wrong}")
+        return "an action before it is wrong"
+    if one.action.kind in ENDINGS:
+        turn.deeds.append(Deed(one.action))
+        turn.results.append(DONE)
+        turn.ending = one.action
+        return "the task was ended"
+    action = mouse.start_of(one.action)
+    if action is None:
+        failed: str | None = "got no place to drag from, expected id, or x and y"
+        action = one.action
+    else:
+        failed = screen.act(action)
+    turn.deeds.append(Deed(action, failed or ""))
+    if failed is not None:
+        turn.results.append(f"Error: {one.source}: {failed}")
+        return "an action before it failed"
+    mouse.follow(action)
+    turn.results.append(DONE)
+    if screen.left_document:
+        mouse.at = None
+        return "another page has come up"
+    return ""

@@ -1,0 +1,1 @@
+"""Watch: a task in the real browser, stepped by hand."""

@@ -1,0 +1,69 @@
+"""`watch`: the command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from clawrl_gym.envs.gui.watch.player import Player
+from clawrl_gym.errors import ClawError, ConfigError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own."""
+    parser.add_argument("task", metavar="TASK", help="id of the task")
+    parser.add_argument(
+        "--tasks", default="generated", metavar="SOURCE",
+        help="generated, miniwob, or the path of tasks in OSWorld's form",
+    )  # fmt: skip
+    parser.add_argument("--oracle", action="store_true", help="let the oracle play")
+    parser.add_argument("--port", type=int, default=0, help="of the page; a free one unless given")
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="HOST",
+        help="a host of the internet that the task's pages may reach; may be given again",
+    )  # fmt: skip
+    parser.add_argument("--executable", metavar="PATH", help="of Chromium")
+    parser.add_argument(
+        "--unsafe-no-isolation", action="store_true",
+        help="accept that bubblewrap is missing on this host",
+    )  # fmt: skip
+    parser.add_argument("--terminal", action="store_true", help="no page: type in the terminal")
+    parser.add_argument(
+        "--folder", type=Path, default=None, metavar="PATH",
+        help="with --terminal: where screenshots are saved; a temporary folder unless given",
+    )  # fmt: skip
+
+
+def watch(given: argparse.Namespace) -> int:
+    """Play until the user ends it; returns the exit code."""
+    try:
+        if not 0 <= given.port <= 65_535:
+            raise ConfigError(f"got --port {given.port}, expected 0 to 65535")
+        return _watch(given)
+    except ClawError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+def _watch(given: argparse.Namespace) -> int:
+    from clawrl_gym.envs.gui.env import GuiEnv
+
+    browser = {
+        "executable": given.executable,
+        "unsafe_no_isolation": given.unsafe_no_isolation,
+    }
+    env = GuiEnv(tasks=given.tasks, allow=given.allow, browser=browser)
+    player = Player(env, given.task)
+    if given.terminal:
+        from clawrl_gym.envs.gui.watch.terminal import play
+
+        try:
+            return play(player, given.folder, sys.stdin, sys.stdout, by_oracle=given.oracle)
+        finally:
+            env.close()
+    from clawrl_gym.envs.gui.watch.server import serve
+
+    return serve(player, given.port, by_oracle=given.oracle)

@@ -1,0 +1,114 @@
+"""Small pages in a real Chromium, for tests of what is seen and done on them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
+
+from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.observation import Element, Line
+from clawrl_gym.envs.gui.page.act import carry_out
+from clawrl_gym.envs.gui.page.look import look
+from clawrl_gym.envs.gui.page.tab import Tab
+
+CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
+FLAGS = ["--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
+HOST = "http://page.test"
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """One browser, for the tests of a module."""
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        await browser.close()
+
+
+@dataclass
+class Desk:
+    """One page, and what the addresses that it can reach answer."""
+
+    tab: Tab
+    context: BrowserContext
+    bodies: dict[str, str | Callable[[], Any]] = field(default_factory=dict)
+    """By URL: text, or what makes it."""
+    asked: list[str] = field(default_factory=list)
+    """Method and URL of each request."""
+
+    @property
+    def page(self) -> Page:
+        return self.tab.page
+
+    async def show(self, html: str, path: str = "/") -> None:
+        self.bodies[HOST + path] = html
+        await self.page.goto(HOST + path)
+
+    async def lines(self) -> tuple[Line, ...]:
+        return (await look(self.tab, 5))[2]
+
+    async def said(self) -> list[str]:
+        """The page as text, without escaping."""
+        return [" ".join(map(told, line)) for line in await self.lines()]
+
+    async def elements(self) -> list[Element]:
+        lines = await self.lines()
+        return [part for line in lines for part in line if isinstance(part, Element)]
+
+    async def element(self, name: str) -> Element:
+        (found,) = [element for element in await self.elements() if element.name == name]
+        return found
+
+    async def do(self, kind: Kind, name: str = "", **fields: Any) -> str | None:
+        """Look, and act on the element of that name."""
+        if name:
+            fields["id"] = (await self.element(name)).id
+        return await carry_out(self.tab, Action(kind, **fields), 5)
+
+    async def js(self, code: str) -> Any:
+        """Asked of the page itself."""
+        return await self.page.evaluate(code)
+
+    async def answer(self, route: Route) -> None:
+        url = route.request.url
+        self.asked.append(f"{route.request.method} {url}")
+        body = self.bodies.get(url.split("?")[0])
+        if callable(body):
+            body = body()
+            if asyncio.iscoroutine(body):
+                body = await body
+        found = body is not None
+        await route.fulfill(
+            status=200 if found else 404,
+            body=str(body) if found else "not there",
+            content_type="text/html; charset=utf-8",
+        )
+
+
+def told(part: str | Element) -> str:
+    """As it is meant to be read."""
+    if isinstance(part, str):
+        return part
+    value = f' = "{part.value}"' if part.value else ""
+    options = f" ({', '.join(part.options)})" if part.options else ""
+    states = "".join(f" {state}" for state in part.states)
+    return f'[{part.id}] {part.role} "{part.name}"{value}{options}{states}'
+
+
+@asynccontextmanager
+async def desk(browser: Browser, width: int = 800, height: int = 600) -> AsyncIterator[Desk]:
+    """A page of its own."""
+    context = await browser.new_context(viewport={"width": width, "height": height})
+    page = await context.new_page()
+    made = Desk(await Tab.open(page), context)
+    await context.route("**/*", made.answer)
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    try:
+        yield made
+    finally:
+        await context.close()

@@ -1,0 +1,74 @@
+"""What tests of the browser share: a site of given pages, a task on it, a screen with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clawrl_gym.envs.gui.observation import Element, View
+from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
+from clawrl_gym.envs.gui.screen import Screen
+from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.envs.gui.task import Ended, GuiTask
+
+QUICK = GuiOptions(action_timeout_s=1.0, page_timeout_s=2.0, browser=BrowserOptions())
+
+
+class Nothing:
+    needs_pages = False
+
+    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+        return 0.0, ()
+
+
+@dataclass
+class Pages:
+    """Answers each path with its page or response; what is posted is kept."""
+
+    pages: Mapping[str, str | Response]
+    asked: list[Request] = field(default_factory=list)
+
+    def handle(self, request: Request) -> Response:
+        self.asked.append(request)
+        page = self.pages.get(request.path)
+        if page is None:
+            return Response("<title>missing</title>missing", 404)
+        return Response(page) if isinstance(page, str) else page
+
+    def state(self) -> Any:
+        return [(one.method, one.path, dict(one.form)) for one in self.asked]
+
+
+def a_task(pages: Mapping[str, str | Response], **more: Any) -> GuiTask:
+    given = {"start": "http://site.test/", "sites": {"site.test": lambda: Pages(pages)}, **more}
+    return GuiTask("t", "family", "train", "do it", grader=Nothing(), **given)
+
+
+@contextmanager
+def a_screen(
+    pages: str | Mapping[str, str | Response], options: GuiOptions = QUICK, **more: Any
+) -> Iterator[Screen]:
+    """`pages`: by path, or the only one."""
+    given = {"/": pages} if isinstance(pages, str) else pages
+    screen = Screen.open(a_task(given, **more), options)
+    try:
+        yield screen
+    finally:
+        screen.close()
+
+
+def with_browser(options: GuiOptions = QUICK, **browser: Any) -> GuiOptions:
+    return replace(options, browser=replace(options.browser, **browser))
+
+
+def text(view: View) -> str:
+    return "\n".join(
+        " ".join(part.name if isinstance(part, Element) else part for part in line)
+        for line in view.lines
+    )
+
+
+def id_of(screen: Screen, name: str) -> int:
+    return next(one.id for one in screen.look().elements if one.name == name)

@@ -1,0 +1,116 @@
+"""The agent for pages: both protocols, pictures as parts, and only the newest of them."""
+
+import pytest
+
+from clawrl_gym.agents.base import Action
+from clawrl_gym.agents.gui import LEFT_OUT, SYSTEM, GuiAgent
+from clawrl_gym.config import AgentConfig, GuiEnvConfig, TerminalEnvConfig
+from clawrl_gym.envs.calls import Call, Reply, decode, encode_results
+from clawrl_gym.envs.gui.schema import FORMS, tool
+from clawrl_gym.envs.parts import encode_parts
+from clawrl_gym.rollout.worker import build_agent
+
+NATIVE, TEXT = GuiAgent(), GuiAgent(protocol="text")
+TOOL = tool(1024, 640)
+
+
+def said(content, *calls):
+    reply = {"role": "assistant", "content": content}
+    if calls:
+        reply["tool_calls"] = [
+            {"id": f"c{n}", "type": "function", "function": {"name": "computer", "arguments": one}}
+            for n, one in enumerate(calls, 1)
+        ]
+    return reply
+
+
+def page(number):
+    return encode_parts(f"page {number}", [b"\xff\xd8" + bytes([number])])
+
+
+def pictures(messages):
+    """Texts of the messages, with "+" where a picture is."""
+    told = []
+    for message in messages[1:]:
+        content = message["content"]
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        told.append("".join(part.get("text", "+") for part in parts))
+    return told
+
+
+def test_native_offers_the_tool_and_text_says_it_in_words():
+    assert NATIVE.tools([TOOL]) == [TOOL]
+    assert NATIVE.instructions([TOOL]) == ""
+    assert TEXT.tools([TOOL]) == []
+    words = TEXT.instructions([TOOL])
+    assert all(form.example in words for form in FORMS.values())
+    assert TEXT.instructions([]) == ""
+
+
+def test_calls_become_one_action_and_results_come_back_one_by_one():
+    reply = said(None, '{"action": "click", "id": 3}', '{"action": "done"}')
+    action = NATIVE.action(reply)
+    assert isinstance(action, Action)
+    calls = tuple(decode(action.text).calls)
+    assert [call.arguments for call in calls] == [
+        '{"action": "click", "id": 3}',
+        '{"action": "done"}',
+    ]
+    observation = encode_results(calls, ["done", "page"])
+    assert NATIVE.messages(["ask", observation], [reply]) == [
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": "ask"},
+        reply,
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        {"role": "tool", "tool_call_id": "c2", "content": "page"},
+    ]
+
+
+def test_a_text_is_the_action_even_when_it_reads_like_calls():
+    assert TEXT.action(said("I buy it.\nclick(3)")) == Action("I buy it.\nclick(3)")
+    form = '{"content": "x", "tool_calls": [{"id": "1", "name": "computer", "arguments": "{}"}]}'
+    assert decode(TEXT.action(said(form)).text) == Reply(form)
+    assert TEXT.action(said(None)) == Action("")
+
+
+def test_pictures_become_parts_of_what_came_back():
+    [_, first] = TEXT.messages([page(0)], [])
+    assert first["role"] == "user"
+    assert [part["type"] for part in first["content"]] == ["text", "image_url"]
+    reply = said(None, '{"action": "done"}')
+    observation = encode_results([Call("c1", "computer", "{}")], [page(1)])
+    last = NATIVE.messages(["ask", observation], [reply])[-1]
+    assert (last["role"], last["tool_call_id"]) == ("tool", "c1")
+    assert last["content"][1]["type"] == "image_url"
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        (3, ["page 0" + "\n" + LEFT_OUT, "page 1+", "page 2+", "page 3+"]),
+        (1, [*(f"page {n}\n{LEFT_OUT}" for n in range(3)), "page 3+"]),
+        (0, [f"page {n}\n{LEFT_OUT}" for n in range(4)]),
+        (9, [f"page {n}+" for n in range(4)]),
+    ],
+)
+def test_only_the_newest_pictures_stay(images, expected):
+    agent = GuiAgent(protocol="text", images=images)
+    replies = [said("wait()")] * 3
+    shown = agent.messages([page(n) for n in range(4)], replies)
+    assert pictures([m for m in shown if m["role"] != "assistant"]) == expected
+
+
+def test_what_the_model_says_is_never_taken_for_a_picture():
+    evil = page(1)
+    shown = TEXT.messages(["ask", "page"], [said(evil)])
+    assert shown[2]["content"] == evil
+
+
+def test_the_agent_follows_the_environment_and_its_configuration():
+    agent = build_agent(AgentConfig(protocol="text", images=1), GuiEnvConfig())
+    assert isinstance(agent, GuiAgent)
+    assert agent.tools([TOOL]) == []
+    assert isinstance(build_agent(AgentConfig(type="gui"), TerminalEnvConfig()), GuiAgent)
+    assert agent.messages(["ask"], [])[0]["content"] == SYSTEM
+    own = build_agent(AgentConfig(system="Be brief."), GuiEnvConfig())
+    assert own.messages(["ask"], [])[0]["content"] == "Be brief."

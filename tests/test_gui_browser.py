@@ -1,0 +1,386 @@
+"""The parts under a screen: the loop's thread, what a page may reach, the proxy, the browsers."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.envs.gui.browser import chromium, shared
+from clawrl_gym.envs.gui.browser.loop import Loop
+from clawrl_gym.envs.gui.browser.network import Allowed, Network, addresses
+from clawrl_gym.envs.gui.browser.proxy import Proxy
+from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.envs.gui.screen import Screen
+from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.errors import ConfigError, EnvError
+from tests.gui_pages import Pages, a_screen, a_task, with_browser
+
+# -- the loop -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    made = Loop()
+    yield made
+    made.close()
+
+
+def test_a_coroutine_runs_on_the_loops_own_thread(loop):
+    async def where() -> int:
+        return threading.get_ident()
+
+    assert loop.run(where(), 5) == loop.run(where(), 5) != threading.get_ident()
+
+
+def test_what_takes_too_long_is_cancelled_and_told(loop):
+    cancelled = threading.Event()
+
+    async def for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    with pytest.raises(EnvError, match=r"did not answer within 0\.05 s"):
+        loop.run(for_ever(), 0.05)
+    assert cancelled.wait(5)
+
+
+def test_a_timeout_inside_is_not_taken_for_ones_own(loop):
+    async def own() -> None:
+        raise TimeoutError("of the work itself")
+
+    with pytest.raises(TimeoutError, match="of the work itself"):
+        loop.run(own(), 5)
+
+
+def test_a_blocking_call_from_the_loop_itself_is_refused(loop):
+    async def inner() -> None:
+        pass
+
+    async def outer() -> None:
+        loop.run(inner(), 1)
+
+    with pytest.raises(EnvError, match="own thread"):
+        loop.run(outer(), 5)
+
+
+def test_a_closed_loop_says_so(loop):
+    async def nothing() -> None:
+        pass
+
+    loop.close()
+    loop.close()
+    with pytest.raises(EnvError, match="has ended"):
+        loop.run(nothing(), 1)
+
+
+# -- what is allowed ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("entry", "host", "port", "admitted"),
+    [
+        ("a.test", "a.test", 80, True),
+        ("a.test", "a.test", 443, True),
+        ("A.test", "a.test", 443, True),
+        ("a.test", "a.test", 22, False),
+        ("a.test", "b.a.test", 80, False),
+        ("a.test", "xa.test", 80, False),
+        ("a.test:8080", "a.test", 8080, True),
+        ("a.test:8080", "a.test", 80, False),
+        ("*.a.test", "b.a.test", 443, True),
+        ("*.a.test", "c.b.a.test", 80, True),
+        ("*.a.test", "a.test", 80, False),
+        ("*.a.test", "xa.test", 80, False),
+        ("[::1]:9", "::1", 9, True),
+    ],
+)
+def test_an_entry_admits_its_host_and_ports(entry, host, port, admitted):
+    assert Allowed.read(entry).admits(host, port) is admitted
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["", "*", "*.", "http://a.test", "a.test/x", "a.*.test", "a.test:x", "u@a.test", "a:0x"],
+)
+def test_an_entry_that_is_none_is_refused(entry):
+    with pytest.raises(ConfigError, match="expected 'host'"):
+        Allowed.read(entry)
+
+
+async def test_a_name_below_an_allowed_one_may_not_lead_into_the_own_net():
+    with pytest.raises(EnvError, match="no public address"):
+        await addresses("localhost", 80, Allowed("host", None, below=True))
+    assert await addresses("127.0.0.1", 80, Allowed("127.0.0.1"))
+
+
+# -- sites and the proxy ------------------------------------------------------------------------
+
+
+async def asked(network: Network, raw: bytes) -> bytes:
+    """What the proxy answers, until it hangs up or 1 s has passed without a word."""
+    proxy = Proxy(None)
+    address = await proxy.admit(network)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(address.rpartition(":")[2]))
+    writer.write(raw)
+    writer.write_eof()
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+        proxy.dismiss(address)
+        proxy.close()
+
+
+def get(url: str, more: str = "") -> bytes:
+    return f"GET {url} HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode()
+
+
+async def test_a_site_gets_path_query_form_and_headers():
+    site = Pages({"/a b": "answer"})
+    body = b"x=1&y=%26&x=2"
+    raw = (
+        b"POST http://Site.test/a%20b?q=%C3%A4 HTTP/1.1\r\nX-One: 1\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 13\r\n\r\n" + body
+    )
+    answer = await asked(Network({"site.test": site}, ()), raw)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\nanswer")
+    got: Request = site.asked[0]
+    assert (got.method, got.path, got.query) == ("POST", "/a b", {"q": "ä"})
+    assert (got.form, got.headers["x-one"], got.body) == ({"x": "2", "y": "&"}, "1", body)
+
+
+async def test_several_requests_go_over_one_connection():
+    site = Pages({"/1": "one", "/2": "two"})
+    raw = get("http://site.test/1") + get("http://site.test/2")
+    answer = await asked(Network({"site.test": site}, ()), raw)
+    assert [one.path for one in site.asked] == ["/1", "/2"]
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+
+
+class Failing:
+    def handle(self, request: Request) -> Response:
+        if request.path == "/split":
+            return Response(headers={"X": "a\r\nSet-Cookie: b=c"})
+        raise RuntimeError("secret of the site")
+
+    def state(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("path", ["/", "/split"])
+async def test_a_site_that_fails_answers_500_without_its_reasons(path):
+    answer = await asked(Network({"site.test": Failing()}, ()), get(f"http://site.test{path}"))
+    assert answer.startswith(b"HTTP/1.1 500 ")
+    assert b"secret" not in answer
+    assert b"Set-Cookie" not in answer
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        get("http://other.test/"),
+        get("http://site.test:81/"),
+        get("https://site.test/"),
+        get("ftp://site.test/"),
+        b"CONNECT site.test:443 HTTP/1.1\r\n\r\n",
+        b"CONNECT 127.0.0.1:22 HTTP/1.1\r\n\r\n",
+    ],
+)
+async def test_what_is_no_site_is_refused_and_told(raw):
+    site = Pages({})
+    network = Network({"site.test": site}, ())
+    assert (await asked(network, raw)).startswith(b"HTTP/1.1 403 ")
+    assert site.asked == []
+    assert len(network.refusals()) == 1
+    assert network.refusals() == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01 rubbish\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET http://site.test/ HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+        b"GET http://site.test:99999/ HTTP/1.1\r\n\r\n",
+        b"GET http://[::1/ HTTP/1.1\r\n\r\n",
+        b"GET http://site.test/ HTTP/1.1\r\nX: " + b"a" * (1 << 19),
+        b"",
+    ],
+)
+async def test_what_is_no_request_is_hung_up_on(raw):
+    site = Pages({})
+    try:
+        answer = await asked(Network({"site.test": site}, ()), raw)
+    except ConnectionError:
+        answer = b""
+    assert answer == b""
+    assert site.asked == []
+
+
+@pytest.mark.parametrize(
+    "header", ["Content-Length: 99999999999", "Content-Length: -1", "Transfer-Encoding: chunked"]
+)
+async def test_a_body_that_is_too_long_is_refused(header):
+    answer = await asked(
+        Network({"site.test": Pages({})}, ()), get("http://site.test/", header + "\r\n")
+    )
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+async def test_an_allowed_host_that_is_not_there_is_a_bad_gateway():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    network = Network({}, (Allowed("127.0.0.1", port),))
+    assert (await asked(network, get(f"http://127.0.0.1:{port}/"))).startswith(b"HTTP/1.1 502 ")
+
+
+async def test_bytes_go_both_ways_through_a_tunnel_to_an_allowed_host():
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"echo " + await reader.read(100))
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    network = Network({}, (Allowed("127.0.0.1", port),))
+    answer = await asked(network, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nhello".encode())
+    server.close()
+    assert answer.endswith(b"\r\n\r\necho hello")
+
+
+def test_many_refusals_are_counted():
+    network = Network({}, ())
+    for number in range(12):
+        network.refuse(f"http://h{number}.test/")
+        network.refuse(f"http://h{number}.test/again")
+    told = network.refusals()
+    assert len(told) == 6
+    assert told[-1] == "refused: 7 more addresses"
+
+
+# -- which program ------------------------------------------------------------------------------
+
+
+def test_a_named_program_that_is_missing_is_a_config_error_with_the_cure(tmp_path):
+    missing = str(tmp_path / "chromium")
+    with pytest.raises(ConfigError, match="apt-get install chromium-headless-shell"):
+        chromium.find(BrowserOptions(executable=missing))
+
+
+def test_a_named_program_is_taken(tmp_path):
+    program = tmp_path / "mine"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert chromium.find(BrowserOptions(executable=str(program))) == str(program)
+
+
+# -- the browsers -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _browsers_end() -> Iterator[None]:
+    shared.close_all()
+    yield
+    shared.close_all()
+
+
+def house(screen: Screen):
+    return screen._visit._house
+
+
+def later(check) -> bool:
+    """Whether it becomes true: contexts are closed in the background."""
+    import time
+
+    deadline = time.monotonic() + 20
+    while not check() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return check()
+
+
+@pytest.mark.browser
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("_browsers_end")
+def test_contexts_are_spread_over_browsers():
+    options = with_browser(contexts_per_browser=2)
+    screens = [Screen.open(a_task({"/": "x"}), options) for _ in range(3)]
+    assert len({house(screen) for screen in screens}) == 2
+    for screen in screens:
+        screen.close()
+        screen.close()
+
+
+@pytest.mark.browser
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("_browsers_end")
+def test_an_old_browser_takes_no_more_contexts_and_ends_with_its_last():
+    options = with_browser(max_contexts=2)
+    with a_screen("x", options) as first:
+        with a_screen("x", options) as second:
+            assert house(second) is house(first)
+        with a_screen("x", options) as third:
+            assert house(third) is not house(first)
+            assert house(first).alive
+    assert later(lambda: not house(first).alive)
+
+
+@pytest.mark.browser
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("_browsers_end")
+def test_browsers_end_when_nobody_needs_them_and_start_again():
+    shared._process = shared.Process(linger_s=0.1)
+    with a_screen("one") as screen:
+        first = house(screen)
+    assert later(lambda: not first.alive)
+    with a_screen("two") as screen:
+        assert house(screen) is not first
+
+
+@pytest.mark.browser
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("_browsers_end")
+def test_a_forked_child_gets_browsers_of_its_own():
+    with a_screen("<title>parent</title>") as screen:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                try:
+                    screen.look()
+                except EnvError:
+                    with a_screen("<title>child</title>") as own:
+                        code = 0 if own.look().title == "child" else 2
+                shared.close_all()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert screen.look().title == "parent"
+
+
+@pytest.mark.browser
+@pytest.mark.sandbox
+@pytest.mark.usefixtures("_browsers_end")
+def test_a_program_that_is_no_browser_is_an_env_error_and_leaves_nothing(tmp_path):
+    program = tmp_path / "mine"
+    program.write_text("#!/bin/sh\necho cannot run here >&2\nexit 3\n")
+    program.chmod(0o755)
+    tmp_path.chmod(0o755)
+    with pytest.raises(EnvError, match="cannot run here"):
+        Screen.open(a_task({"/": "x"}), with_browser(executable=str(program)))
+    assert not list(Path("/tmp").glob("clawrl-browser-*"))
+
+
+@pytest.mark.browser
+@pytest.mark.usefixtures("_browsers_end")
+def test_without_isolation_pages_still_reach_their_sites_only():
+    options = with_browser(unsafe_no_isolation=True)
+    with a_screen("<title>home</title>", options) as one, a_screen("two", options) as two:
+        assert one.look().title == "home"
+        assert house(one) is house(two)

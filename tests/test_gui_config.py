@@ -1,0 +1,89 @@
+"""`env=gui`: composed, checked, prepared, and the same defaults everywhere."""
+
+import inspect
+
+import pytest
+
+from clawrl_gym.compose import compose
+from clawrl_gym.config import BrowserConfig, GuiEnvConfig, RunConfig
+from clawrl_gym.envs.gui import __main__ as command
+from clawrl_gym.envs.gui.env import GuiEnv, prepare
+from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
+from clawrl_gym.errors import ConfigError
+from clawrl_gym.rollout.worker import build_env
+from clawrl_gym.run.envs import check_envs
+
+NOWHERE = ["env=gui", "env.browser.executable=/nowhere/chromium"]
+
+
+def test_env_gui_composes_and_its_keys_are_checked():
+    env = compose("train", ["env=gui", "env.observation=both", "agent.images=1"], RunConfig).env
+    assert isinstance(env, GuiEnvConfig)
+    assert env.observation == "both"
+    with pytest.raises(ConfigError, match=r"'env.browser.memory'; did you mean 'env.browser.mem"):
+        compose("train", ["env=gui", "env.browser.memory=1"], RunConfig)
+    with pytest.raises(ConfigError, match=r"observation: got 'smell'"):
+        compose("train", ["env=gui", "env.observation=smell"], RunConfig)
+
+
+def test_the_environment_has_the_defaults_of_its_configuration():
+    configured = GuiEnvConfig().model_dump(exclude={"type", "id", "films"})
+    parameters = inspect.signature(GuiEnv).parameters
+    assert set(configured) == set(parameters) - {"open_screen", "render_mode"}
+    for name in set(configured) - {"browser", "allow"}:
+        assert parameters[name].default == configured[name], name
+    assert GuiOptions.of({}) == GuiOptions.of(configured) == GuiOptions()
+    assert BrowserOptions(**BrowserConfig().model_dump()) == BrowserOptions()
+
+
+def test_the_configured_environment_is_made_without_a_browser():
+    env = build_env(GuiEnvConfig(families=["shop_add"], films="all"))
+    assert isinstance(env.unwrapped, GuiEnv)
+    env.close()
+
+
+def test_without_a_browser_a_run_says_so_before_anything_is_started():
+    config = compose("train", NOWHERE, RunConfig)
+    with pytest.raises(ConfigError, match=r"/nowhere/chromium.*chromium-headless-shell"):
+        check_envs(config, print)
+
+
+@pytest.mark.browser
+def test_a_run_starts_one_browser_before_anything_else():
+    said = []
+    assert check_envs(compose("train", ["env=gui"], RunConfig), said.append) == []
+    assert said[0].startswith("Chromium: /")
+
+
+@pytest.mark.browser
+def test_preparing_says_which_chromium_is_used():
+    said = []
+    prepare({}, said.append)
+    assert len(said) == 1
+
+
+@pytest.mark.browser
+def test_validate_plays_tasks(capsys):
+    ids = "gui-shop_add-train-000001,gui-mail_send-train-000002"
+    assert command.run(["validate", "generated", "--ids", ids, "--jobs", "2"]) == 0
+    assert "2 of 2 tasks hold." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["validate", "/nowhere"], "got env.tasks='/nowhere'"),
+        (["validate", "generated", "--ids", "gui-x"], "got --ids gui-x"),
+        (["validate", "generated", "--families", "nonesuch"], "nonesuch"),
+    ],
+)
+def test_a_wrong_command_is_one_line_and_exit_code_2(arguments, message, capsys):
+    assert command.run(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_watches_too(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.run(["watch", "--help"])
+    assert ended.value.code == 0
+    assert "watch" in capsys.readouterr().out

@@ -1,0 +1,380 @@
+"""OSWorld's JSON: which tasks run in a browser, and what they are worth in the end."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawrl_gym.envs.gui.osworld import open_osworld
+from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
+from clawrl_gym.envs.gui.osworld_time import day_of, rules_of
+from clawrl_gym.envs.gui.task import Ended, PageFacts
+from clawrl_gym.errors import TaskError
+
+CORPUS = Path(__file__).parent / "fixtures" / "osworld"
+INDEX = CORPUS / "test_all.json"
+ONE = CORPUS / "examples" / "chrome" / "open-opening-hours.json"
+HOURS = PageFacts("http://www.museum.test/guide/hours.html", "Opening hours", "<h1>Hours</h1>")
+FRONT = PageFacts("http://museum.test/", "Museum", "<h1>Museum</h1>")
+
+
+def ended(
+    *tabs: PageFacts, active: int = 0, gave_up: bool = False, answer: str | None = None
+) -> Ended:
+    return Ended({}, answer, gave_up, tabs, active)
+
+
+def rule(**rules: Any) -> dict[str, Any]:
+    return {"type": "rule", "rules": rules}
+
+
+def raw(**changes: Any) -> dict[str, Any]:
+    """A task that runs on the net, with some keys other than usual."""
+    opened = {"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://a.test/x"]}}
+    task = {
+        "id": "some-task",
+        "snapshot": "chrome",
+        "instruction": "Go there.",
+        "config": [opened],
+        "evaluator": {
+            "func": "exact_match",
+            "result": {"type": "active_url_from_accessTree"},
+            "expected": rule(expected="https://a.test/y"),
+        },
+    }
+    return {**task, **changes}
+
+
+def write(folder: Path, *tasks: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, task in enumerate(tasks):
+        (folder / f"{number}.json").write_text(json.dumps(task))
+    return folder
+
+
+def test_a_file_a_folder_and_an_index_give_the_same_tasks() -> None:
+    of_index = open_osworld(INDEX)
+    of_folder = open_osworld(CORPUS / "examples")
+    ids = {*of_index.ids("train"), *of_index.ids("heldout")}
+    assert ids == {*of_folder.ids("train"), *of_folder.ids("heldout")}
+    assert len(ids) == 4
+    of_file = open_osworld(ONE)
+    assert [*of_file.ids("train"), *of_file.ids("heldout")] == ["osworld-open-opening-hours"]
+    assert of_file.load("osworld-open-opening-hours").start == "http://museum.test/"
+
+
+def test_tabs_are_opened_in_order_and_the_site_lies_beside_the_file() -> None:
+    task = open_osworld(INDEX).load("osworld-close-the-second-tab")
+    assert (task.start, task.tabs) == (
+        "http://museum.test/",
+        ("http://museum.test/guide/letter.html",),
+    )
+    assert set(task.sites) == {"museum.test"}
+
+
+def test_tabs_that_the_setup_closes_again_are_not_opened(tmp_path: Path) -> None:
+    opened = {"urls_to_open": ["https://a.test/x", "https://a.test/z"]}
+    config = [
+        {"type": "launch", "parameters": {"command": "google-chrome https://a.test/home"}},
+        {"type": "chrome_open_tabs", "parameters": opened},
+        {"type": "chrome_close_tabs", "parameters": {"urls_to_close": ["https://a.test/x/"]}},
+    ]
+    source = open_osworld(write(tmp_path, raw(config=config)), allow=["a.test"])
+    task = source.load("osworld-some-task")
+    assert (task.start, task.tabs) == ("https://a.test/home", ("https://a.test/z",))
+
+
+def test_all_that_a_task_needs_and_is_missing_is_named_at_once(tmp_path: Path) -> None:
+    task = raw(
+        config=[
+            {"type": "download", "parameters": {"files": []}},
+            {"type": "launch", "parameters": {"command": ["gimp", "a.png"]}},
+        ],
+        evaluator={
+            "func": ["compare_table", "exact_match"],
+            "result": [{"type": "vm_file"}, {"type": "vm_command_line"}],
+            "expected": [{"type": "cloud_file"}, rule(expected="x")],
+            "postconfig": [{"type": "execute", "parameters": {"command": "ls"}}],
+        },
+    )
+    with pytest.raises(TaskError) as refused:
+        open_osworld(write(tmp_path, task))
+    for named in (
+        "osworld-some-task", "config: 'download'", "launch of 'gimp'", "postconfig: 'execute'",
+        "metric 'compare_table'", "getter 'vm_file'", "getter 'vm_command_line'",
+        "expected 'cloud_file'",
+    ):  # fmt: skip
+        assert named in str(refused.value)
+    assert "exact_match" not in str(refused.value)
+
+
+def test_a_task_that_cannot_be_used_is_left_out_and_says_why(tmp_path: Path) -> None:
+    desktop = raw(id="desktop", config=[{"type": "open", "parameters": {"path": "/a.ods"}}])
+    source = open_osworld(write(tmp_path, raw(), desktop), allow=["a.test"])
+    assert [*source.ids("train"), *source.ids("heldout")] == ["osworld-some-task"]
+    with pytest.raises(TaskError, match="'osworld-desktop' cannot be used here: config: 'open'"):
+        source.load("osworld-desktop")
+
+
+def test_a_host_that_is_neither_a_site_nor_allowed_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path, raw())
+    with pytest.raises(TaskError, match=r"begins at https://a\.test/x.*env\.allow=\[a\.test\]"):
+        open_osworld(folder)
+    for allow in (["a.test"], ["*.test"], ["b.test", "a.test"]):
+        assert open_osworld(folder, allow=allow).tasks
+    with pytest.raises(TaskError, match=r"env\.allow"):
+        open_osworld(folder, allow=["test", "a.test.evil", "a.test:80"])
+
+
+def test_a_task_with_no_page_and_no_net_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="opens no page"):
+        open_osworld(write(tmp_path, raw(config=[])))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": "../up"}, "got id"),
+        ({"id": None}, "got id"),
+        ({"instruction": "  "}, "instruction"),
+        ({"instruction": 5}, "instruction"),
+        ({"config": {"type": "sleep"}}, "config: expected a list"),
+        ({"config": [None]}, "config: None"),
+        ({"config": [{"type": "sleep", "parameters": [1]}]}, "no object"),
+        ({"config": [{"type": "launch", "parameters": {}}]}, "launch of None"),
+        ({"evaluator": {}}, "metric None"),
+        ({"evaluator": []}, "metric None"),
+        ({"evaluator": {"func": "exact_match", "result": [{}, {}]}}, "got 2 for 1"),
+        ({"sites": {"a.test": "../outside"}}, "beside"),
+        ({"sites": {"a.test": "/etc"}}, "beside"),
+        ({"sites": {"a/b": "."}}, "host"),
+        ({"sites": {"b.test": "."}, "config": [{"type": "chrome_open_tabs", "parameters":
+            {"urls_to_open": ["https://b.test/"]}}]}, "own sites"),
+        ({"config": [{"type": "chrome_open_tabs", "parameters":
+            {"urls_to_open": ["file:///etc/passwd"]}}]}, "file:///etc/passwd"),
+        ({"config": [{"type": "chrome_open_tabs", "parameters": {}}]}, "expected http"),
+    ],
+)  # fmt: skip
+def test_malformed_tasks_are_refused_in_words(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(TaskError, match=said):
+        open_osworld(write(tmp_path / "tasks", raw(**changes)), allow=["a.test"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[", "5", "[" * 100_000, '{"chrome": ["../../etc"]}', '{"chrome": "x"}',
+     '{"chrome": ["absent"]}', "\ud800"],
+)  # fmt: skip
+def test_files_that_are_no_tasks_are_refused_in_words(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "index.json"
+    file.write_text(text, "utf-8", errors="surrogatepass")
+    with pytest.raises(TaskError):
+        open_osworld(file)
+    with pytest.raises(TaskError):
+        open_osworld(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("func", "rules"),
+    [
+        ("is_expected_url_pattern_match", {"expected": ["("]}),
+        ("exact_match", {"want": 1}),
+        ("is_expected_active_tab", {"type": "title", "url": "x"}),
+        ("check_direct_json_object", {"expected": ["a"]}),
+        ("check_include_exclude", {"include": [1]}),
+        ("is_expected_tabs", {"type": "url"}),
+    ],
+)
+def test_rules_that_would_fail_in_the_end_are_found_when_tasks_are_read(
+    func: str, rules: dict[str, Any]
+) -> None:
+    result = {"type": "open_tabs_info" if func == "is_expected_tabs" else "active_tab_info"}
+    with pytest.raises(TaskError, match=func):
+        grader_of({"func": func, "result": result, "expected": rule(**rules)})
+
+
+def test_ids_are_unique(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="second task 'osworld-some-task'"):
+        open_osworld(write(tmp_path, raw(), raw()), allow=["a.test"])
+
+
+def test_train_and_heldout_are_disjoint_by_content() -> None:
+    """Defect S14 of the reference: its train and test files are the same 222 tasks."""
+    source = open_osworld(INDEX)
+    again = open_osworld(INDEX)
+    assert not {*source.ids("train")} & {*source.ids("heldout")}
+    assert source.ids("heldout") == again.ids("heldout")
+    with pytest.raises(TaskError, match="4 of the 4 held-out tasks"):
+        open_osworld(INDEX, heldout=CORPUS / "examples")
+
+
+def test_the_same_task_under_another_id_is_no_heldout_task(tmp_path: Path) -> None:
+    """Defect S14 of the reference, by content: a renamed task is the same task."""
+    train, heldout = write(tmp_path / "a", raw()), write(tmp_path / "b", raw(id="renamed"))
+    with pytest.raises(TaskError, match=r"'osworld-renamed'.*'osworld-some-task'"):
+        open_osworld(train, allow=["a.test"], heldout=heldout)
+    both = open_osworld(write(tmp_path / "c", raw(), raw(id="renamed")), allow=["a.test"])
+    assert len(both.tasks) == 1
+    assert "the same as 'osworld-some-task'" in both.left_out["osworld-renamed"]
+
+
+def test_two_paths_that_share_nothing_are_the_two_splits(tmp_path: Path) -> None:
+    other = raw(id="other", instruction="Go elsewhere.")
+    train, heldout = write(tmp_path / "a", raw()), write(tmp_path / "b", other)
+    source = open_osworld(train, allow=["a.test"], heldout=heldout)
+    assert source.ids("train") == ["osworld-some-task"]
+    assert source.ids("heldout") == ["osworld-other"]
+
+
+def test_an_infeasible_task_is_worth_one_only_when_the_model_gives_up_itself() -> None:
+    """Defect S13 of the reference: running out of steps was taken for giving up, and rewarded."""
+    grader = open_osworld(INDEX).load("osworld-impossible-tickets").grader
+    assert grader.grade(ended(FRONT, gave_up=True))[0] == 1.0
+    assert grader.grade(ended(FRONT))[0] == 0.0
+    assert grader.grade(ended(FRONT, answer="it cannot be done"))[0] == 0.0
+
+
+def test_giving_up_what_can_be_done_is_worth_nothing() -> None:
+    grader = open_osworld(INDEX).load("osworld-open-opening-hours").grader
+    assert grader.grade(ended(HOURS)) == (1.0, ())
+    assert grader.grade(ended(HOURS, gave_up=True))[0] == 0.0
+    assert grader.grade(ended(FRONT))[0] == 0.0
+    assert grader.grade(ended())[0] == 0.0
+
+
+def graded(func: Any, result: Any, expected: Any, *, facts: Any = None, **more: Any) -> float:
+    grader = grader_of({"func": func, "result": result, "expected": expected, **more})
+    seen = PageFacts("https://shop.test/list-2/a?q=pens&id=7", "Shop", "<p>pens</p>", facts)
+    return grader.grade(ended(FRONT, seen, active=1))[0]
+
+
+@pytest.mark.parametrize(
+    ("func", "result", "expected", "worth"),
+    [
+        ("exact_match", {"type": "active_url_from_accessTree"},
+         rule(expected="https://shop.test/list-2/a?q=pens&id=7"), 1.0),
+        ("match_in_list", {"type": "url_dashPart", "partIndex": 3, "returnType": "string",
+                           "needDeleteId": False}, rule(expected=["list-2", "b"]), 1.0),
+        ("exact_match", {"type": "url_dashPart", "partIndex": -1, "returnType": "string",
+                         "needDeleteId": True}, rule(expected="a"), 1.0),
+        ("exact_match", {"type": "url_dashPart", "partIndex": 99, "returnType": "string"},
+         rule(expected="a"), 0.0),
+        ("check_direct_json_object", {"type": "active_tab_url_parse", "parse_keys": ["q", "id"],
+                                      "replace": {"q": "text"}},
+         rule(expected={"text": "pens", "id": "7"}), 1.0),
+        ("check_direct_json_object", {"type": "active_tab_url_parse", "parse_keys": ["q"]},
+         rule(expected={"q": "pen"}), 0.0),
+        ("check_direct_json_object", {"type": "active_tab_url_parse", "parse_keys": ["q"]},
+         rule(expected={"q": ["pen", "ink"]}, expect_in_result=True), 1.0),
+        ("check_include_exclude", {"type": "active_tab_info"},
+         rule(include=["pens"], exclude=["ink"]), 1.0),
+        ("is_expected_tabs", {"type": "open_tabs_info"},
+         rule(type="url", urls=["http://www.museum.test", "https://shop.test/list-2/a"]), 0.0),
+        ("is_expected_active_tab", {"type": "active_tab_info"},
+         rule(type="url", url="https://www.shop.test/list-2/a?q=pens&id=7"), 1.0),
+        ("is_expected_active_tab_approximate", {"type": "active_tab_info"},
+         rule(type="url", url="https://shop.test/list-2/a?q=other"), 1.0),
+        ("is_expected_url_pattern_match", {"type": "active_tab_info"},
+         rule(expected=["q=pens", "shop"]), 1.0),
+        ("is_expected_url_pattern_match", {"type": "active_tab_info"},
+         rule(expected=["q=pens", "ink"]), 0.0),
+        ("literal_match", {"type": "url_dashPart", "partIndex": 2, "returnType": "string"},
+         rule(expected="shop.test"), 1.0),
+    ],
+)  # fmt: skip
+def test_metrics_of_what_the_browser_shows(
+    func: str, result: Any, expected: Any, worth: float
+) -> None:
+    assert graded(func, result, expected) == worth
+
+
+@pytest.mark.parametrize(
+    ("today", "words", "day"),
+    [
+        ("2025-01-06", "tomorrow", "2025-01-07"),
+        ("2024-12-31", "5th next month", "2025-01-05"),
+        ("2025-01-06", "this Saturday", "2025-01-11"),
+        ("2025-01-06", "next Monday", "2025-01-13"),
+        ("2025-01-10", "next Friday", "2025-01-17"),
+        ("2025-01-12", "next Friday", "2025-01-17"),
+        ("2025-01-08", "next week Sunday", "2025-01-19"),
+        ("2025-01-08", "week after next Friday", "2025-01-24"),
+        ("2025-09-30", "first monday four months later", "2026-01-05"),
+        ("2025-01-06", "first monday eight months later", "2025-09-01"),
+    ],
+)
+def test_days_count_from_the_day_of_the_page(today: str, words: str, day: str) -> None:
+    assert day_of(words, date.fromisoformat(today)) == date.fromisoformat(day)
+
+
+def test_relative_days_are_written_as_the_rules_say() -> None:
+    expected = {"time": "{DoW}, {Month} {Day0D}, {Year}", "start": "{Year}"}
+    given = {"relativeTime": {"from": "tomorrow"}, "expected": expected}
+    filled = rules_of(given, date(2025, 1, 6))
+    assert filled["expected"] == {"time": "Tue, Jan 07, 2025", "start": "{Year}"}
+    span = {"from": "next Monday split", "to": "next Friday"}
+    given = {"relativeTime": span, "expected": {"puMonth": "{MonthD}", "to": ["{month} {DayD}"]}}
+    filled = rules_of(given, date(2025, 1, 30))
+    assert filled["expected"] == {"puMonth": "2", "to": ["january 31"]}
+    for wrong in ({}, {"relativeTime": {"from": "some day"}, "expected": {}}, {"expected": 5}):
+        with pytest.raises(TaskError, match="rule_relativeTime"):
+            rules_of(wrong, date(2025, 1, 6))
+
+
+def test_with_and_any_zero_counts_and_with_or_the_best() -> None:
+    url = {"type": "active_url_from_accessTree"}
+    right, wrong = rule(expected=["shop"]), rule(expected=["ink"])
+    func = ["is_expected_url_pattern_match"] * 2
+    assert graded(func, [url, url], [right, wrong], conj="and") == 0.0
+    assert graded(func, [url, url], [right, right], conj="and") == 1.0
+    assert graded(func, [url, url], [wrong, right], conj="or") == 1.0
+    assert graded(func, [url, url], [wrong, wrong], conj="or") == 0.0
+    with pytest.raises(TaskError, match="'xor'"):
+        graded(func, [url, url], [right, wrong], conj="xor")
+
+
+def test_what_is_read_off_the_page_goes_to_its_own_metric() -> None:
+    page = {"type": "active_tab_html_parse", "category": "class"}
+    first, second = (
+        {**page, "class_singleObject": {"a": "x"}},
+        {**page, "class_singleObject": {"b": "x"}},
+    )
+    wanted = [rule(expected={"x": "1"}), rule(expected={"x": "2"})]
+    func = ["check_direct_json_object"] * 2
+    assert graded(func, [first, second], wanted, facts=[{"x": "1"}, {"x": "2"}]) == 1.0
+    assert graded(func, [first, second], wanted, facts=[{"x": "2"}, {"x": "1"}]) == 0.0
+    for nothing in (None, "text", [], [{"x": "1"}], [None, None]):
+        assert graded(func, [first, second], wanted, facts=nothing) == 0.0
+
+
+def test_an_unknown_way_to_read_a_page_is_named() -> None:
+    for config, said in (
+        ({"category": "css"}, "'css'"),
+        ({"category": "class", "class_odd": {}}, "class_odd"),
+    ):
+        with pytest.raises(TaskError, match=said):
+            grader_of(
+                {
+                    "func": "check_direct_json_object",
+                    "result": {"type": "active_tab_html_parse", **config},
+                    "expected": rule(expected={}),
+                }
+            )
+
+
+def test_an_evaluator_is_data_and_runs_no_code_of_its_file() -> None:
+    hostile = {'//x"]); steal(); (["': "key"}
+    grader = grader_of(
+        {
+            "func": "check_direct_json_object",
+            "result": {"type": "active_tab_html_parse", "category": "xpath",
+                       "xpathObject": hostile},
+            "expected": rule(expected={"key": "a"}),
+        }
+    )  # fmt: skip
+    assert isinstance(grader, OsworldGrader)
+    assert json.dumps(hostile) in grader.facts_script

@@ -1,0 +1,244 @@
+"""A screen with real pages: what is seen, done, told and left."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.browser.shared import close_all
+from clawrl_gym.envs.gui.screen import Screen
+from clawrl_gym.envs.gui.site import Request, Response
+from clawrl_gym.errors import EnvError, TaskError
+from tests.gui_pages import QUICK, Pages, a_screen, a_task, id_of, text
+
+pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _browsers_end() -> Iterator[None]:
+    yield
+    close_all()
+
+
+TWO = {"/": "<title>one</title><a href=/two>two</a>", "/two": "<title>two</title><p>second"}
+
+
+class Slow:
+    """Never answers /slow while the test lasts."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def handle(self, request: Request) -> Response:
+        if request.path == "/slow":
+            self.ended.wait(20)
+        return Response("<title>quick</title>")
+
+    def state(self) -> None:
+        return None
+
+
+def test_a_form_is_posted_redirected_and_the_sites_state_is_read():
+    form = (
+        "<form method=post action=/do><label>Name<input name=n></label><button>Go</button></form>"
+    )
+    done = Response("", 303, headers={"Location": "/done"})
+    with a_screen({"/": form, "/do": done, "/done": "<title>done</title>"}) as screen:
+        assert screen.act(Action("type", id=id_of(screen, "Name"), text="Ann")) is None
+        assert screen.left_document is False
+        assert screen.act(Action("click", id=id_of(screen, "Go"))) is None
+        assert screen.left_document is True
+        assert screen.look().url == "http://site.test/done"
+        ended = screen.ended("an answer", False, False)
+    assert ended.states["site.test"][1:] == [("POST", "/do", {"n": "Ann"}), ("GET", "/done", {})]
+    assert (ended.answer, ended.gave_up, ended.tabs) == ("an answer", False, ())
+
+
+def test_a_redirect_from_site_to_site_is_followed():
+    """Routes that a driver fulfils cannot do this: the second request would leave unasked."""
+    there = Response("", 302, headers={"Location": "http://there.test/"})
+    sites = {
+        "here.test": lambda: Pages({"/": there}),
+        "there.test": lambda: Pages({"/": "<title>there</title>"}),
+    }
+    with a_screen({}, start="http://here.test/", sites=sites) as screen:
+        assert screen.look().title == "there"
+
+
+def test_history_goes_back_and_forward_and_not_before_the_first_page():
+    with a_screen(TWO) as screen:
+        assert "no page before" in str(screen.act(Action("back")))
+        screen.act(Action("click", id=id_of(screen, "two")))
+        assert screen.act(Action("back")) is None
+        assert (screen.look().title, screen.left_document) == ("one", True)
+        assert screen.act(Action("forward")) is None
+        assert screen.look().title == "two"
+        assert "no page after" in str(screen.act(Action("forward")))
+        assert screen.act(Action("reload")) is None
+        assert screen.look().title == "two"
+
+
+def test_tabs_are_opened_switched_and_closed():
+    with a_screen(TWO) as screen:
+        assert screen.act(Action("new_tab", text="http://site.test/two")) is None
+        view = screen.look()
+        assert (view.title, view.tabs, view.tab) == ("two", ("one", "two"), 2)
+        assert screen.act(Action("switch_tab", tab=1)) is None
+        assert (screen.look().title, screen.left_document) == ("one", True)
+        assert "no tab 3" in str(screen.act(Action("switch_tab", tab=3)))
+        assert "no tab 0" in str(screen.act(Action("close_tab", tab=0)))
+        assert screen.act(Action("close_tab")) is None
+        assert (screen.look().title, screen.look().tabs) == ("two", ())
+        assert "only tab" in str(screen.act(Action("close_tab")))
+        for _ in range(7):
+            assert screen.act(Action("new_tab")) is None
+        assert "8 tabs" in str(screen.act(Action("new_tab")))
+
+
+def test_a_page_that_closes_itself_leaves_the_others():
+    pages = {"/": "<title>one</title><button onclick='window.open(\"/two\")'>go</button>"}
+    pages["/two"] = "<title>two</title><button onclick='window.close()'>end</button>"
+    with a_screen(pages) as screen:
+        screen.act(Action("click", id=id_of(screen, "go")))
+        assert screen.look().title == "two"
+        screen.act(Action("click", id=id_of(screen, "end")))
+        assert (screen.look().title, screen.look().tabs) == ("one", ())
+
+
+def test_a_page_that_never_loads_is_told_and_the_episode_goes_on():
+    slow = Slow()
+    sites = {"slow.test": lambda: slow}
+    try:
+        with a_screen({}, start="http://slow.test/", sites=sites) as screen:
+            failed = screen.act(Action("goto", text="http://slow.test/slow"))
+            assert "did not finish loading within 2 s" in str(failed)
+            assert screen.look().title == "quick"
+            assert screen.act(Action("goto", text="http://slow.test/")) is None
+    finally:
+        slow.ended.set()
+
+
+def test_an_episode_does_not_begin_where_the_first_page_does_not_load():
+    slow = Slow()
+    task = a_task({}, start="http://slow.test/slow", sites={"slow.test": lambda: slow})
+    try:
+        with pytest.raises(EnvError, match="does not load"):
+            Screen.open(task, QUICK)
+    finally:
+        slow.ended.set()
+
+
+@pytest.mark.parametrize("start", ["http://other.test/", "file:///etc/passwd", "nothing"])
+def test_a_task_that_begins_outside_of_its_sites_is_wrong(start):
+    with pytest.raises(TaskError, match="does not load"):
+        Screen.open(a_task({}, start=start), QUICK)
+
+
+def test_scripts_of_a_task_run_among_the_pages_own():
+    page = "<script>var score = null, instruction = 'find it'</script><button onclick='score = 0.5'>go</button>"
+    scripts = {"start_script": "Promise.resolve(instruction)", "result_script": "score"}
+    with a_screen(page, **scripts) as screen:
+        assert screen.said == "find it"
+        assert screen.page_result() is None
+        screen.act(Action("click", id=id_of(screen, "go")))
+        assert screen.page_result() == 0.5
+        screen.act(Action("reload"))
+        assert screen.ended(None, True, False).page_result == 0.5
+
+
+def test_a_start_script_that_fails_is_the_tasks_fault():
+    with pytest.raises(TaskError, match="is not defined"):
+        Screen.open(a_task({"/": "x"}, start_script="nothing.there"), QUICK)
+
+
+def test_all_tabs_are_read_for_graders_that_ask():
+    more = {"tabs": ("http://site.test/two",), "facts_script": "document.title.length"}
+    with a_screen(TWO, **more) as screen:
+        assert screen.look().title == "two"
+        ended = screen.ended(None, False, True)
+    assert [(tab.title, tab.facts) for tab in ended.tabs] == [("one", 3), ("two", 3)]
+    assert ended.active == 1
+    assert "second" in ended.tabs[1].html
+
+
+def test_random_numbers_follow_from_the_seed_and_the_clock_from_nothing():
+    page = "<script>document.title = Math.random() + ' ' + new Date().toISOString()</script>"
+    seen = []
+    for seed in (1, 1, 2):
+        with a_screen(page, seed=seed) as screen:
+            seen.append(screen.look().title.split())
+    assert seen[0][0] == seen[1][0] != seen[2][0]
+    assert {day[:14] for _, day in seen} == {"2025-01-06T09:"}
+
+
+def test_the_moved_clock_is_a_whole_date():
+    body = (
+        "const d = new Date(2020, 1, 2), s = Date();"
+        "document.title = [d.getFullYear(), d instanceof Date, Date.UTC(2020), typeof s,"
+        "new (class extends Date {})() instanceof Date, Date.length, new Date(5).getTime()]"
+    )
+    with a_screen(f"<script>{body}</script>") as screen:
+        assert screen.look().title == "2020,true,1577836800000,string,true,7,5"
+
+
+def test_a_picture_has_the_viewports_size_and_the_tasks_scale():
+    from io import BytesIO
+
+    from PIL import Image
+
+    with a_screen("<p>x", replace(QUICK, width=320, height=200)) as screen:
+        assert screen.viewport == (320, 200)
+        with Image.open(BytesIO(screen.shot())) as picture:
+            assert (picture.format, picture.size) == ("JPEG", (320, 200))
+    with a_screen("<p>x", viewport=(160, 210), scale=2.0) as screen:
+        assert screen.viewport == (160, 210)
+
+
+def test_a_closed_screen_says_so():
+    with a_screen("x") as screen:
+        pass
+    screen.close()
+    with pytest.raises(EnvError, match="closed"):
+        screen.look()
+
+
+def test_a_site_that_cannot_be_made_fails_the_episode_alone():
+    def broken() -> Pages:
+        raise TaskError("no such shop")
+
+    with pytest.raises(TaskError, match="no such shop"):
+        Screen.open(a_task({}, sites={"site.test": broken}), QUICK)
+
+
+def test_many_threads_open_screens_at_once():
+    failures: list[BaseException] = []
+    titles: list[str] = []
+
+    def visit(number: int) -> None:
+        try:
+            with a_screen(
+                f"<title>{number}</title>", replace(QUICK, page_timeout_s=60.0)
+            ) as screen:
+                titles.append(screen.look().title)
+        except BaseException as error:  # noqa: BLE001 (told below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=visit, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sorted(titles, key=int) == [str(number) for number in range(24)]
+
+
+def test_pages_have_no_permission():
+    body = (
+        "navigator.permissions.query({name: 'geolocation'})"
+        ".then(p => { document.body.textContent = p.state })"
+    )
+    with a_screen(f"<body><script>{body}</script>") as screen:
+        screen.act(Action("wait", seconds=0.1))
+        assert text(screen.look()) == "denied"
