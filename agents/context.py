@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from clawrl_gym.pictures import text_of
 from clawrl_gym.types import Message
 
 HEAD_TURNS = 2
@@ -75,13 +76,13 @@ class HeadTail:
 
 
 def size_chars(messages: Sequence[Message]) -> int:
-    """Characters of what is said and called."""
+    """Characters of what is said and called; pictures count as a word."""
     return sum(_size(message) for message in messages)
 
 
 def _size(message: Message) -> int:
     calls = message.get("tool_calls")
-    told = len(message.get("content") or "") + len(message.get("reasoning_content") or "")
+    told = len(text_of(message)) + len(message.get("reasoning_content") or "")
     return told + (len(json.dumps(calls)) if calls else 0)
 
 
@@ -101,5 +102,9 @@ def _noted(kept: list[Message], count: int) -> list[Message]:
     last = kept[-1]
     if last.get("role") != "user":
         return [*kept, {"role": "user", "content": note}]
-    noted: Message = {**last, "content": f"{last.get('content') or ''}\n\n{note}"}
+    content = last.get("content")
+    if isinstance(content, list):
+        parts = [*content, {"type": "text", "text": note}]
+        return [*kept[:-1], {**last, "content": parts}]
+    noted: Message = {**last, "content": f"{content or ''}\n\n{note}"}
     return [*kept[:-1], noted]

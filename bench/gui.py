@@ -47,8 +47,9 @@ browsers = json.loads((folder / "browsers.json").read_text())["browsers"]
 print(next(one["revision"] for one in browsers if one["name"] == "chromium"))
 """
 _BROWSERGYM = """
-import json, re, sys, time
+import json, logging, re, sys, time
 import gymnasium, psutil
+logging.disable(logging.WARNING)
 import browsergym.miniwob
 from browsergym.utils.obs import flatten_axtree_to_str
 pages, episodes, alive, waits = json.loads(sys.argv[1])

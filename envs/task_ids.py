@@ -26,6 +26,17 @@ class TaskIds(Sequence[str]):
     def __len__(self) -> int:
         return NUMBERS[self.split] * len(self.families)
 
+    def __contains__(self, name: object) -> bool:
+        """At once, where a sequence would look through all of them."""
+        if not isinstance(name, str) or not name.startswith(self.prefix):
+            return False
+        *_, digits = name.rpartition("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) == 6):
+            return False
+        family = name.removeprefix(self.prefix).removesuffix(f"-{self.split}-{digits}")
+        known = family in self.families and int(digits) < NUMBERS[self.split]
+        return known and name == f"{self.prefix}{family}-{self.split}-{digits}"
+
     @overload
     def __getitem__(self, index: int) -> str: ...
 

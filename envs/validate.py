@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from typing import Any, get_args
 
 from rich import box
@@ -176,11 +177,16 @@ def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool)
 def _chosen(env: Env, given: argparse.Namespace) -> list[str]:
     """The ids that the command asks for. Raises ConfigError when there are none."""
     splits = _SPLITS if given.split == "all" else (given.split,)
-    known = [task_id for split in splits for task_id in env.task_ids(split)]
-    wanted = known if given.ids is None else [name for name in given.ids.split(",") if name]
-    unknown = sorted(set(wanted) - set(known))
-    if unknown:
-        raise ConfigError(f"got --ids {','.join(unknown[:5])}, expected some of {known[:20]}")
+    known = [env.task_ids(split) for split in splits]
+    every = chain.from_iterable(known)
+    if given.ids is None:
+        wanted = list(islice(every, given.limit))
+    else:
+        wanted = [name for name in given.ids.split(",") if name]
+        unknown = sorted({name for name in wanted if not any(name in ids for ids in known)})
+        if unknown:
+            some = list(islice(every, 20))
+            raise ConfigError(f"got --ids {','.join(unknown[:5])}, expected some of {some}")
     if not wanted:
         raise ConfigError(f"there is no task in {given.path!r} (--split {given.split})")
     return wanted[: given.limit]

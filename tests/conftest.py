@@ -41,12 +41,24 @@ def _lacks_docker() -> str | None:
     return docker_engine.missing()
 
 
+def _lacks_browser() -> str | None:
+    from clawrl_gym.envs.gui.env import prepare
+    from clawrl_gym.errors import ClawError
+
+    try:
+        prepare({}, lambda line: None)
+    except ClawError as error:
+        return f"needs a browser: {error}"
+    return None
+
+
 NEEDS: dict[str, Callable[[], str | None]] = {
     "root": _lacks_root,
     "sandbox": _lacks_sandbox,
     "docker": _lacks_docker,
     "gpu": _lacks_gpu,
     "openclaw": _lacks_npm,
+    "browser": _lacks_browser,
 }
 
 

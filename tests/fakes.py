@@ -9,6 +9,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any
 
 from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.pictures import text_of
 from clawrl_gym.policy.client import Generation, PolicyUnavailable, Sampling
 from clawrl_gym.policy.generation import Delta, Piece
 from clawrl_gym.types import Message
@@ -45,7 +46,7 @@ def spell(reply: Message | str) -> str:
         return reply
     calls = [call["function"] for call in reply.get("tool_calls") or []]
     written = [f"<tool_call>{call['name']} {call['arguments']}</tool_call>" for call in calls]
-    return (reply.get("content") or "") + "".join(written)
+    return text_of(reply) + "".join(written)
 
 
 class FakePolicy:

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from clawrl_gym.config import GatewayConfig, LiveConfig, SamplingConfig
+from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.live.gateway import Gateway
 from clawrl_gym.live.hooks import Hooks
 from clawrl_gym.live.sse import Pace
@@ -63,6 +63,7 @@ class Bench:
         self.told = Told()
         self.films: Path | None = None
         self.film_files: list[Path] = []
+        self.images: ImagesConfig | None = None
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -79,6 +80,7 @@ class Bench:
             pace=self.pace,
             films=self.films,
             on_film=self.film_files.append,
+            images=self.images,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

@@ -19,6 +19,13 @@ from clawrl_gym.envs.gui.page.tab import Tab
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
 FLAGS = ["--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
 HOST = "http://page.test"
+LOG = """<script>const log = [];
+const note = (e) => log.push([e.type, e.target.id, e.detail, e.isTrusted, e.key]);
+for (const type of ["click", "dblclick", "contextmenu", "mousedown", "mouseup", "mouseover",
+  "keydown"])
+  document.addEventListener(type, note, true);
+</script>"""
+"""Of what reaches the page: type, id, count, trusted, key."""
 
 
 @asynccontextmanager

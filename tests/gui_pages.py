@@ -13,7 +13,10 @@ from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Request, Response
 from clawrl_gym.envs.gui.task import Ended, GuiTask
 
-QUICK = GuiOptions(action_timeout_s=1.0, page_timeout_s=2.0, browser=BrowserOptions())
+PATIENT = GuiOptions(action_timeout_s=30.0, page_timeout_s=60.0, browser=BrowserOptions())
+"""What is tested is not time: a busy machine is no failure."""
+QUICK = replace(PATIENT, action_timeout_s=1.0, page_timeout_s=2.0)
+"""For pages that hang: what is waited for in vain."""
 
 
 class Nothing:
@@ -48,7 +51,7 @@ def a_task(pages: Mapping[str, str | Response], **more: Any) -> GuiTask:
 
 @contextmanager
 def a_screen(
-    pages: str | Mapping[str, str | Response], options: GuiOptions = QUICK, **more: Any
+    pages: str | Mapping[str, str | Response], options: GuiOptions = PATIENT, **more: Any
 ) -> Iterator[Screen]:
     """`pages`: by path, or the only one."""
     given = {"/": pages} if isinstance(pages, str) else pages
@@ -59,7 +62,7 @@ def a_screen(
         screen.close()
 
 
-def with_browser(options: GuiOptions = QUICK, **browser: Any) -> GuiOptions:
+def with_browser(options: GuiOptions = PATIENT, **browser: Any) -> GuiOptions:
     return replace(options, browser=replace(options.browser, **browser))
 
 

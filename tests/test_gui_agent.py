@@ -3,6 +3,7 @@
 import pytest
 
 from clawrl_gym.agents.base import Action
+from clawrl_gym.agents.context import HeadTail, size_chars
 from clawrl_gym.agents.gui import LEFT_OUT, SYSTEM, GuiAgent
 from clawrl_gym.config import AgentConfig, GuiEnvConfig, TerminalEnvConfig
 from clawrl_gym.envs.calls import Call, Reply, decode, encode_results
@@ -114,3 +115,20 @@ def test_the_agent_follows_the_environment_and_its_configuration():
     assert agent.messages(["ask"], [])[0]["content"] == SYSTEM
     own = build_agent(AgentConfig(system="Be brief."), GuiEnvConfig())
     assert own.messages(["ask"], [])[0]["content"] == "Be brief."
+
+
+def test_a_long_history_of_pictures_is_cut_like_any_other():
+    agent = GuiAgent(protocol="text", images=2)
+    messages = agent.messages([page(n) for n in range(6)], [said("wait()" * 50)] * 5)
+    cut = HeadTail(max_chars=900).view(messages)
+    assert len(cut) < len(messages)
+    assert size_chars(cut) <= 900
+    assert cut[-1] == messages[-1]
+
+
+def test_the_note_of_what_was_left_out_stands_beside_a_picture():
+    agent = GuiAgent(protocol="text", images=9)
+    messages = agent.messages([page(n) for n in range(6)], [said("x" * 300)] * 5)
+    cut = HeadTail(max_chars=1000).view(messages)
+    [noted] = [m for m in cut if isinstance(m["content"], list) and len(m["content"]) == 3]
+    assert noted["content"][-1]["text"].endswith("left out here)")

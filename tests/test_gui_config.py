@@ -1,6 +1,7 @@
 """`env=gui`: composed, checked, prepared, and the same defaults everywhere."""
 
 import inspect
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from clawrl_gym.config import BrowserConfig, GuiEnvConfig, RunConfig
 from clawrl_gym.envs.gui import __main__ as command
 from clawrl_gym.envs.gui.env import GuiEnv, prepare
 from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
+from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
 from clawrl_gym.errors import ConfigError
 from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.run.envs import check_envs
@@ -52,14 +54,14 @@ def test_without_a_browser_a_run_says_so_before_anything_is_started():
 def test_a_run_starts_one_browser_before_anything_else():
     said = []
     assert check_envs(compose("train", ["env=gui"], RunConfig), said.append) == []
-    assert said[0].startswith("Chromium: /")
+    assert said[0].endswith(": ready")
 
 
 @pytest.mark.browser
 def test_preparing_says_which_chromium_is_used():
     said = []
     prepare({}, said.append)
-    assert len(said) == 1
+    assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", said[0])
 
 
 @pytest.mark.browser
@@ -87,3 +89,14 @@ def test_the_command_watches_too(capsys):
         command.run(["watch", "--help"])
     assert ended.value.code == 0
     assert "watch" in capsys.readouterr().out
+
+
+def test_whether_an_id_exists_is_known_without_looking_through_millions():
+    ids = TaskIds("heldout", ("mail_send", "shop_add"), "gui-")
+    assert all(name in ids for name in (ids[0], ids[-1], ids[999]))
+    assert len(ids) == 2 * NUMBERS["heldout"]
+    for name in (
+        "gui-shop_add-train-000001", "shop_add-heldout-000001", "gui-shop-heldout-000001",
+        "gui-shop_add-heldout-001000", "gui-shop_add-heldout-1", "gui-shop_add-heldout-", "", 3,
+    ):  # fmt: skip
+        assert name not in ids

@@ -26,7 +26,7 @@ TASK = GuiTask(
     id="buy", family="shop", split="train", instruction="Buy pens.", start="http://shop/",
     grader=BOUGHT, solution=SOLUTION, turns=4,
 )  # fmt: skip
-FIRST = 'Shop (http://shop/)\n# Shop\n[1] textbox "What" [2] button "Buy"'
+FIRST = 'Shop (http://shop/)\n# Shop\ntextbox "What" [1] button "Buy" [2]'
 
 
 class Tasks:
@@ -255,7 +255,7 @@ def test_a_page_is_seen_as_chosen(kind, pictures, tree):
     assert len(pictures_of(parts)) == pictures
     text = parts if isinstance(parts, str) else parts[0]["text"]
     assert text.startswith("Buy pens.\n\nShop (http://shop/)")
-    assert ("[1] textbox" in text) == tree
+    assert ('textbox "What" [1]' in text) == tree
     [result] = contents(env.step(tool_calls({"action": "hover", "id": 1}))[0])
     assert len(pictures_of(decode_parts(result))) == pictures
 

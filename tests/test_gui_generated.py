@@ -30,6 +30,11 @@ PAGE_CHARS, FIRST_CHARS, EASY_TURNS = 330, 480, 3
 """What a small policy can read, and do."""
 
 
+def in_browser(families: list[str] | None = None) -> GuiEnv:
+    """The real thing, patient with a busy machine."""
+    return GuiEnv(families=families, action_timeout_s=30, page_timeout_s=60)
+
+
 def on_paper(family: str) -> GuiEnv:
     """The environment without a browser: much faster, and the sites are the same."""
     return GuiEnv(families=[family], open_screen=PaperScreen.open)
@@ -58,7 +63,7 @@ def is_infeasible(task_id: str) -> bool:
 @pytest.mark.browser
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_oracle_solves_in_a_browser_what_doing_nothing_does_not(family: str) -> None:
-    env = GuiEnv(families=[family])
+    env = in_browser([family])
     try:
         for task_id in ids_of(family, each=1):
             assert reward_of(env, task_id) == 1.0
@@ -77,7 +82,7 @@ def test_a_task_that_cannot_be_done_is_given_up_in_a_browser(app: str) -> None:
         for task_id in ids_of(family)
         if is_infeasible(task_id)
     ]
-    env = GuiEnv()
+    env = in_browser()
     try:
         assert reward_of(env, infeasible[0]) == 1.0
     finally:
@@ -170,6 +175,30 @@ def test_the_same_done_to_something_else_earns_nothing(
         _, reward, done, _, info = env.step("done()")
         assert (reward, done) == (0.0, True)
         assert "expected" in info["report"]
+
+
+def played(family: str, task_id: str, *actions: str) -> float:
+    """The reward when this is done and said to be all."""
+    env = on_paper(family)
+    env.reset(options={"task": task_id})
+    for action in actions:
+        env.step(action.format(first=env.oracle(0)) if "{first}" in action else action)
+    return float(env.step("done()")[1])
+
+
+def test_what_looks_nearly_right_earns_nothing() -> None:
+    """The right page with the wrong button, or the right form with a field left as it was."""
+    for split in ("train", "heldout"):
+        archive, star, event, order = (
+            f"{PREFIX}{family}-{split}-000000"
+            for family in ("mail_archive", "mail_star", "calendar_later", "shop_order")
+        )
+        assert played("mail_archive", archive, "{first}", "click(6)") == 1.0
+        assert played("mail_archive", archive, "{first}", "click(7)") == 0.0  # deleted
+        assert played("mail_star", star, "{first}", "click(8)", "click(8)") == 0.0  # and not again
+        assert played("calendar_later", event, "{first}", "click(8)") == 0.0  # saved as it was
+        wrong = 'type(4, "Bob")\ntype(5, "1 way")\nclick(9)'
+        assert played("shop_order", order, "{first}", wrong) == 0.0
 
 
 def test_an_id_names_one_task_in_every_process() -> None:

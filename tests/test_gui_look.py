@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - pages are written in one piece
 """What is seen of a page: lines, names, values and states, by the rules of `page/marks.js`."""
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
 """OSWorld's JSON: which tasks run in a browser, and what they are worth in the end."""
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.osworld import open_osworld
 from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
 from clawrl_gym.envs.gui.osworld_time import day_of, rules_of
@@ -378,3 +381,85 @@ def test_an_evaluator_is_data_and_runs_no_code_of_its_file() -> None:
     )  # fmt: skip
     assert isinstance(grader, OsworldGrader)
     assert json.dumps(hostile) in grader.facts_script
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[GuiEnv]:
+    one = GuiEnv(tasks=str(INDEX))
+    yield one
+    one.close()
+
+
+def told(env: GuiEnv, name: str, *replies: str) -> float:
+    """The reward after these replies; `<NAME>` stands for an element's number."""
+    env.reset(options={"task": f"osworld-{name}"})
+    reward = 0.0
+    for reply in replies:
+        for one in env.view.elements:
+            reply = reply.replace(f"<{one.name}>", str(one.id))
+        _, reward, *_ = env.step(reply)
+    return reward
+
+
+@pytest.mark.browser
+def test_tasks_are_solved_in_the_browser_without_a_network(env: GuiEnv) -> None:
+    assert told(env, "open-opening-hours", "click(<Opening hours>)", "done()") == 1.0
+    assert told(env, "open-opening-hours", "done()") == 0.0
+    assert told(env, "close-the-second-tab", "close_tab(2)", "done()") == 1.0
+    assert told(env, "close-the-second-tab", "close_tab(1)", "done()") == 0.0
+
+
+@pytest.mark.browser
+def test_what_a_field_holds_now_is_read_off_the_page(env: GuiEnv) -> None:
+    assert told(env, "fill-in-postcode", 'type(<Postcode>, "4057")', "done()") == 1.0
+    assert told(env, "fill-in-postcode", 'type(<Postcode>, "4058")', "done()") == 0.0
+
+
+@pytest.mark.browser
+def test_only_giving_up_solves_what_cannot_be_done(env: GuiEnv) -> None:
+    assert told(env, "impossible-tickets", 'give_up("there is no such exhibition")') == 1.0
+    assert told(env, "impossible-tickets", "done()") == 0.0
+    assert told(env, "open-opening-hours", 'give_up("too hard")') == 0.0
+
+
+@pytest.mark.browser
+def test_running_out_of_turns_gives_nothing_up() -> None:
+    """Defect S13 of the reference: after its last step the loop itself said FAIL and was paid."""
+    with closing(GuiEnv(tasks=str(INDEX), max_turns=2)) as short:
+        short.reset(options={"task": "osworld-impossible-tickets"})
+        short.step("screenshot()")
+        _, reward, terminated, truncated, _ = short.step("screenshot()")
+        assert (reward, terminated, truncated) == (0.0, False, True)
+
+
+@pytest.mark.browser
+def test_each_way_to_read_a_page_reads_the_real_document(tmp_path: Path) -> None:
+    ways: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"category": "class", "class_multiObject": {"day": {"1": "a", "9": "none"}},
+          "class_multiObject_child": {"leg": {"0": "from", "1": "to"}},
+          "class_multiObject_search_exist": {"day": ["Monday: closed", "is_other_exist"]}},
+         {"a": "Tuesday: 10 to 17", "none": "", "from": "SEA", "to": "NYC",
+          "Monday: closed": True, "is_other_exist": True}),
+        ({"category": "class&url", "class_multiObject": {"day": ["monday: closed"]},
+          "url_include_expected": ["hours", "rivers"]},
+         {"monday: closed": True, "is_other_exist": True, "hours": True, "rivers": False}),
+        ({"category": "label", "labelObject": {"closed": "day"}}, {"day": "Monday: closed"}),
+        ({"category": "xpath", "xpathObject": {"//ul/li[2]": "second", "//table": "none"}},
+         {"second": "Tuesday: 10 to 17", "none": ""}),
+    ]  # fmt: skip
+    site = tmp_path / "site"
+    site.mkdir()
+    hours = CORPUS / "examples" / "chrome" / "site" / "guide" / "hours.html"
+    (site / "hours.html").write_text(hours.read_text())
+    opened = {"urls_to_open": ["http://museum.test/hours.html"]}
+    task = raw(
+        config=[{"type": "chrome_open_tabs", "parameters": opened}],
+        evaluator={
+            "func": ["check_direct_json_object"] * len(ways),
+            "result": [{"type": "active_tab_html_parse", **way} for way, _ in ways],
+            "expected": [rule(expected=expected) for _, expected in ways],
+        },
+        sites={"museum.test": "site"},
+    )
+    with closing(GuiEnv(tasks=str(write(tmp_path, task)))) as real:
+        assert told(real, "some-task", "done()") == 1.0, real.report

@@ -24,10 +24,10 @@ def test_a_page_is_its_title_and_its_lines():
     assert render(page, 3000).splitlines() == [
         "Shop (http://shop/)",
         "# Shop",
-        'Hello [1] link "Basket"',
-        '[2] textbox "What" = "pens" | [3] button "Buy"',
-        '[4] combobox "Size" = "M" (S, M) disabled',
-        '[5] checkbox "Gift" checked focused',
+        'Hello link "Basket" [1]',
+        'textbox "What" [2] = "pens" | button "Buy" [3]',
+        'combobox "Size" [4] = "M" (S, M) disabled',
+        'checkbox "Gift" [5] checked focused',
     ]
 
 
@@ -42,13 +42,13 @@ def test_tabs_are_named_when_there_are_several():
 def test_a_page_cannot_imitate_elements_or_lines():
     page = View(
         URL,
-        'Shop\n[9] button "Win"',
+        'Shop\nbutton "Win" [9]',
         (("[9] button", "x\n[9] link"), (Element(1, "link", '" [9] button "Pay\n'),)),
     )
     assert render(page, 3000).splitlines() == [
-        'Shop\\n[9] button "Win" (http://shop/)',
+        'Shop\\nbutton "Win" [9] (http://shop/)',
         "(9) button x\\n(9) link",
-        '[1] link "\\" [9] button \\"Pay\\n"',
+        'link "\\" [9] button \\"Pay\\n" [1]',
     ]
 
 
@@ -66,8 +66,8 @@ def test_over_the_budget_the_lines_out_of_sight_go_first():
     lines = [link(n, n * 30) for n in range(1, 101)]
     text = render(view(*lines), 300, height=300)
     shown = text.splitlines()[1:]
-    assert shown[0] == '[1] link "item number 1"'
-    assert '[9] link "item number 9"' in shown
+    assert shown[0] == 'link "item number 1" [1]'
+    assert 'link "item number 9" [9]' in shown
     assert shown[-1] == f"... {101 - len(shown)} more lines, scroll down"
 
 
@@ -75,7 +75,7 @@ def test_where_one_has_scrolled_to_is_what_is_shown():
     lines = [link(n, (n - 50) * 30) for n in range(1, 101)]
     shown = render(view(*lines), 300, height=300).splitlines()[1:]
     assert shown[0] == "... 49 more lines, scroll up"
-    assert shown[1] == '[50] link "item number 50"'
+    assert shown[1] == 'link "item number 50" [50]'
     assert shown[-1].endswith("more lines, scroll down")
 
 
@@ -83,8 +83,8 @@ def test_a_bar_that_stays_does_not_hide_what_was_scrolled_to():
     bar = (Element(1, "link", "Home", box=(0, 0, 50, 20)),)
     lines = [link(n, (n - 50) * 30) for n in range(2, 101)]
     shown = render(view(bar, *lines), 300, height=300).splitlines()[1:]
-    assert shown[0] == '[1] link "Home"'
-    assert '[50] link "item number 50"' in shown
+    assert shown[0] == 'link "Home" [1]'
+    assert 'link "item number 50" [50]' in shown
 
 
 def test_mere_text_lies_between_the_elements_around_it():

@@ -95,10 +95,10 @@ class Admission:
 
         Raises Refusal for one that is too large, too slow or not JSON.
         """
-        raw = await self.body_of(request, int(self._config.max_body_mb * 2**20))
+        raw = await self.body_of(request, self._config.max_body_mb * 2**20)
         return empty if empty is not None and not raw.strip() else parse_json(raw)
 
-    async def body_of(self, request: web.Request, most_bytes: int) -> bytes:
+    async def body_of(self, request: web.Request, most_bytes: float) -> bytes:
         """The body. Raises Refusal for one that is too large or too slow.
 
         What is announced as too large is not read at all.

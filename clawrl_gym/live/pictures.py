@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
 import io
 import re
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from clawrl_gym.config import ImagesConfig
@@ -55,16 +56,16 @@ class Pictures:
         urls = [(where, messages[at]["content"][part]) for at, part, where in shown]
         digests: list[str] = []
         try:
-            for where, part in urls:
-                data = _decoded(_url_of(part), where, limits)
-                digest = await asyncio.to_thread(self._keep, data, where, limits)
-                digests.append(digest)
-            with self._store.album.held(digests):
+            with ExitStack() as held:
+                for where, part in urls:
+                    data = _decoded(_url_of(part), where, limits)
+                    digests.append(hashlib.sha256(data).hexdigest())
+                    held.enter_context(self._store.album.held(digests[-1:]))
+                    await asyncio.to_thread(self._keep, data, where, limits)
                 yield _named(messages, shown, digests)
-        except BaseException:
+        finally:
             if digests:
                 await asyncio.shield(self._store.forget_pictures(digests))
-            raise
 
     def _limits(self, shown: Sequence[tuple[int, int, str]]) -> ImagesConfig:
         where = shown[0][2]
@@ -83,8 +84,8 @@ class Pictures:
             )
         return self._config
 
-    def _keep(self, data: bytes, where: str, limits: ImagesConfig) -> str:
-        return self._store.album.keep(data, _format_of(data, where, limits))
+    def _keep(self, data: bytes, where: str, limits: ImagesConfig) -> None:
+        self._store.album.keep(data, _format_of(data, where, limits))
 
 
 def _places(messages: list[Message]) -> Iterator[tuple[int, int, str]]:

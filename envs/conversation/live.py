@@ -97,8 +97,7 @@ class LivePartner:
         results = [m for m in messages if m.get("role") == "tool"]
         if results and len(results) == len(messages):
             shown = [
-                {"tool_call_id": m.get("tool_call_id", ""), "content": text_of(m)}
-                for m in results
+                {"tool_call_id": m.get("tool_call_id", ""), "content": text_of(m)} for m in results
             ]
             return json.dumps(shown), self._info("tool")
         said = [text_of(m) for m in messages if m.get("role") in ("user", "tool")]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from clawrl_gym.envs.gui.film import Film
 
 OVER = "(done)"
+_START_S = 60.0
 _EMPTY = View("about:blank", "", ())
 
 
@@ -42,7 +43,7 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
         Text (`Unicode`). At reset what is asked for, a blank line, and the page; later what went
         wrong in the reply ("Error: ..." and "Note: ..." lines) and the page as it is now. A page
         is its title and URL and then a line for each line of it, elements that can be acted on
-        with a number: `[12] button "Buy"`. With `observation` "screenshot", "marked" (elements'
+        with a number: `button "Buy" [12]`. With `observation` "screenshot", "marked" (elements'
         numbers are drawn on it) or "both" it is JSON with a picture, see `envs/parts.py`. After
         tool calls it is a JSON list of `{"tool_call_id", "content"}` in the order of the calls,
         the page in the last of them; `info["next_state_role"]` is "tool" then, else "user".
@@ -316,10 +317,18 @@ def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
 
 
 def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
-    """Find Chromium. Raises ConfigError with the cure when there is none."""
-    from clawrl_gym.envs.gui.browser.chromium import find
+    """Start the browser that the first episodes will share.
 
-    say(f"Chromium: {find(GuiOptions.of(options).browser)}")
+    Raises ConfigError when there is none, EnvError for one that does not start, with the cure.
+    """
+    from clawrl_gym.envs.gui.browser.shared import process
+
+    chosen, owner = GuiOptions.of(options).browser, process()
+    house = owner.run(owner.take(chosen), _START_S)
+    try:
+        say(f"Chromium {house.browser.version}: ready")
+    finally:
+        owner.run(owner.give_back(chosen, house), _START_S)
 
 
 def _is_over(held: AnyScreen) -> bool:

@@ -52,8 +52,8 @@ def line_text(line: Line) -> str:
 
 
 def element_text(element: Element) -> str:
-    """An element: number, role, name, value, options, states."""
-    told = f"[{element.id}] {element.role} {_quoted(element.name)}"
+    """An element: role, name, number, value, options, states."""
+    told = f"{element.role} {_quoted(element.name)} [{element.id}]"
     if element.value:
         told += f" = {_quoted(element.value, MAX_VALUE_CHARS)}"
     if element.options:

@@ -12,7 +12,11 @@ from clawrl_gym.registration import builtin_specs, load_target
 SPECS = {spec.id: spec for spec in builtin_specs()}
 SECTIONS = ("Observation", "Action", "Reward", "Start", "End", "Options", "Version")
 
-pytestmark = pytest.mark.parametrize("env_id", SPECS)
+MARKS = {"ClawRL/Gui-v0": pytest.mark.browser}
+
+pytestmark = pytest.mark.parametrize(
+    "env_id", [pytest.param(env_id, marks=MARKS.get(env_id, ())) for env_id in SPECS]
+)
 
 
 def make(env_id, **options):

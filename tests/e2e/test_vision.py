@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ from clawrl_gym.config import (
     PolicyConfig,
     TrainerConfig,
 )
-from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
 from clawrl_gym.rollout.merge import merge_turns
@@ -32,8 +29,8 @@ from clawrl_gym.types import Episode, Group, StopReason, TaskRef
 from tests.gateway_rig import Bench
 from tests.tiny_vision import make_vision_model, picture, said, shown
 
-pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="module")]
-CONFIG = PolicyConfig(max_model_len=512, kv_cache_gb=0.125, start_timeout_s=240)
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
+CONFIG = PolicyConfig(max_model_len=512, kv_cache_gb=0.125, start_timeout_s=600)
 
 
 class Seeing(Bench):
@@ -49,27 +46,16 @@ class Seeing(Bench):
 
     async def start(self) -> None:
         await self.server.start()
-        await super().start()
-        await self.gateway.stop()
-        self.client = PolicyClient(
+        self.images = ImagesConfig(max_count=4)
+        self.policy = PolicyClient(  # type: ignore[assignment]
             self.server.base_url, self.server.key, self.server.model_name, 60.0, 64,
-            unspoken=picture_ids(self.model), shown=self.store.album.shown,
+            unspoken=picture_ids(self.model), shown=lambda told: self.store.album.shown(told),
         )  # fmt: skip
-        self.gateway = Gateway(
-            self.config, CONFIG.sampling, self.store, Fleet([self.client]), "tiny", 60.0,
-            live=self.live, hooks=self.told.hooks(), images=ImagesConfig(max_count=4),
-        )  # fmt: skip
-        await self.http.close()
-        import aiohttp
-
-        self.url = await self.gateway.start()
-        self.http = aiohttp.ClientSession(
-            self.url, headers={"Authorization": f"Bearer {self.gateway.key}"}
-        )
+        await super().start()
 
     async def stop(self) -> None:
         await super().stop()
-        await self.client.close()
+        await self.policy.close()
         await self.server.stop()
 
 
@@ -103,7 +89,8 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     assert files == {f"{digests[0]}.jpg": red, f"{digests[1]}.png": blue}
     assert first.messages[0]["content"][1]["image_url"] == {"url": f"sha256:{digests[0]}"}
     (image, *_) = picture_ids(bench.model)
-    assert first.prompt_ids_T.count(image) == 4 and second.prompt_ids_T.count(image) == 8
+    assert first.prompt_ids_T.count(image) == 4
+    assert second.prompt_ids_T.count(image) == 8
     used = first.prompt_ids_T + first.sampled_ids_T
     assert second.prompt_ids_T[: len(used)] == used
     assert image not in first.sampled_ids_T + second.sampled_ids_T
@@ -129,9 +116,10 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     bench.gateway.version = 1
     reply = await bench.say([*messages, look("go on", red)], seed=3, max_tokens=12)
     third = (await bench.store.turns_of("s1"))[2]
-    assert third.reply == reply and set(third.versions_T) == {1}
+    assert third.reply == reply
+    assert set(third.versions_T) == {1}
 
-    segment = replace(merge_turns([third]).sequences[0])
+    (segment,) = merge_turns([third]).sequences
     (pack,) = make_packs([make_sample(group, episode, segment, {2: Term(1.0)})], 512)
     gap = abs(learner.model.score(pack).logprobs_M.detach().numpy() - pack.behaviour_M).max()
     assert gap < 2e-3, gap

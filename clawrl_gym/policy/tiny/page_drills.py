@@ -1,25 +1,35 @@
-"""Drills for reading pages: one made-up page, one action; short, so that many are seen.
+"""Drills for reading pages: one made-up page, and many questions about it.
 
 What a page asks most often is to find the number of what is named, or what stands beside it. Pages
-of real applications show that a few times in hundreds of tokens; a drill is nothing else.
+of real applications show that once in hundreds of tokens; a drill is nothing else. From them the
+policy learns to look things up at all, which it did not by demonstrations alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from clawrl_gym.agents.gui import GuiAgent
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.notation import written
 from clawrl_gym.envs.gui.observation import Element, Line, View
-from clawrl_gym.envs.gui.text import render
+from clawrl_gym.envs.gui.text import line_text, render
 from clawrl_gym.policy.tiny.conversations import Conversation
+from clawrl_gym.types import Message
 
 MAX_TOKENS = 3000
+QUESTIONS = 8
 MENU = ("Home", "List", "New", "Basket", "Inbox", "Search", "Folders", "Write", "Day", "Week")
+OPEN = ("Open {}.", "Click {}.", "Go to {}.")
+SET = ("Set {} to {}.", "Change {} to {}.", "{} should be {}.")
+BESIDE = ("What is beside {}?", "Tell me what {} has.", "What does {} say?")
+VALUE = ("What is {} set to?", "What is the value of {}?", "Tell me what {} is.")
+BUTTONS = ("Add", "Remove", "Open", "Delete", "Edit", "Star")
+
+Asked = tuple[str, Line, Action]
+"""What is asked, what is quoted of the page, and the action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,87 +40,92 @@ class PageDrills:
         """Fresh conversations, endlessly, from the seed alone."""
         draw = Draw(f"page drills/{seed}")
         while True:
-            yield draw.pick((_click_row, _click_in_row, _type, _read_row, _read_field))(draw)
+            page = draw.pick((_linked, _buttons, _table, _fields))(draw)
+            yield page.conversation([page.question(draw) for _ in range(QUESTIONS)])
 
 
 class _Page:
-    """Lines with numbered elements."""
+    """Lines with numbered elements, and what can be asked about them."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.lines: list[Line] = []
-        self.last = 0
+    def __init__(self, draw: Draw, family: str) -> None:
+        self.family = family
         self.title = draw.pick(MENU)
-        self.lines.append(
-            tuple(self.element("link", name) for name in draw.some(MENU, draw.below(4)))
-        )
-        self.lines.append((f"# {self.title}",))
+        self.last = 0
+        menu = tuple(self.element("link", name) for name in draw.some(MENU, draw.below(4)))
+        self.lines: list[Line] = [*([menu] if menu else []), (f"# {self.title}",)]
+        self.asked: list[Asked] = []
 
     def element(self, role: str, name: str, value: str = "") -> Element:
         self.last += 1
         return Element(self.last, role, name, value)
 
-    def asked(self, instruction: str, action: Action, family: str) -> Conversation:
-        lines = tuple(line for line in self.lines if line)
-        page = render(View("http://drill/", self.title, lines), MAX_TOKENS)
-        (*messages,) = GuiAgent(protocol="text").messages([f"{instruction}\n\n{page}"], [])
-        reply = written(action)
-        return Conversation([*messages, {"role": "assistant", "content": reply}], f"drill-{family}")
+    def question(self, draw: Draw) -> Asked:
+        return draw.pick(self.asked)
+
+    def conversation(self, asked: list[Asked]) -> Conversation:
+        page = render(View("http://drill/", self.title, tuple(self.lines)), MAX_TOKENS)
+        messages: list[Message] = []
+        for place, (question, quoted, action) in enumerate(asked):
+            text = question if place else f"{question}\n\n{page}"
+            messages.append({"role": "user", "content": text})
+            reply = f"{line_text(quoted)}\n{written(action)}"
+            messages.append({"role": "assistant", "content": reply})
+        return Conversation(messages, f"drill-{self.family}")
 
 
 def _rows(draw: Draw) -> list[tuple[str, str]]:
-    """What a row is about, and what else it says; the first may be a word twice, both never."""
+    """What each row is about, and what stands beside it."""
     heads = draw.some(draw.pick((STEMS, WORDS)), draw.between(2, 6))
-    tails = [draw.pick((draw.pick(NAMES), str(draw.between(2, 99)))) for _ in heads]
-    return list(zip(heads, tails, strict=True))
+    return [(head, draw.pick((draw.pick(NAMES), _number(draw)))) for head in heads]
 
 
-def _click_row(draw: Draw) -> Conversation:
-    page, rows = _Page(draw), _rows(draw)
-    links = [page.element("link", head) for head, _ in rows]
-    page.lines += [(link, "|", tail) for link, (_, tail) in zip(links, rows, strict=True)]
-    link = draw.pick(links)
-    said = draw.pick(("Open {}.", "Click {}.", "Go to {}."))
-    return page.asked(said.format(link.name), Action("click", id=link.id), "row")
+def _number(draw: Draw) -> str:
+    return str(draw.between(2, 99))
 
 
-def _click_in_row(draw: Draw) -> Conversation:
-    page, rows = _Page(draw), _rows(draw)
-    name = draw.pick(("Add", "Remove", "Open", "Delete", "Edit", "Star"))
-    buttons = []
-    for head, tail in rows:
-        buttons.append(page.element("button", name))
-        page.lines.append((head, "|", tail, "|", buttons[-1]))
-    place = draw.below(len(rows))
-    asked = f"{name} {rows[place][0]}."
-    return page.asked(asked, Action("click", id=buttons[place].id), "button")
+def _linked(draw: Draw) -> _Page:
+    """Rows that begin with a link."""
+    page = _Page(draw, "row")
+    for head, tail in _rows(draw):
+        link = page.element("link", head)
+        line = (link, "|", tail)
+        page.lines.append(line)
+        page.asked.append((draw.pick(OPEN).format(head), (link,), Action("click", id=link.id)))
+        page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+    return page
 
 
-def _type(draw: Draw) -> Conversation:
-    page = _Page(draw)
-    labels = draw.some(STEMS, draw.between(2, 5))
-    fields = [page.element("textbox", label, draw.pick(("", *WORDS))) for label in labels]
-    page.lines += [(field,) for field in fields]
+def _buttons(draw: Draw) -> _Page:
+    """Rows that end with a button, which is called the same everywhere."""
+    page, name = _Page(draw, "button"), draw.pick(BUTTONS)
+    for head, tail in _rows(draw):
+        button = page.element("button", name)
+        line = (head, "|", tail, "|", button)
+        page.lines.append(line)
+        page.asked.append((f"{name} {head}.", line, Action("click", id=button.id)))
+    return page
+
+
+def _table(draw: Draw) -> _Page:
+    """Rows of words."""
+    page = _Page(draw, "table")
+    for head, tail in _rows(draw):
+        line = (head, "|", tail)
+        page.lines.append(line)
+        page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+    return page
+
+
+def _fields(draw: Draw) -> _Page:
+    """A form."""
+    page = _Page(draw, "field")
+    for label in draw.some(STEMS, draw.between(2, 5)):
+        value = draw.pick((draw.pick(WORDS), _number(draw)))
+        field, new = page.element("textbox", label, value), draw.pick((*WORDS, _number(draw)))
+        page.lines.append((field,))
+        action = Action("type", id=field.id, text=new)
+        bare = (replace(field, value=""),)
+        page.asked.append((draw.pick(SET).format(label, new), bare, action))
+        page.asked.append((draw.pick(VALUE).format(label), (field,), Action("answer", text=value)))
     page.lines.append((page.element("button", "Save"),))
-    field, word = draw.pick(fields), draw.pick((draw.pick(WORDS), str(draw.between(2, 99))))
-    said = draw.pick(("Set {} to {}.", "Change {} to {}.", "{} should be {}."))
-    action = Action("type", id=field.id, text=word)
-    return page.asked(said.format(field.name, word), action, "type")
-
-
-def _read_row(draw: Draw) -> Conversation:
-    page, rows = _Page(draw), _rows(draw)
-    linked = draw.below(2)
-    page.lines += [(page.element("link", h) if linked else h, "|", t) for h, t in rows]
-    head, tail = draw.pick(rows)
-    said = draw.pick(("What is beside {}?", "Tell me what {} has.", "What does {} say?"))
-    return page.asked(said.format(head), Action("answer", text=tail), "read")
-
-
-def _read_field(draw: Draw) -> Conversation:
-    page = _Page(draw)
-    labels: Sequence[str] = draw.some(STEMS, draw.between(2, 5))
-    values = {label: draw.pick((draw.pick(WORDS), str(draw.between(2, 99)))) for label in labels}
-    page.lines += [(page.element("textbox", label, value),) for label, value in values.items()]
-    label = draw.pick(labels)
-    said = draw.pick(("What is {} set to?", "What is the value of {}?", "Tell me what {} is."))
-    return page.asked(said.format(label), Action("answer", text=values[label]), "value")
+    return page

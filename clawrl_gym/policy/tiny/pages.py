@@ -16,6 +16,7 @@ from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.errors import TaskError
 from clawrl_gym.policy.tiny import page_slips
 from clawrl_gym.policy.tiny.conversations import Conversation, drawn
+from clawrl_gym.policy.tiny.page_quotes import place_of, source_of
 from clawrl_gym.policy.tiny.paper_screen import PaperScreen
 from clawrl_gym.types import Message, Split
 
@@ -66,12 +67,18 @@ def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
 
 
 def written_turn(env: GuiEnv, task: GuiTask, turn: Sequence[Step]) -> str:
-    """A reply of these steps on the page that the environment shows."""
-    return "\n".join(_written(task, step, env) for step in turn)
+    """A reply of these steps on the page that the environment shows, each with what it quotes."""
+    return "\n".join(line for step in turn for line in _written(env, task, step))
 
 
-def _written(task: GuiTask, step: Step, env: GuiEnv) -> str:
-    action = resolve(step, env.view.lines)
+def _written(env: GuiEnv, task: GuiTask, step: Step) -> tuple[str, ...]:
+    lines = env.view.lines
+    action = resolve(step, lines)
     if action is None:
         raise TaskError(f"task {task.id!r}: got no {step.find} on the page")
-    return written(action)
+    quote = ""
+    if action.id is not None:
+        quote = place_of(lines, action.id, step.find.near if step.find else "")
+    elif action.kind == "answer":
+        quote = source_of(lines, action.text, task.instruction)
+    return (quote, written(action)) if quote else (written(action),)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http
-import ipaddress
 import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -222,12 +221,26 @@ async def _outside(
     entry: Allowed, host: str, port: int
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     async with asyncio.timeout(_CONNECT_S):
-        where = await addresses(host, port, entry)
-        reader, writer = await asyncio.open_connection(where[0], port)
+        where = (await addresses(host, port, entry))[0]
+        reader, writer = await asyncio.open_connection(sock=await _connected(where, port))
     try:
         yield reader, writer
     finally:
         writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _connected(address: str, port: int) -> socket.socket:
+    """Not left to asyncio, which in Python 3.11 leaves a refused socket open."""
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    made.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(made, (address, port))
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -240,19 +253,3 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 def _byte() -> int:
     return 1 + secrets.randbelow(254)
-
-
-def port_of(url: str) -> tuple[str, int]:
-    """Host and port of an http or https URL. Raises ValueError."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(url)
-    return parts.hostname.lower(), parts.port or (443 if parts.scheme == "https" else 80)
-
-
-def is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

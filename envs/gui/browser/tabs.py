@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_TABS = 8
 _OPEN_S = 5.0
+_OWN_OPEN_S = 60.0
+"""For a blank tab, which waits for nothing but a busy machine."""
 _CLOSE_S = 5.0
 _MOST_NOTICES = 5
 """Of each kind, told between two looks; the rest is counted."""
@@ -27,6 +29,7 @@ class Tabs:
         self._context = context
         self._tabs: list[Tab] = []
         self._seen = 0
+        self._making = 0
         self._opening: set[asyncio.Task[None]] = set()
         self._answering: set[asyncio.Task[None]] = set()
         self._notices: dict[str, list[str]] = {}
@@ -56,8 +59,12 @@ class Tabs:
 
     async def open(self) -> Tab:
         """A new blank tab; it is seen."""
-        page = await self._context.new_page()
-        await self.ready()
+        self._making += 1
+        try:
+            page = await self._context.new_page()
+            await self.ready()
+        finally:
+            self._making -= 1
         tab = next((tab for tab in self._tabs if tab.page is page), None)
         if tab is None:
             raise TimeoutError("a new tab does not answer")
@@ -76,8 +83,8 @@ class Tabs:
     async def ready(self) -> None:
         """New windows are taken up, and there is a tab."""
         if self._opening:
-            await asyncio.wait(set(self._opening), timeout=_OPEN_S + _CLOSE_S)
-        if not self._tabs:
+            await asyncio.wait(set(self._opening), timeout=self._patience_s + _CLOSE_S)
+        if not self._tabs and not self._making:
             self._note("tab", "the last tab was closed: a blank one was opened")
             self.first = None
             await self.open()
@@ -92,6 +99,10 @@ class Tabs:
         old = self.seen
         await self.open()
         await self.close(self._tabs.index(old))
+
+    @property
+    def _patience_s(self) -> float:
+        return _OWN_OPEN_S if self._making else _OPEN_S
 
     def notices(self) -> list[str]:
         """What happened since the last call, in words."""
@@ -123,7 +134,7 @@ class Tabs:
 
     async def _take_up(self, page: Page) -> None:
         try:
-            tab = await asyncio.wait_for(Tab.open(page), _OPEN_S)
+            tab = await Tab.open(page, self._patience_s)
         except Exception:  # noqa: BLE001 (it does not answer, or is closed already)
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(page.close(), _CLOSE_S)

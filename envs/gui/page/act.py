@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 _DRAG_MOVES = 10
-_MOST_KEYS = 200
-"""Characters that are typed key by key; the rest of a longer text is put in at once."""
+_MOST_KEYS = 20
+"""Characters that are typed key by key: the last ones; what precedes them is put in at once."""
 
 
 class Refused(Exception):
@@ -139,12 +139,12 @@ async def _type(tab: Tab, action: Action, timeout_s: float) -> None:
         text = " ".join(text.rstrip("\n").split("\n"))
     keyboard = tab.page.keyboard
     with tab.named():
+        if head := text[:-_MOST_KEYS]:
+            await keyboard.insert_text(head)
         if text:
-            await keyboard.type(text[:_MOST_KEYS])
+            await keyboard.type(text[-_MOST_KEYS:])
         elif action.id is not None and not field["empty"]:
             await keyboard.press("Delete")
-        if rest := text[_MOST_KEYS:]:
-            await keyboard.insert_text(rest)
         if enter:
             await keyboard.press("Enter")
 
