@@ -195,7 +195,7 @@ class GuiEnvConfig(Part):
     height: int = Field(640, ge=64, le=4096)
     max_turns: int = Field(15, ge=1)
     """Replies after which an episode is truncated (a task may end earlier by itself)."""
-    max_tokens: int = Field(3000, ge=64)
+    max_tokens: int = Field(3000, ge=512)
     """Of a page's text, estimated on the safe side; what is out of sight is left out first."""
     action_timeout_s: float = Field(5.0, gt=0)
     page_timeout_s: float = Field(10.0, gt=0)

@@ -10,6 +10,7 @@ from clawrl_gym.errors import ConfigError
 
 Observation = Literal["tree", "screenshot", "marked", "both"]
 Coordinates = Literal["pixels", "thousandths"]
+MIN_TOKENS = 512
 MIN_SIDE_PX, MAX_SIDE_PX = 64, 4096
 
 
@@ -45,7 +46,12 @@ class GuiOptions:
     def __post_init__(self) -> None:
         _one_of("observation", self.observation, get_args(Observation))
         _one_of("coordinates", self.coordinates, get_args(Coordinates))
-        _positive("", self, ("max_turns", "max_tokens", "action_timeout_s", "page_timeout_s"))
+        _positive("", self, ("max_turns", "action_timeout_s", "page_timeout_s"))
+        if self.max_tokens < MIN_TOKENS:
+            raise ConfigError(
+                f"got max_tokens={self.max_tokens}, expected at least {MIN_TOKENS}: the heading of "
+                "a page and a few of its lines"
+            )
         for side in (self.width, self.height):
             if not MIN_SIDE_PX <= side <= MAX_SIDE_PX:
                 raise ConfigError(

@@ -30,6 +30,8 @@ from tests.gateway_rig import Bench
 from tests.tiny_vision import make_vision_model, picture, said, shown
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
+FREE: Any = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 12}
+"""Sampled from the whole distribution, as a learner sees it."""
 CONFIG = PolicyConfig(max_model_len=512, kv_cache_gb=0.125, start_timeout_s=600)
 
 
@@ -79,9 +81,9 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
 ) -> None:
     red, blue = picture("red"), picture("blue", (64, 80), "PNG")
     messages: list[Any] = [look("click the red one", red)]
-    messages.append(await bench.say(messages, seed=1, max_tokens=12))
+    messages.append(await bench.say(messages, seed=1, **FREE))
     messages.append(look("and now", blue))
-    messages.append(await bench.say(messages, seed=2, max_tokens=12))
+    messages.append(await bench.say(messages, seed=2, **FREE))
 
     first, second = await bench.store.turns_of("s1")
     digests = [hashlib.sha256(data).hexdigest() for data in (red, blue)]
@@ -114,7 +116,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     learner.save_weights(str(tmp_path / "weights"))
     await WeightSwap(bench.server).publish(1, tmp_path / "weights" / "model.safetensors")
     bench.gateway.version = 1
-    reply = await bench.say([*messages, look("go on", red)], seed=3, max_tokens=12)
+    reply = await bench.say([*messages, look("go on", red)], seed=3, **FREE)
     third = (await bench.store.turns_of("s1"))[2]
     assert third.reply == reply
     assert set(third.versions_T) == {1}

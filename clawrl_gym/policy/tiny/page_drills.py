@@ -36,34 +36,39 @@ Asked = tuple[str, Line, Action]
 class PageDrills:
     """Made-up pages, each shown once."""
 
+    bare: bool = False
+    """Without heading and menu, and of few rows: where looking up is learned first."""
+
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
         draw = Draw(f"page drills/{seed}")
         while True:
-            page = draw.pick((_linked, _buttons, _table, _fields))(draw)
-            yield page.conversation([page.question(draw) for _ in range(QUESTIONS)])
+            page = _Page(draw, self.bare)
+            draw.pick((_linked, _buttons, _table, _fields))(draw, page)
+            yield page.conversation([draw.pick(page.asked) for _ in range(QUESTIONS)])
 
 
 class _Page:
     """Lines with numbered elements, and what can be asked about them."""
 
-    def __init__(self, draw: Draw, family: str) -> None:
-        self.family = family
+    def __init__(self, draw: Draw, bare: bool) -> None:
+        self.family = ""
+        self.bare = bare
         self.title = draw.pick(MENU)
-        self.last = 0
-        menu = tuple(self.element("link", name) for name in draw.some(MENU, draw.below(4)))
-        self.lines: list[Line] = [*([menu] if menu else []), (f"# {self.title}",)]
+        self.last = draw.below(9) if bare else 0
+        self.lines: list[Line] = []
         self.asked: list[Asked] = []
+        if not bare:
+            menu = tuple(self.element("link", name) for name in draw.some(MENU, draw.below(4)))
+            self.lines += [*([menu] if menu else []), (f"# {self.title}",)]
 
     def element(self, role: str, name: str, value: str = "") -> Element:
         self.last += 1
         return Element(self.last, role, name, value)
 
-    def question(self, draw: Draw) -> Asked:
-        return draw.pick(self.asked)
-
     def conversation(self, asked: list[Asked]) -> Conversation:
-        page = render(View("http://drill/", self.title, tuple(self.lines)), MAX_TOKENS)
+        view = View("http://drill/", self.title, tuple(self.lines))
+        page = "\n".join(map(line_text, view.lines)) if self.bare else render(view, MAX_TOKENS)
         messages: list[Message] = []
         for place, (question, quoted, action) in enumerate(asked):
             text = question if place else f"{question}\n\n{page}"
@@ -73,9 +78,9 @@ class _Page:
         return Conversation(messages, f"drill-{self.family}")
 
 
-def _rows(draw: Draw) -> list[tuple[str, str]]:
+def _rows(draw: Draw, page: _Page) -> list[tuple[str, str]]:
     """What each row is about, and what stands beside it."""
-    heads = draw.some(draw.pick((STEMS, WORDS)), draw.between(2, 6))
+    heads = draw.some(draw.pick((STEMS, WORDS)), draw.between(2, 4 if page.bare else 6))
     return [(head, draw.pick((draw.pick(NAMES), _number(draw)))) for head in heads]
 
 
@@ -83,42 +88,39 @@ def _number(draw: Draw) -> str:
     return str(draw.between(2, 99))
 
 
-def _linked(draw: Draw) -> _Page:
+def _linked(draw: Draw, page: _Page) -> None:
     """Rows that begin with a link."""
-    page = _Page(draw, "row")
-    for head, tail in _rows(draw):
+    page.family = "row"
+    for head, tail in _rows(draw, page):
         link = page.element("link", head)
         line = (link, "|", tail)
         page.lines.append(line)
         page.asked.append((draw.pick(OPEN).format(head), (link,), Action("click", id=link.id)))
         page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
-    return page
 
 
-def _buttons(draw: Draw) -> _Page:
+def _buttons(draw: Draw, page: _Page) -> None:
     """Rows that end with a button, which is called the same everywhere."""
-    page, name = _Page(draw, "button"), draw.pick(BUTTONS)
-    for head, tail in _rows(draw):
+    page.family, name = "button", draw.pick(BUTTONS)
+    for head, tail in _rows(draw, page):
         button = page.element("button", name)
         line = (head, "|", tail, "|", button)
         page.lines.append(line)
         page.asked.append((f"{name} {head}.", line, Action("click", id=button.id)))
-    return page
 
 
-def _table(draw: Draw) -> _Page:
+def _table(draw: Draw, page: _Page) -> None:
     """Rows of words."""
-    page = _Page(draw, "table")
-    for head, tail in _rows(draw):
+    page.family = "table"
+    for head, tail in _rows(draw, page):
         line = (head, "|", tail)
         page.lines.append(line)
         page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
-    return page
 
 
-def _fields(draw: Draw) -> _Page:
+def _fields(draw: Draw, page: _Page) -> None:
     """A form."""
-    page = _Page(draw, "field")
+    page.family = "field"
     for label in draw.some(STEMS, draw.between(2, 5)):
         value = draw.pick((draw.pick(WORDS), _number(draw)))
         field, new = page.element("textbox", label, value), draw.pick((*WORDS, _number(draw)))
@@ -128,4 +130,3 @@ def _fields(draw: Draw) -> _Page:
         page.asked.append((draw.pick(SET).format(label, new), bare, action))
         page.asked.append((draw.pick(VALUE).format(label), (field,), Action("answer", text=value)))
     page.lines.append((page.element("button", "Save"),))
-    return page

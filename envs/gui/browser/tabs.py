@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from clawrl_gym.envs.gui.page.tab import Tab
+from clawrl_gym.envs.gui.page.tab import PageGone, Tab
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog, Download, Page
@@ -48,6 +48,8 @@ class Tabs:
 
     @property
     def seen(self) -> Tab:
+        if not self._tabs:
+            raise PageGone("every tab was closed")
         return self._tabs[self._seen]
 
     @property

@@ -152,6 +152,7 @@ class Visit:
         async with self._guarded("looking at the page"):
             await self._tabs.ready()
             for last in (False, True):
+                tab = self._tabs.seen
                 try:
                     return await self._look()
                 except PageHangs:
@@ -161,7 +162,7 @@ class Visit:
                     else:
                         self._notices.append(await self._stop(self._options.action_timeout_s))
                 except PageGone:
-                    await self._lost(self._tabs.seen)
+                    await self._lost(tab)
                     await self._tabs.ready()
                 except Moved:
                     self._notices.append("the page goes from document to document")
