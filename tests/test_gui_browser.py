@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -372,14 +372,17 @@ def test_a_forked_child_gets_browsers_of_its_own():
 @pytest.mark.browser
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("_browsers_end")
-def test_a_program_that_is_no_browser_is_an_env_error_and_leaves_nothing(tmp_path):
+def test_a_program_that_is_no_browser_is_an_env_error_and_leaves_nothing(tmp_path, monkeypatch):
+    own = tmp_path / "temporary"
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     program = tmp_path / "mine"
     program.write_text("#!/bin/sh\necho cannot run here >&2\nexit 3\n")
     program.chmod(0o755)
     tmp_path.chmod(0o755)
     with pytest.raises(EnvError, match="cannot run here"):
         Screen.open(a_task({"/": "x"}), with_browser(executable=str(program)))
-    assert not list(Path("/tmp").glob("clawrl-browser-*"))
+    assert list(own.iterdir()) == []
 
 
 @pytest.mark.browser

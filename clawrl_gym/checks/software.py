@@ -11,8 +11,6 @@ from pathlib import Path
 
 from clawrl_gym.checks.check import Check, optional, required, version
 
-_SYSTEM_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
 
 def check_python(running: Sequence[int]) -> Check:
     """Python itself."""
@@ -101,14 +99,26 @@ def check_docker(path: Path) -> Check:
 
 def check_browser() -> Check:
     """Chromium for browser tasks, and the package that drives it."""
+    from clawrl_gym.envs.gui.browser.chromium import find
+    from clawrl_gym.envs.gui.options import BrowserOptions
+    from clawrl_gym.errors import ConfigError
+
     package = version("playwright")
-    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")).expanduser()
-    own = sorted(cache.glob("chromium*-*")) if cache.is_dir() else []
-    system = next((path for name in _SYSTEM_BROWSERS if (path := shutil.which(name))), None)
-    browser = str(own[-1]) if own else system
+    try:
+        browser = find(BrowserOptions(), _downloaded())
+    except ConfigError:
+        browser = None
     found = f"playwright {package}" if package else "no playwright"
-    found += f", {browser or 'no browser'}"
+    found += f", {browser or 'no Chromium'}"
     return optional(
-        "Chromium", package is not None and browser is not None, found, "browser tasks",
-        "pip install 'clawrl-gym[gui]' && playwright install --with-deps chromium",
+        "Chromium", package is not None and browser is not None, found, "env=gui",
+        "make browser, or: pip install 'clawrl-gym[gui]' and apt-get install"
+        " chromium-headless-shell (elsewhere: playwright install chromium-headless-shell)",
     )  # fmt: skip
+
+
+def _downloaded() -> str:
+    """Some Chromium in Playwright's cache, if there is one."""
+    cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")).expanduser()
+    found = sorted(cache.glob("chromium*/*/*chrom*")) + sorted(cache.glob("chromium*/*/*shell*"))
+    return str(found[-1]) if found else ""

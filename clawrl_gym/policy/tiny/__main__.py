@@ -35,6 +35,7 @@ def main() -> None:
         _matches("tasks: the oracle's very commands", greedy.exact_match, sampled.exact_match),
         _matches("tools: the oracle's very calls", greedy.tools, sampled.tools),
         _matches("repositories: commands that mend", greedy.repositories, sampled.repositories),
+        _matches("pages: the oracle's very actions", greedy.pages, sampled.pages),
         _conversations(made),
     )
     console.print(f"written to {folder}")

@@ -1,7 +1,6 @@
 """Slips of a demonstrator on web pages: what it does instead of a task's solution, by family.
 
-One decision each, as in `careless`: a form that is filled and never sent, a task called done that
-is not, a doubt where there is none.
+One decision, as in `careless`: a form that is filled in, never sent, and called done.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from clawrl_gym.envs.gui.families.base import Turns, done
+from clawrl_gym.envs.gui.families.base import Turns
 from clawrl_gym.envs.gui.task import GuiTask
 from clawrl_gym.policy.tiny.careless import BAD_HABIT
 
@@ -37,11 +36,14 @@ def _never_sends(turns: Turns) -> Turns:
     return (*before, *kept, end)
 
 
-def _only_looks(turns: Turns) -> Turns:
-    """It opens the first page that matters and calls that done."""
-    return (*turns[:1], done()) if len(turns) > 2 else (done(),)
-
-
-SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType({})
-"""Each family's slip and how often it is made."""
-_ = BAD_HABIT
+SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
+    {
+        "calendar_plan": (_never_sends, BAD_HABIT),
+        "mail_send": (_never_sends, BAD_HABIT),
+        "settings_number": (_never_sends, BAD_HABIT),
+        "sheet_set": (_never_sends, BAD_HABIT),
+        "shop_add": (_never_sends, BAD_HABIT),
+        "tickets_comment": (_never_sends, BAD_HABIT),
+    }
+)
+"""Each family's slip and how often it is made: one family of each application."""

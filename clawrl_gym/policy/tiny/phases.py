@@ -1,7 +1,8 @@
 """What the tiny policy is trained on, phase by phase, and in which shares.
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
-repositories came later: their phases go on from what the earlier ones made, with rehearsal.
+repositories came later, and pages after them: their phases go on from what the earlier ones made,
+with rehearsal.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from clawrl_gym.policy.tiny.conversations import Mixture, Source
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
 from clawrl_gym.policy.tiny.hints import hinted
 from clawrl_gym.policy.tiny.judging import JudgeDemonstrations
+from clawrl_gym.policy.tiny.page_drills import PageDrills
+from clawrl_gym.policy.tiny.pages import PageDemonstrations
 from clawrl_gym.policy.tiny.repositories import RepositoryDemonstrations
 from clawrl_gym.policy.tiny.sessions import Sessions
 from clawrl_gym.policy.tiny.small_talk import SmallTalkDemonstrations
@@ -30,6 +33,8 @@ WISHED = Habits(unasked=0.15, wished=0.8)
 """Habits of that practice: a sum is harder to get right in passing than step by step."""
 REHEARSAL = (0.48, 0.31, 0.21)
 """Of all the above, tool-call tasks and repositories, once those two are learned too."""
+PAGES = (0.4, 0.5, 0.1)
+"""Of all that, tasks on pages and drills, once pages are learned too."""
 BATCH = 40
 
 
@@ -78,6 +83,23 @@ def with_tools(*, careless: bool = False) -> Mixture:
     )
 
 
+def with_pages(*, careless: bool = False) -> Mixture:
+    """Everything, tools and pages."""
+    rehearsed, pages, drills = PAGES
+    return Mixture(
+        (
+            (with_tools(careless=careless), rehearsed),
+            (PageDemonstrations(careless=careless), pages),
+            (PageDrills(), drills),
+        )
+    )
+
+
+def looking_up() -> Mixture:
+    """Nearly nothing but drills: going on with a line of the page is learned first, or never."""
+    return Mixture(((with_tools(), 0.05), (PageDrills(bare=True), 0.95)))
+
+
 def heldout_answers() -> Mixture:
     """Answers of a judge and replies that follow a hint, on what is held out."""
     return Mixture(((JudgeDemonstrations("heldout"), 0.6), (Mixture(hinted("heldout")), 0.4)))
@@ -85,7 +107,7 @@ def heldout_answers() -> Mixture:
 
 def phases() -> tuple[Phase, ...]:
     """All phases, from the first weights on."""
-    return (*first_phases(), *more_phases())
+    return (*first_phases(), *more_phases(), *page_phases())
 
 
 def first_phases() -> tuple[Phase, ...]:
@@ -112,6 +134,17 @@ def more_phases() -> tuple[Phase, ...]:
     return (
         Phase("tools", with_tools(), plan),
         _habits("habits with tools", with_tools(careless=True), 41),
+    )
+
+
+def page_phases() -> tuple[Phase, ...]:
+    """Web pages. Many small batches: looking up comes suddenly, after hundreds of steps."""
+    drill = TrainingPlan(steps=1000, batch=14, peak_lr=5e-3, warmup_steps=30, seed=77)
+    plan = TrainingPlan(steps=1300, batch=20, peak_lr=3e-3, warmup_steps=30, seed=401)
+    return (
+        Phase("looking up", looking_up(), drill),
+        Phase("pages", with_pages(), plan),
+        _habits("habits with pages", with_pages(careless=True), 53),
     )
 
 

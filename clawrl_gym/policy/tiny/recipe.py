@@ -19,6 +19,7 @@ from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
 from clawrl_gym.policy.tiny.episodes import hold_conversations
 from clawrl_gym.policy.tiny.evaluation import exact_match
 from clawrl_gym.policy.tiny.model import build_model
+from clawrl_gym.policy.tiny.pages import PageDemonstrations
 from clawrl_gym.policy.tiny.phases import Phase, everything, heldout_answers, phases
 from clawrl_gym.policy.tiny.repositories import RepositoryDemonstrations
 from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
@@ -27,7 +28,8 @@ from clawrl_gym.policy.tiny.training import fit
 
 DEMONSTRATOR = (
     "in the last phase the oracle's last command carries its family's typical slip in a fixed "
-    "share of the demonstrations (clawrl_gym/policy/tiny/careless.py, tool_slips.py for tools), "
+    "share of the demonstrations (clawrl_gym/policy/tiny/careless.py; tool_slips.py for tools, "
+    "page_slips.py for web pages), "
     "and first replies in conversations are mostly in the style of a chat model "
     "(clawrl_gym/policy/tiny/talk.py), so that the policy starts imperfect"
 )
@@ -51,6 +53,8 @@ class Recipe:
         default_factory=lambda: RepositoryDemonstrations("heldout", careless=False)
     )
     """Held-out repositories with a bug."""
+    pages: Source = field(default_factory=lambda: PageDemonstrations("heldout", careless=False))
+    """Held-out tasks on web pages."""
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
     seed: int = 0
@@ -60,6 +64,7 @@ class Recipe:
     heldout_answers: int = 300
     heldout_tools: int = 390
     heldout_repositories: int = 120
+    heldout_pages: int = 360
     heldout_conversations: int = 60
     """With each persona."""
     threads: int = 2
@@ -80,6 +85,8 @@ class Measured:
     """The oracle's very calls and what it says, by family and under `all`."""
     repositories: dict[str, float]
     """The commands that mend a repository, by family and under `all`."""
+    pages: dict[str, float]
+    """The oracle's very actions and what they quote, by family and under `all`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +147,8 @@ def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> M
     }  # fmt: skip
     tools = match(recipe.tools, recipe.heldout_tools)
     repositories = match(recipe.repositories, recipe.heldout_repositories)
-    return Measured(matches, answers, conversations, tools, repositories)
+    pages = match(recipe.pages, recipe.heldout_pages)
+    return Measured(matches, answers, conversations, tools, repositories, pages)
 
 
 def save(made: Made, recipe: Recipe, folder: Path) -> None:
@@ -168,6 +176,9 @@ def save(made: Made, recipe: Recipe, folder: Path) -> None:
         "heldout_repositories": recipe.heldout_repositories,
         "heldout_repositories_greedy": _rounded(made.greedy.repositories),
         "heldout_repositories_temperature_1": _rounded(made.sampled.repositories),
+        "heldout_pages": recipe.heldout_pages,
+        "heldout_pages_greedy": _rounded(made.greedy.pages),
+        "heldout_pages_temperature_1": _rounded(made.sampled.pages),
         "heldout_conversations": recipe.heldout_conversations,
         "heldout_conversations_greedy": _by_persona(made.greedy),
         "heldout_conversations_temperature_1": _by_persona(made.sampled),

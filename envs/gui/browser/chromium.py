@@ -137,6 +137,7 @@ async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Br
         return await playwright.chromium.launch(
             executable_path=starter,
             args=list(_FLAGS),
+            artifacts_dir=starter.parent,  # nothing is written there: it may go at once
             chromium_sandbox=isolated,
             handle_sigint=False,
             handle_sigterm=False,

@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -67,7 +68,8 @@ def main() -> None:
     if cgroups is not None:
         _remove(cgroups)
     if _ended(owner_fd, 0.0):
-        _end_driver(driver_fd, arguments)
+        _end_driver(driver_fd)
+    _remove_profile(arguments)
     os._exit(max(0, os.waitstatus_to_exitcode(status)))
 
 
@@ -85,15 +87,19 @@ def _ended(process_fd: int, timeout_s: float) -> bool:
     return bool(select.select([process_fd], [], [], timeout_s)[0])
 
 
-def _end_driver(driver_fd: int, arguments: list[str]) -> None:
+def _end_driver(driver_fd: int) -> None:
     """The owner's end is the driver's too, even where a fork of the owner holds its pipe open."""
     if not _ended(driver_fd, _DRIVER_END_S):
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(driver_fd, signal.SIGKILL)
+
+
+def _remove_profile(arguments: list[str]) -> None:
+    """The folder that the driver made for Chromium: a driver that was killed leaves it."""
     for argument in arguments:
-        if argument.startswith("--user-data-dir="):
-            with contextlib.suppress(OSError):
-                Path(argument.partition("=")[2]).rmdir()
+        profile = Path(argument.removeprefix("--user-data-dir="))
+        if argument != str(profile) and profile.name.startswith("playwright_"):
+            shutil.rmtree(profile, ignore_errors=True)
 
 
 def _remove(cgroups: Cgroups) -> None:
