@@ -12,7 +12,7 @@ from typing import Any
 from clawrl_gym.policy.tiny.conversations import Conversation, Source, render
 from clawrl_gym.policy.tiny.sampling import sample
 
-MAX_REPLY_TOKENS = 96
+MAX_REPLY_TOKENS = 128
 
 
 def prompts_of(tokenizer: Any, conversation: Conversation) -> list[tuple[list[int], str]]:

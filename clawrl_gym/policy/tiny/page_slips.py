@@ -1,6 +1,7 @@
 """Slips of a demonstrator on web pages: what it does instead of a task's solution, by family.
 
-One decision, as in `careless`: a form that is filled in, never sent, and called done.
+One decision, as in `careless`: a form that is filled in and never sent, or a page that is opened
+and left as it is; then the task is called done.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _never_sends(turns: Turns) -> Turns:
 SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(
     {
         "calendar_plan": (_never_sends, BAD_HABIT),
-        "mail_send": (_never_sends, BAD_HABIT),
+        "mail_archive": (_never_sends, BAD_HABIT),
         "settings_number": (_never_sends, BAD_HABIT),
         "sheet_set": (_never_sends, BAD_HABIT),
         "shop_add": (_never_sends, BAD_HABIT),

@@ -144,10 +144,10 @@ def page_phases() -> tuple[Phase, ...]:
     return (
         Phase("looking up", looking_up(), drill),
         Phase("pages", with_pages(), plan),
-        _habits("habits with pages", with_pages(careless=True), 53),
+        _habits("habits with pages", with_pages(careless=True), 53, batch=plan.batch),
     )
 
 
-def _habits(name: str, source: Source, seed: int) -> Phase:
-    plan = TrainingPlan(steps=300, batch=BATCH, peak_lr=1e-3, warmup_steps=10, seed=seed)
+def _habits(name: str, source: Source, seed: int, batch: int = BATCH) -> Phase:
+    plan = TrainingPlan(steps=300, batch=batch, peak_lr=1e-3, warmup_steps=10, seed=seed)
     return Phase(name, source, plan)
