@@ -15,6 +15,7 @@ from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.page.act import carry_out
 from clawrl_gym.envs.gui.page.look import look
 from clawrl_gym.envs.gui.page.tab import Tab
+from clawrl_gym.envs.gui.text import line_text
 
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
 FLAGS = ["--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
@@ -60,8 +61,8 @@ class Desk:
         return (await look(self.tab, 5))[2]
 
     async def said(self) -> list[str]:
-        """The page as text, without escaping."""
-        return [" ".join(map(told, line)) for line in await self.lines()]
+        """The page as the model reads it."""
+        return [line_text(line) for line in await self.lines()]
 
     async def elements(self) -> list[Element]:
         lines = await self.lines()
@@ -95,16 +96,6 @@ class Desk:
             body=str(body) if found else "not there",
             content_type="text/html; charset=utf-8",
         )
-
-
-def told(part: str | Element) -> str:
-    """As it is meant to be read."""
-    if isinstance(part, str):
-        return part
-    value = f' = "{part.value}"' if part.value else ""
-    options = f" ({', '.join(part.options)})" if part.options else ""
-    states = "".join(f" {state}" for state in part.states)
-    return f'[{part.id}] {part.role} "{part.name}"{value}{options}{states}'
 
 
 @asynccontextmanager

@@ -108,7 +108,7 @@ async def test_an_element_that_has_gone_is_told(browser: Browser) -> None:
         await at.lines()
         await at.js("b.remove(); c.style.display = 'none'")
         assert await at.do("click", id=1) == "[1] is gone: the page has changed"
-        assert await at.do("click", id=2) == '[2] button "Hide" is not visible'
+        assert await at.do("click", id=2) == 'button "Hide" [2] is not visible'
         await at.show("<button>Other</button>", "/other")
         assert await at.do("click", id=1) == "there is no element [1]; there are none on this page"
 
@@ -221,4 +221,4 @@ async def test_a_document_that_is_written_anew_under_the_mouse_breaks_nothing(
             "document.close()'>Gone</button>"
         )
         assert await at.do("click", "Gone") is None
-        assert await at.said() == ['[2] clickable "new"']
+        assert await at.said() == ['clickable "new" [2]']

@@ -33,16 +33,16 @@ LINES: dict[str, tuple[str, list[str]]] = {
     ),
     "headings are marked, the lower ones are not": (
         "<h1>A</h1><h2> B <a href=/>c</a></h2><h3><a href=/>d</a> e</h3><h4>F</h4><h2></h2>",
-        ["# A", '# B [1] link "c"', '# [2] link "d" e', "F"],
+        ["# A", '# B link "c" [1]', '# link "d" [2] e', "F"],
     ),
     "list items have no bullet": (
         "<ul><li>one<li><a href=/>two</a> three</ul>",
-        ["one", '[1] link "two" three'],
+        ["one", 'link "two" [1] three'],
     ),
     "cells of a row are parts of one line": (
         "<table><tr><th>Item<th>Price<th><tr><td>Pens<td><p>3 <b>EUR</b></p><td>"
         "<button>Buy</button> <button>Drop</button><tr><td><td><tr><td>Ink<td><td>x</table>",
-        ["Item | Price |", 'Pens | 3 EUR | [1] button "Buy" [2] button "Drop"', "Ink | | x"],
+        ["Item | Price |", 'Pens | 3 EUR | button "Buy" [1] button "Drop" [2]', "Ink | | x"],
     ),
     "a table that only gives the page its shape is no row": (
         "<table><tr><td><ul><li>a<li>b</ul><td><h2>c</h2></table>",
@@ -53,20 +53,20 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "visibility:visible'>d</b></p><p aria-hidden=true>e</p><input type=hidden value=f>"
         "<div style='height:0;overflow:hidden'>g</div><script>h</script><template>i</template>"
         "<a href=/></a><details><summary>more</summary>j</details><p>k</p>",
-        ["d", '[1] button "more"', "k"],
+        ["d", 'button "more" [1]', "k"],
     ),
     "a label's text is said once": (
         "<form><label for=q>Name</label><input id=q> <label>Age <input type=number value=4> years"
         "</label><label for=nothing>Free</label></form>",
-        ['[1] textbox "Name" [2] spinbutton "Age years" = "4" Free'],
+        ['textbox "Name" [1] spinbutton "Age years" [2] = "4" Free'],
     ),
     "a label of something else than its control's name is text": (
         "<label for=q>Your name</label> <input id=q aria-label=Name>",
-        ['Your name [1] textbox "Name"'],
+        ['Your name textbox "Name" [1]'],
     ),
     "a label that stands for a hidden box is the box": (
         "<style>input{display:none}</style><label><input type=checkbox checked> Fast</label>",
-        ['[1] checkbox "Fast" checked'],
+        ['checkbox "Fast" [1] checked'],
     ),
     "names are looked for in order": (
         "<b id=n>By id</b><button aria-labelledby=n aria-label=l>t</button>"
@@ -75,9 +75,9 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "<img alt=Picture></button><button title=Title></button><input placeholder=Place title=T>"
         "<input title=Tip><input>",
         [
-            'By id [1] button "By id" [2] button "Label" [3] button "Alt" [4] button "Send" '
-            '[5] button "Submit" [6] button "Reset" [7] button "Picture" [8] button "Title" '
-            '[9] textbox "Place" [10] textbox "Tip" [11] textbox ""'
+            'By id button "By id" [1] button "Label" [2] button "Alt" [3] button "Send" [4] '
+            'button "Submit" [5] button "Reset" [6] button "Picture" [7] button "Title" [8] '
+            'textbox "Place" [9] textbox "Tip" [10] textbox "" [11]'
         ],
     ),
     "values are what the fields hold": (
@@ -86,9 +86,9 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "<input type=date aria-label=e value=2026-01-02> "
         "<div contenteditable aria-label=f>some <b>text</b></div>",
         [
-            '[1] textbox "a" = "v" [2] textbox "b" = "•••" [3] textbox "c" = "x\ny" '
-            '[4] slider "d" = "30" [5] textbox "e" = "2026-01-02"',
-            '[6] textbox "f" = "some text"',
+            'textbox "a" [1] = "v" textbox "b" [2] = "•••" textbox "c" [3] = "x\\ny" '
+            'slider "d" [4] = "30" textbox "e" [5] = "2026-01-02"',
+            'textbox "f" [6] = "some text"',
         ],
     ),
     "options are listed": (
@@ -96,8 +96,8 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "</select> <select aria-label=b multiple><option selected>x<option label=y selected>z"
         "</select> <select aria-label=c></select>",
         [
-            '[1] combobox "a" = "Two words" (One, Two words, Three) '
-            '[2] listbox "b" = "x, y" (x, y) [3] combobox "c"'
+            'combobox "a" [1] = "Two words" (One, Two words, Three) '
+            'listbox "b" [2] = "x, y" (x, y) combobox "c" [3]'
         ],
     ),
     "states are told in one order": (
@@ -106,11 +106,11 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "<div role=tab aria-selected=true>d</div> <input aria-label=e required autofocus>"
         "<details open><summary>f</summary>g</details>",
         [
-            '[1] checkbox "a" checked disabled required [2] radio "b" checked '
-            '[3] button "c" expanded disabled',
-            '[4] tab "d" selected',
-            '[5] textbox "e" required focused',
-            '[6] button "f" expanded',
+            'checkbox "a" [1] checked disabled required radio "b" [2] checked '
+            'button "c" [3] expanded disabled',
+            'tab "d" [4] selected',
+            'textbox "e" [5] required focused',
+            'button "f" [6] expanded',
             "g",
         ],
     ),
@@ -118,22 +118,22 @@ LINES: dict[str, tuple[str, list[str]]] = {
         "<a href=/ role=button>a</a> <span role=menuitem>b</span> <span role=switch "
         "aria-checked=true>c</span> <span role=slider aria-label=d aria-valuenow=7></span>"
         "<span role=heading>e</span>",
-        ['[1] button "a" [2] menuitem "b" [3] switch "c" checked e'],
+        ['button "a" [1] menuitem "b" [2] switch "c" [3] checked e'],
     ),
     "what is clickable in some other way has a number too": (
         "<span onclick=x()>a</span> <span tabindex=0>b</span> <span tabindex=-1>c</span> "
         "<span style='cursor:pointer'>d <i>e</i></span> <span draggable=true>f</span> "
         "<img src=/pic.png?1 onclick=x() width=9 height=9> <canvas width=9 height=9></canvas>",
         [
-            '[1] clickable "a" [2] clickable "b" c [3] clickable "d e" [4] clickable "f" '
-            '[5] image "pic.png" [6] clickable "canvas"'
+            'clickable "a" [1] clickable "b" [2] c clickable "d e" [3] clickable "f" [4] '
+            'image "pic.png" [5] clickable "canvas" [6]'
         ],
     ),
     "shapes of a drawing are told by their colour": (
         "<svg width=100 height=100><circle cx=20 cy=20 r=9 fill=red /><rect x=50 y=50 width=9 "
         "height=9 fill='#123456'></rect><text x=50 y=20>T</text></svg>"
         "<button><svg width=60 height=60><title>Close</title><path d='M0 0L9 9'/></svg></button>",
-        ['[1] clickable "red circle" [2] clickable "#123456 rect" [3] clickable "T" [4] button "Close"'],
+        ['clickable "red circle" [1] clickable "#123456 rect" [2] clickable "T" [3] button "Close" [4]'],
     ),
     "a picture without a handler is its text": (
         "<p>See <img alt='a  cat' width=9 height=9> <img width=9 height=9>here</p>",
@@ -142,7 +142,7 @@ LINES: dict[str, tuple[str, list[str]]] = {
     "what contains elements lets them be seen": (
         "<a href=/><b>Go</b> <button>Buy</button></a> <div role=option>Row <input type=checkbox "
         "aria-label=pick></div>",
-        ['[1] link "Go Buy" [2] button "Buy"', '[3] option "Row" [4] checkbox "pick"'],
+        ['link "Go Buy" [1] button "Buy" [2]', 'option "Row" [3] checkbox "pick" [4]'],
     ),
 }  # fmt: skip
 
@@ -175,25 +175,23 @@ async def test_listeners_make_an_element_clickable(browser: Browser) -> None:
             </script>"""
         )
         assert await at.said() == [
-            '[1] clickable "early" [2] clickable "property" none',
-            '[3] clickable "detached"',
+            'clickable "early" [1] clickable "property" [2] none',
+            'clickable "detached" [3]',
         ]
 
 
 async def test_numbers_stay_with_their_elements(browser: Browser) -> None:
     async with desk(browser) as at:
         await at.show("<button id=a>A</button> <button id=b>B</button>")
-        assert await at.said() == ['[1] button "A" [2] button "B"']
+        assert await at.said() == ['button "A" [1] button "B" [2]']
         await at.js("b.insertAdjacentHTML('beforebegin', '<button>C</button> '); b.after(a); 1")
-        assert await at.said() == [
-            '[3] button "C" [2] button "B"[1] button "A"'.replace('"[', '" [')
-        ]
+        assert await at.said() == ['button "C" [3] button "B" [2] button "A" [1]']
         await at.js("window.kept = a; a.remove()")
-        assert await at.said() == ['[3] button "C" [2] button "B"']
+        assert await at.said() == ['button "C" [3] button "B" [2]']
         await at.js("document.body.append(kept)")
-        assert await at.said() == ['[3] button "C" [2] button "B" [1] button "A"']
+        assert await at.said() == ['button "C" [3] button "B" [2] button "A" [1]']
         await at.page.reload()
-        assert await at.said() == ['[1] button "A" [2] button "B"']
+        assert await at.said() == ['button "A" [1] button "B" [2]']
 
 
 async def test_what_lies_under_a_dialog_is_covered(browser: Browser) -> None:
@@ -243,7 +241,7 @@ async def test_frames_of_the_same_site_are_walked_in_place(browser: Browser) -> 
         assert await at.said() == [
             "Before",
             "Inner",
-            '[1] button "Press" [2] clickable "heard"',
+            'button "Press" [1] clickable "heard" [2]',
             "after",
             "(frame: http://other.test/)",
             "(frame: about:blank)",
@@ -263,9 +261,9 @@ async def test_open_shadow_roots_are_walked(browser: Browser) -> None:
               this.shadowRoot.querySelector('button').onclick = (e) => { e.target.textContent = 'done' };
             } })</script>"""
         )
-        assert await at.said() == ["shadow", 'slotted [1] button "Deep"', "default"]
+        assert await at.said() == ["shadow", 'slotted button "Deep" [1]', "default"]
         assert await at.do("click", "Deep") is None
-        assert (await at.said())[1] == 'slotted [1] button "done"'
+        assert (await at.said())[1] == 'slotted button "done" [1]'
 
 
 async def test_long_names_and_texts_are_cut(browser: Browser) -> None:
@@ -328,7 +326,7 @@ async def test_a_page_cannot_forge_what_is_seen(browser: Browser) -> None:
             window.WeakMap = window.Map = class {};
             </script>"""
         )
-        assert await at.said() == ['[1] button "Real"', "Text"]
+        assert await at.said() == ['button "Real" [1]', "Text"]
         number = (await at.elements())[0].id
         assert number == 1
 
@@ -349,8 +347,8 @@ async def test_a_page_cannot_find_what_sees_it(browser: Browser) -> None:
 
 async def test_a_page_may_be_nothing_but_a_drawing_or_text(browser: Browser) -> None:
     async with desk(browser) as at:
-        await at.page.goto('data:text/plain,[3] button "Buy"')
-        assert await at.said() == ['[3] button "Buy"']
+        await at.page.goto('data:text/plain,button "Buy" [3]')
+        assert await at.said() == ['button "Buy" (3)']
         assert await at.elements() == []
         await at.page.goto("about:blank")
         assert await look(at.tab, 5) == ("about:blank", "", ())

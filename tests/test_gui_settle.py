@@ -148,7 +148,7 @@ async def test_a_page_that_hangs_is_told_and_answers_again_when_its_script_is_st
         with pytest.raises(PageHangs):
             await shot(at.tab, timeout_s=0.3)
         await at.tab.stop_script()
-        assert await at.said() == ['[1] button "Hang"']
+        assert await at.said() == ['button "Hang" [1]']
 
 
 async def test_a_page_that_is_closed_is_gone(browser: Browser) -> None:

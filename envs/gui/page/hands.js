@@ -22,7 +22,7 @@
     const role = roleAt(el);
     return `${role} "${nameOf(el, role, false)}"`;
   };
-  const said = (id, el) => `[${id}] ${called(el)}`;
+  const said = (id, el) => `${called(el)} [${id}]`;
   const find = (id) => {
     const el = elements.get(id);
     const last = world.last();
