@@ -345,6 +345,15 @@ def test_results_find_their_calls_though_the_client_rewrote_the_ids() -> None:
         ("got 0 bash blocks, expected exactly one: ```bash, the command, ```", -1),
         ("thanks, that is great", 1),
         ("that's wrong", 1),
+        (
+            'Error: click(2): button "Buy" [2] is disabled\nShop (http://shop/)\nbutton "Buy" [2]',
+            -1,
+        ),
+        ("Error: got no action, expected one\nShop (http://shop/)", -1),
+        ("Shop (http://shop/)\n# Shop\nFailed: 3", 0),
+        ("Error (http://shop/lost)\nThere is no such page", 0),
+        ("Note: a dialog was closed\nShop (http://shop/)\nTraceback (most recent call last):", 0),
+        (" (about:blank)", 0),
     ],
 )
 def test_what_an_environment_shows_is_a_result_and_nobodys_words(shown: str, value: int) -> None:
