@@ -32,6 +32,7 @@ Env = Any
 MakeEnv = Callable[[argparse.Namespace, Mapping[str, Any]], Env]
 """Takes the parsed arguments and sandbox options, to be laid over the environment's own."""
 Prepare = Callable[[argparse.Namespace, Mapping[str, Any], Callable[[str], None]], None]
+AddCommands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 
@@ -134,9 +135,15 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     prepare: Prepare | None = None,
+    add_commands: AddCommands | None = None,
 ) -> int:
-    """Run the command: 0 when every task holds, 1 when one does not, 2 for a wrong command."""
-    given = _parse(prog, add_arguments, arguments)
+    """Run the command: 0 when every task holds, 1 when one does not, 2 for a wrong command.
+
+    `add_commands` adds further ones; each sets the default `run`, which makes its exit code.
+    """
+    given = _parse(prog, add_arguments, add_commands, arguments)
+    if given.command != "validate":
+        return int(given.run(given))
     console = Console()
     sandbox = {"type": given.sandbox}
     envs: list[Env] = []
@@ -195,6 +202,7 @@ def _chosen(env: Env, given: argparse.Namespace) -> list[str]:
 def _parse(
     prog: str,
     add_arguments: Callable[[argparse.ArgumentParser], None],
+    add_commands: AddCommands | None,
     arguments: Sequence[str] | None,
 ) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=prog)
@@ -212,6 +220,8 @@ def _parse(
     )
     command.add_argument("--json", action="store_true", help="print the rows as JSON")
     add_arguments(command)
+    if add_commands is not None:
+        add_commands(commands)
     return parser.parse_args(arguments)
 
 

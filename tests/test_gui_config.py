@@ -84,11 +84,19 @@ def test_a_wrong_command_is_one_line_and_exit_code_2(arguments, message, capsys)
     assert message in capsys.readouterr().err
 
 
-def test_the_command_watches_too(capsys):
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["--help"], "{validate,watch}"), (["watch", "--help"], "--oracle")]
+)
+def test_help_tells_both_commands(arguments, told, capsys):
     with pytest.raises(SystemExit) as ended:
-        command.run(["watch", "--help"])
+        command.run(arguments)
     assert ended.value.code == 0
-    assert "watch" in capsys.readouterr().out
+    assert told in capsys.readouterr().out
+
+
+def test_watching_a_wrong_task_is_one_line(capsys):
+    assert command.run(["watch", "gui-x", "--port", "99999"]) == 1
+    assert "got --port 99999" in capsys.readouterr().err
 
 
 def test_whether_an_id_exists_is_known_without_looking_through_millions():

@@ -16,13 +16,15 @@ PROG = "python -m clawrl_gym.envs.gui"
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command: exit code 0 when all is well, 1 for tasks that do not hold, 2 if wrong."""
-    if list(arguments[:1]) != ["watch"]:
-        return main(PROG, _arguments, _make, arguments)
+    return main(PROG, _arguments, _make, arguments, add_commands=_commands)
+
+
+def _commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     from clawrl_gym.envs.gui.watch.command import add_arguments, watch
 
-    parser = argparse.ArgumentParser(prog=f"{PROG} watch")
-    add_arguments(parser)
-    return int(watch(parser.parse_args(arguments[1:])))
+    command = commands.add_parser("watch", help="open one task to see it, or to play it yourself")
+    add_arguments(command)
+    command.set_defaults(run=watch)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
