@@ -27,7 +27,7 @@ class ImagesConfig(Part):
     """Of one file."""
     max_pixels: int = Field(4_194_304, ge=1)
     """Width times height of one; larger ones are refused."""
-    processor: dict[str, Any] = {}
+    processor: dict[str, Any] = Field(default_factory=dict)
     """Options of the model's own image processor, for vLLM and for the learner alike."""
 
 
