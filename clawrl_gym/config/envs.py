@@ -168,7 +168,8 @@ class BrowserConfig(Part):
     max_contexts: int = Field(1000, ge=1)
     """Episodes after which a browser is replaced by a new one."""
     memory_mb: int | None = Field(None, ge=64)
-    """Of one browser with all its pages; None sets no limit."""
+    """Of one browser with all its pages, held by cgroups. None: half of the memory that this
+    process may have, and no limit where cgroups cannot be written (the doctor says whether)."""
     unsafe_no_isolation: bool = False
     """Accept that bubblewrap is missing on this host: the browser can reach files and network."""
 

@@ -21,6 +21,7 @@ from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.shared import close_all
 from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Response
+from clawrl_gym.envs.sandbox.cgroup import find_home
 from clawrl_gym.errors import EnvError
 from tests.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
 
@@ -335,6 +336,47 @@ def test_a_memory_hog_ends_its_own_renderer_only():
         assert other.look().title == "other"
 
 
+ARRAYS = "new Uint8Array(1 << 25).fill(1)"
+"""32 MiB that V8's limit does not count."""
+
+
+@pytest.mark.skipif(find_home() is None, reason="cgroups cannot be written")
+def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
+    hog = f"<button onclick='const a = []; for (;;) a.push({ARRAYS})'>go</button>"
+    options = with_browser(memory_mb=900)
+    with a_screen("<title>other</title>", options) as other:
+        with a_screen(hog, options) as screen:
+            assert screen._visit._house is other._visit._house
+            button = id_of(screen, "go")
+            with pytest.raises(EnvError, match="crashed"):
+                press_until_it_ends(screen, button)
+        assert other.look().title == "other"
+        assert other._visit._house.alive
+
+
+@pytest.mark.skipif(find_home() is None, reason="cgroups cannot be written")
+def test_a_browser_has_a_memory_limit_by_default():
+    with a_screen("home"):
+        limits = [limit_bytes(each.pid) for each in chromiums(os.getpid()) if is_inside(each)]
+    assert limits
+    assert all(0 < limit <= psutil.virtual_memory().total // 2 for limit in limits)
+
+
+def limit_bytes(pid: int) -> int:
+    """What the process's own cgroup allows."""
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            return int(Path(f"/sys/fs/cgroup/memory{path}/memory.limit_in_bytes").read_text())
+        if controllers == "" and (own := Path(f"/sys/fs/cgroup{path}/memory.max")).exists():
+            return int(own.read_text().replace("max", "0"))
+    return 0
+
+
+def is_inside(process: psutil.Process) -> bool:
+    return "--type=" in " ".join(process.cmdline())
+
+
 def test_no_webgl_is_there_to_take_memory():
     body = "document.title = document.createElement('canvas').getContext('webgl') ? 'yes' : 'no'"
     with a_screen(script_page(body)) as screen:
@@ -457,6 +499,19 @@ def test_nothing_is_left_when_the_process_ends_by_itself():
 
 
 # -- what the host shows ------------------------------------------------------------------------
+
+
+def test_the_kernel_ends_a_page_before_the_browser_and_the_browser_before_its_owner():
+    with a_screen("home"):
+        score = {"renderer": 0, "": 0}
+        for each in chromiums(os.getpid()):
+            kind = [a for a in each.cmdline() if a.startswith("--type=")]
+            name = kind[0].removeprefix("--type=") if kind else ""
+            if name or "chrom" in each.cmdline()[0]:
+                own = int(Path(f"/proc/{each.pid}/oom_score_adj").read_text())
+                score[name] = max(own, score.get(name, 0))
+        owner = int(Path("/proc/self/oom_score_adj").read_text())
+    assert owner < score[""] < score["renderer"]
 
 
 @pytest.mark.root

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawrl_gym import errors
+from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.options import BrowserOptions
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.errors import ConfigError, EnvError
@@ -99,6 +100,8 @@ async def launch(playwright: Playwright, options: BrowserOptions) -> Started:
     """Start a browser. Raises ConfigError or EnvError, saying the cure."""
     executable = find(options, playwright.chromium.executable_path)
     bwrap = None if options.unsafe_no_isolation else _bubblewrap()
+    if options.memory_mb is not None:
+        require_cgroups()
     with ExitStack() as stack:
         door = f"clawrl-{secrets.token_hex(16)}"
         answer = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))

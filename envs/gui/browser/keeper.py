@@ -24,6 +24,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.envs.gui.browser.memory import memory_home, share_mb
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups
@@ -37,7 +38,8 @@ _CDP_FDS = (3, 4)
 _BACKLOG = 4096
 _MOST_PIDS = 1 << 17
 _MOST_OPEN_FILES = 1 << 16
-_OOM_SCORE = "500"
+_OOM_SCORE = "100"
+"""Below that of a renderer, 300, which Chromium sets itself: the kernel ends a page first."""
 _DRIVER_END_S = 3.0
 _STAGE = "/tmp"
 _PLACE = "/opt/browser"
@@ -51,7 +53,7 @@ def main() -> None:
     owner_fd = os.pidfd_open(settings["owner"])
     driver = os.getppid()
     driver_fd = os.pidfd_open(driver)
-    cgroups = open_cgroups() if settings["memory_mb"] else None
+    cgroups = _limited(settings)
     door = _knock(settings["door"]) if settings["bwrap"] else None
     slots = Slots() if os.geteuid() == 0 and settings["bwrap"] else None
     uid = first_uid(slots.take()[0]) if slots is not None else os.geteuid()
@@ -71,6 +73,18 @@ def main() -> None:
         _end_driver(driver_fd)
     _remove_profile(arguments)
     os._exit(max(0, os.waitstatus_to_exitcode(status)))
+
+
+def _limited(settings: dict[str, Any]) -> Cgroups | None:
+    """None where cgroups cannot be written and nobody asked for them."""
+    home = memory_home()
+    cgroups = None if home is None else open_cgroups(home)
+    if home is None or cgroups is None:
+        if settings["memory_mb"] is None:
+            return None
+        sys.exit("browser.memory_mb is set, and a cgroup cannot be made")
+    settings["memory_mb"] = settings["memory_mb"] or share_mb(home)
+    return cgroups
 
 
 def _watch(child: int, owner_fd: int, driver_fd: int) -> None:
