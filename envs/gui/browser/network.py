@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.errors import ConfigError, EnvError
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _SITE_S = 30.0
 _MOST_REFUSALS = 5
@@ -93,8 +96,7 @@ class Network:
         site = self._sites[host]
         try:
             request = _request(method, target, headers, body)
-            async with self._one_at_a_time, asyncio.timeout(_SITE_S):
-                response = await asyncio.to_thread(site.handle, request)
+            response = await self._called(lambda: site.handle(request))
             _check(response)
         except Exception:  # noqa: BLE001 (a site's fault is its own answer)
             _log.exception("site %r failed on %s %s", host, method, target[:200])
@@ -102,12 +104,37 @@ class Network:
         return response
 
     async def states(self) -> dict[str, Any]:
-        """What each site holds, by host name."""
-        async with self._one_at_a_time:
+        """What each site holds, by host name. Raises EnvError when one does not say."""
+        try:
             return {
-                self._names[host]: await asyncio.to_thread(site.state)
+                self._names[host]: await self._called(site.state)
                 for host, site in self._sites.items()
             }
+        except TimeoutError as error:
+            raise EnvError(f"a site of the task did not answer within {_SITE_S:g} s") from error
+
+    async def _called(self, work: Callable[[], T]) -> T:
+        """One call into the sites at a time: what hangs holds up this episode, and no other."""
+        async with asyncio.timeout(_SITE_S):
+            await self._one_at_a_time.acquire()
+            called = asyncio.ensure_future(_on_a_thread(work))
+            called.add_done_callback(lambda _: self._one_at_a_time.release())
+            return await asyncio.shield(called)
+
+
+async def _on_a_thread(work: Callable[[], T]) -> T:
+    """Of its own: those of `asyncio.to_thread` are few, and waited for when the process ends."""
+    done: Future[T] = Future()
+    done.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 (told where it is waited for)
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="site", daemon=True).start()
+    return await asyncio.wrap_future(done)
 
 
 def _request(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
