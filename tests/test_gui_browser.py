@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from clawrl_gym.envs.gui.browser import chromium, shared
+from clawrl_gym.envs.gui.browser import network as network_module
 from clawrl_gym.envs.gui.browser.loop import Loop
 from clawrl_gym.envs.gui.browser.network import Allowed, Network, addresses
 from clawrl_gym.envs.gui.browser.proxy import Proxy
@@ -78,6 +79,72 @@ def test_a_closed_loop_says_so(loop):
     loop.close()
     with pytest.raises(EnvError, match="has ended"):
         loop.run(nothing(), 1)
+
+
+def test_who_waits_when_the_loop_ends_is_told(loop):
+    """A bare CancelledError came out, which no environment takes for a failure of its own."""
+    begun, told = threading.Event(), []
+
+    async def for_ever() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def wait() -> None:
+        with pytest.raises(EnvError, match="ended meanwhile") as raised:
+            loop.run(for_ever(), 60)
+        told.append(raised.value)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert begun.wait(10)
+    closing = [threading.Thread(target=loop.close) for _ in range(2)]
+    for thread in closing:
+        thread.start()
+    for thread in [*closing, waiting]:
+        thread.join(20)
+    assert len(told) == 1
+
+
+class SlowStart(shared.Browsers):
+    """A set whose browser takes its time, and does not start in the end."""
+
+    def __init__(self, started: asyncio.Event) -> None:
+        self.started = started
+        self.closed = False
+
+    @property
+    def live(self) -> int:
+        return 0
+
+    async def take(self):
+        await self.started.wait()
+        raise EnvError("it did not start")
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def test_a_browser_that_starts_is_not_ended_as_idle():
+    owner = shared.Process(linger_s=0.01)
+    options = BrowserOptions()
+
+    async def scene() -> tuple[bool, bool]:
+        slow = owner._sets[options] = SlowStart(asyncio.Event())
+        taking = asyncio.ensure_future(owner.take(options))
+        await asyncio.sleep(0)
+        await owner._close_idle()
+        while_starting = slow.closed
+        slow.started.set()
+        with pytest.raises(EnvError, match="did not start"):
+            await taking
+        while not slow.closed:  # nobody else comes: what failed is not left behind
+            await asyncio.sleep(0.01)
+        return while_starting, slow.closed
+
+    try:
+        assert owner.run(scene(), 20) == (False, True)
+    finally:
+        owner.close()
 
 
 # -- what is allowed ----------------------------------------------------------------------------
@@ -184,6 +251,58 @@ async def test_a_site_that_fails_answers_500_without_its_reasons(path):
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert b"secret" not in answer
     assert b"Set-Cookie" not in answer
+
+
+class Hanging:
+    """Does not answer before it is let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.calls = 0
+
+    def handle(self, request: Request) -> Response:
+        self.calls += 1
+        self.let_go.wait(60)
+        return Response("late")
+
+    def state(self) -> None:
+        return None
+
+
+async def test_sites_that_hang_hold_up_no_other_episode():
+    """On the loop's own few threads, as many as it has would have ended every site."""
+    hanging = [Hanging() for _ in range(40)]
+    waits = [
+        asyncio.create_task(Network({"a.test": site}, ()).answer("a.test", "GET", "/", {}, b""))
+        for site in hanging
+    ]
+    try:
+        await asyncio.sleep(0)
+        answered = await Network({"b.test": Pages({"/": "quick"})}, ()).answer(
+            "b.test", "GET", "/", {}, b""
+        )
+        assert answered.body == "quick"
+        assert not any(one.done() for one in waits)
+    finally:
+        for site in hanging:
+            site.let_go.set()
+    assert {one.body for one in await asyncio.gather(*waits)} == {"late"}
+
+
+async def test_a_site_that_hangs_is_not_called_again_at_the_same_time(monkeypatch):
+    monkeypatch.setattr(network_module, "_SITE_S", 0.1)
+    site = Hanging()
+    network = Network({"a.test": site}, ())
+    try:
+        for _ in range(2):
+            assert (await network.answer("a.test", "GET", "/", {}, b"")).status == 500
+        assert site.calls == 1
+        with pytest.raises(EnvError, match="did not answer within"):
+            await network.states()
+    finally:
+        site.let_go.set()
+    monkeypatch.setattr(network_module, "_SITE_S", 30.0)
+    assert await network.states() == {"a.test": None}
 
 
 @pytest.mark.parametrize(

@@ -77,5 +77,5 @@ class Screen:
 
     def close(self) -> None:
         """Let go of the context; idempotent. What is in it is closed in the background."""
-        if self._owner.ours:
+        if self._owner.ours and not self._owner.ended:
             self._owner.run(self._visit.close(), self._call_s)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from clawrl_gym.errors import EnvError
@@ -20,6 +21,9 @@ class Loop:
 
     def __init__(self) -> None:
         self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._ended = False
+        """Nothing is taken on any more: it would be waited for in vain."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="browser-loop", daemon=True)
         self._thread.start()
@@ -28,6 +32,10 @@ class Loop:
     def ours(self) -> bool:
         """False in a forked child: the thread stayed behind."""
         return self._pid == os.getpid()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Wait for the coroutine's result. Raises EnvError when it takes longer: it is cancelled.
@@ -40,17 +48,19 @@ class Loop:
         if not self.ours:
             work.close()
             raise EnvError("the browser belongs to the process that this one was forked from")
-        try:
+        with self._lock:
+            if self._ended:
+                work.close()
+                raise EnvError("the browser's thread has ended")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:  # closed: the process is ending
-            work.close()
-            raise EnvError(f"the browser's thread has ended: {error}") from error
         waited = threading.Event()
         future.add_done_callback(lambda _: waited.set())
         try:
             if not waited.wait(timeout_s):
                 raise EnvError(f"the browser did not answer within {timeout_s:g} s")
             return future.result()
+        except CancelledError as error:
+            raise EnvError("the browser's thread has ended meanwhile") from error
         finally:
             future.cancel()
 
@@ -58,7 +68,8 @@ class Loop:
         """End the thread; what still runs on the loop is cancelled."""
         if self._loop.is_closed():
             return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with contextlib.suppress(RuntimeError):  # another thread was faster
+            self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_S)
 
     def _serve(self) -> None:
@@ -66,6 +77,9 @@ class Loop:
         try:
             self._loop.run_forever()
         finally:
+            with self._lock:
+                self._ended = True
+            self._loop.run_until_complete(asyncio.sleep(0))  # what came last becomes a task
             left = asyncio.all_tasks(self._loop)
             for task in left:
                 task.cancel()

@@ -171,8 +171,14 @@ class Process:
         self._loop = Loop()
         self._driver = Driver()
         self._sets: dict[BrowserOptions, Browsers] = {}
+        self._taking = 0
         self._end: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def ended(self) -> bool:
+        """Closed, and every screen with it."""
+        return self._loop.ended
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """For other threads."""
@@ -196,12 +202,26 @@ class Process:
             self._end = None
         if options not in self._sets:
             self._sets[options] = Browsers(options, self._driver)
-        return await self._sets[options].take()
+        self._taking += 1
+        try:
+            return await self._sets[options].take()
+        finally:
+            self._taking -= 1
+            self._rest()
 
     async def give_back(self, options: BrowserOptions, house: House) -> None:
         if options in self._sets:
             await self._sets[options].give_back(house)
-        if self._end is None and not any(each.live for each in self._sets.values()):
+        self._rest()
+
+    @property
+    def _busy(self) -> bool:
+        """A browser that starts has no context yet, and is waited for."""
+        return self._taking > 0 or any(each.live for each in self._sets.values())
+
+    def _rest(self) -> None:
+        """With nobody left, the end is near: also of what failed to start."""
+        if self._end is None and not self._busy:
             loop = asyncio.get_running_loop()
             self._end = loop.call_later(self._linger_s, lambda: self.later(self._close_idle()))
 
@@ -212,7 +232,8 @@ class Process:
         task.add_done_callback(self._tasks.discard)
 
     async def _close_idle(self) -> None:
-        if not any(each.live for each in self._sets.values()):
+        self._end = None
+        if not self._busy:
             await self._close_all()
 
     async def _close_all(self) -> None:
