@@ -111,6 +111,7 @@ class SlowStart(shared.Browsers):
     def __init__(self, started: asyncio.Event) -> None:
         self.started = started
         self.closed = False
+        self.ended = asyncio.Event()
 
     @property
     def live(self) -> int:
@@ -122,6 +123,7 @@ class SlowStart(shared.Browsers):
 
     async def close(self) -> None:
         self.closed = True
+        self.ended.set()
 
 
 def test_a_browser_that_starts_is_not_ended_as_idle():
@@ -137,8 +139,7 @@ def test_a_browser_that_starts_is_not_ended_as_idle():
         slow.started.set()
         with pytest.raises(EnvError, match="did not start"):
             await taking
-        while not slow.closed:  # nobody else comes: what failed is not left behind
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(slow.ended.wait(), 10)  # what failed is not left behind
         return while_starting, slow.closed
 
     try:

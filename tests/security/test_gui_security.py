@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from socket import AF_INET, AF_INET6
 
 import psutil
 import pytest
@@ -163,6 +164,24 @@ def test_no_element_of_a_page_leads_outside(listener, body):
             screen.act(Action("wait", seconds=0.1))
         assert "secret" not in text(screen.look())
     assert listener.visitors == 0
+
+
+@pytest.mark.parametrize(("family", "host"), [(AF_INET, "127.0.0.1"), (AF_INET6, "::1")])
+def test_no_datagram_of_a_page_reaches_this_host(family, host):
+    with socket.socket(family, socket.SOCK_DGRAM) as listening:
+        listening.bind((host, 0))
+        listening.setblocking(False)
+        there = f"{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        body = (
+            f"const c = new RTCPeerConnection({{iceServers: [{{urls: 'stun:{there}'}}]}});"
+            "c.createDataChannel('x'); c.createOffer().then(o => c.setLocalDescription(o))"
+            ".finally(() => { document.title = 'offered' })"
+        )
+        with a_screen(script_page(body)) as screen:
+            assert outcome(screen) == "offered"
+            screen.act(Action("wait", seconds=0.5))
+        with pytest.raises(BlockingIOError):
+            listening.recv(1)
 
 
 def test_names_are_not_looked_up_for_pages():

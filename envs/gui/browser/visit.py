@@ -94,7 +94,9 @@ class Visit:
     async def _leave(self, house: House) -> None:
         if self._proxy:
             house.proxy.dismiss(self._proxy)
-        if self._context is not None:
+        if self._context is None:
+            house.worn = True  # one may have been made, and nobody can close it
+        else:
             try:
                 await asyncio.wait_for(self._context.close(), _CLOSE_S)
             except Exception:  # noqa: BLE001 (the context does not end: its browser will)
