@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.generated import make_task
+from clawrl_gym.policy.tiny import model_dir, page_slips
 from clawrl_gym.policy.tiny.page_drills import PageDrills
 from clawrl_gym.policy.tiny.pages import PageDemonstrations, easy_families
 from clawrl_gym.policy.tiny.paper import Paper
 from clawrl_gym.policy.tiny.paper_screen import PaperScreen
+from clawrl_gym.policy.tiny.phases import page_phases
 
 EASY = easy_families()
 
@@ -75,10 +78,8 @@ def test_a_drill_names_an_element_of_its_page() -> None:
 
 
 def test_a_slip_never_solves_its_task() -> None:
-    from clawrl_gym.policy.tiny.page_slips import SLIPS
-
-    assert set(SLIPS) <= set(EASY)
-    for family in SLIPS:
+    assert set(page_slips.SLIPS) <= set(EASY)
+    for family in page_slips.SLIPS:
         task = make_task(f"gui-{family}-train-000011")
         env = GuiEnv(open_screen=PaperScreen.open)
         assert _reward(env, task, slipped=True) == 0.0
@@ -87,7 +88,6 @@ def test_a_slip_never_solves_its_task() -> None:
 
 def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
     from clawrl_gym.envs.gui.task import GuiTask
-    from clawrl_gym.policy.tiny import page_slips
     from clawrl_gym.policy.tiny.pages import written_turn
 
     assert isinstance(task, GuiTask)
@@ -99,6 +99,20 @@ def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
         if terminated or truncated:
             break
     return total
+
+
+def test_the_shipped_policy_for_pages_starts_imperfect_and_capable() -> None:
+    facts = json.loads((model_dir("tiny_pages") / "recipe.json").read_text())
+    greedy, sampled = facts["heldout_pages_greedy"], facts["heldout_pages_temperature_1"]
+    assert 0.5 <= greedy["all"] <= 0.8
+    assert all(sampled[f"page-{family}"] > 0.05 for family in page_slips.SLIPS)
+    assert sum(greedy[f"page-{family}"] for family in page_slips.SLIPS) / 6 <= 0.3
+    assert facts["phases"].keys() == {phase.name for phase in page_phases()}
+
+
+def test_both_shipped_policies_share_a_tokenizer() -> None:
+    for name in ("tokenizer.json", "chat_template.jinja", "config.json"):
+        assert (model_dir() / name).read_bytes() == (model_dir("tiny_pages") / name).read_bytes()
 
 
 def test_unclosed_and_unknown_tags_do_not_break_a_page() -> None:

@@ -139,6 +139,7 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
         heldout_answers=8,
         heldout_tools=4,
         heldout_repositories=4,
+        heldout_pages=4,
         threads=1,
     )
     before = make(short)

@@ -35,7 +35,7 @@ class PolicyConfig(Part):
     """The model and the vLLM that serves it."""
 
     model: str = "tiny"
-    """`tiny` is the shipped model; otherwise a folder or a Hugging Face id."""
+    """`tiny`, or `tiny_pages` for web pages, both shipped; else a folder or a Hugging Face id."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     max_model_len: int = Field(4096, ge=128)
     """Context, in tokens."""

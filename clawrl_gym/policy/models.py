@@ -1,4 +1,4 @@
-"""What to serve and where: `tiny`, a folder or a Hugging Face id, as a folder; the device.
+"""What to serve and where: a shipped model, a folder or a Hugging Face id, as a folder; the device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -26,10 +26,10 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 def resolve_model(model: str) -> Path:
     """The folder of a model, downloaded first when it is an id that the cache does not hold."""
-    if model == "tiny":
-        from clawrl_gym.policy.tiny import model_dir
+    from clawrl_gym.policy.tiny import SHIPPED, model_dir
 
-        return checked(model_dir())
+    if model in SHIPPED:
+        return checked(model_dir(model))
     folder = Path(model).expanduser()
     if folder.exists():
         return checked(folder.resolve())

@@ -11,6 +11,7 @@ from typing import Any
 from clawrl_gym.errors import ClawError, StoreError, boundary
 from clawrl_gym.jsonl import read_json_lines
 from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
+from clawrl_gym.policy.tiny import SHIPPED, model_dir
 from clawrl_gym.provenance import read_starts
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
@@ -238,6 +239,5 @@ def _session_films(cards: list[Card], films: list[FilmCard], box: FilmBox) -> di
 def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
     model = str(config.get("policy", {}).get("model", "tiny"))
-    shipped = Path(__file__).resolve().parents[1] / "policy" / "tiny_model"
     serving = [folder / "serving" / name for name in ("current", "base", "")]
-    return [*serving, shipped if model == "tiny" else Path(model)]
+    return [*serving, model_dir(model) if model in SHIPPED else Path(model)]

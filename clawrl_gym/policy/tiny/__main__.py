@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from clawrl_gym.policy.tiny import model_dir
-from clawrl_gym.policy.tiny.recipe import Made, Recipe, make, save
+from clawrl_gym.policy.tiny.recipe import Made, Recipe, make, pages_recipe, save
 
 
 def main() -> None:
@@ -46,9 +46,12 @@ def _arguments() -> tuple[Recipe, Path]:
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.policy.tiny", description=__doc__)
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--threads", type=int, default=default.threads, help="torch threads")
-    parser.add_argument("--out", type=Path, default=model_dir(), help="folder to write")
+    parser.add_argument("--pages", action="store_true", help="go on from tiny to tiny_pages")
+    parser.add_argument("--out", type=Path, help="folder to write; the shipped one unless given")
     given = parser.parse_args()
-    return replace(default, seed=given.seed, threads=given.threads), given.out
+    recipe = pages_recipe() if given.pages else default
+    out = given.out or model_dir("tiny_pages" if given.pages else "tiny")
+    return replace(recipe, seed=given.seed, threads=given.threads), out
 
 
 def _matches(title: str, greedy: dict[str, float], sampled: dict[str, float]) -> Table:

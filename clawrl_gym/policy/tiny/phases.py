@@ -1,8 +1,8 @@
 """What the tiny policy is trained on, phase by phase, and in which shares.
 
 Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
-repositories came later, and pages after them: their phases go on from what the earlier ones made,
-with rehearsal.
+repositories came later, and pages after them, in weights of their own: their phases go on from what
+the earlier ones made, with rehearsal.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def heldout_answers() -> Mixture:
 
 
 def phases() -> tuple[Phase, ...]:
-    """All phases, from the first weights on."""
-    return (*first_phases(), *more_phases(), *page_phases())
+    """All phases of `tiny`, from the first weights on."""
+    return (*first_phases(), *more_phases())
 
 
 def first_phases() -> tuple[Phase, ...]:
@@ -138,7 +138,10 @@ def more_phases() -> tuple[Phase, ...]:
 
 
 def page_phases() -> tuple[Phase, ...]:
-    """Web pages. Many small batches: looking up comes suddenly, after hundreds of steps."""
+    """Of `tiny_pages`, over the weights of `tiny`.
+
+    Many small batches: looking up comes suddenly, after hundreds of steps.
+    """
     drill = TrainingPlan(steps=1000, batch=14, peak_lr=5e-3, warmup_steps=30, seed=77)
     plan = TrainingPlan(steps=1300, batch=20, peak_lr=3e-3, warmup_steps=30, seed=401)
     return (

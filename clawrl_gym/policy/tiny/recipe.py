@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.policy.tiny import model_dir
 from clawrl_gym.policy.tiny.conversations import Source, texts_of
 from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
 from clawrl_gym.policy.tiny.episodes import hold_conversations
 from clawrl_gym.policy.tiny.evaluation import exact_match
 from clawrl_gym.policy.tiny.model import build_model
 from clawrl_gym.policy.tiny.pages import PageDemonstrations
-from clawrl_gym.policy.tiny.phases import Phase, everything, heldout_answers, phases
+from clawrl_gym.policy.tiny.phases import Phase, everything, heldout_answers, page_phases, phases
 from clawrl_gym.policy.tiny.repositories import RepositoryDemonstrations
 from clawrl_gym.policy.tiny.tokenizer import train_tokenizer
 from clawrl_gym.policy.tiny.tools import ToolDemonstrations
@@ -57,6 +58,8 @@ class Recipe:
     """Held-out tasks on web pages."""
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
+    start: Path | None = None
+    """Folder of the weights and the tokenizer to go on from; None makes both."""
     seed: int = 0
     """Added to every phase's own; also that of the first weights."""
     tokenizer_conversations: int = 6000
@@ -106,9 +109,7 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
     import torch
 
     torch.set_num_threads(recipe.threads)
-    shown = recipe.words.conversations(recipe.seed + 1)
-    tokenizer = train_tokenizer(texts_of(itertools.islice(shown, recipe.tokenizer_conversations)))
-    model = build_model(tokenizer, recipe.seed)
+    model, tokenizer = _begin(recipe)
     losses: list[float] = []
     steps = itertools.count()
 
@@ -126,6 +127,23 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
         greedy=measure(recipe, model, tokenizer, 0.0),
         sampled=measure(recipe, model, tokenizer, 1.0),
     )
+
+
+def pages_recipe() -> Recipe:
+    """What makes `tiny_pages` of `tiny`."""
+    return Recipe(phases=page_phases(), start=model_dir())
+
+
+def _begin(recipe: Recipe) -> tuple[Any, Any]:
+    """Model and tokenizer before the first phase."""
+    if recipe.start is not None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        model = AutoModelForCausalLM.from_pretrained(recipe.start, dtype="float32")
+        return model.train(), AutoTokenizer.from_pretrained(recipe.start)
+    shown = recipe.words.conversations(recipe.seed + 1)
+    tokenizer = train_tokenizer(texts_of(itertools.islice(shown, recipe.tokenizer_conversations)))
+    return build_model(tokenizer, recipe.seed), tokenizer
 
 
 def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> Measured:
