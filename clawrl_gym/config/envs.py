@@ -198,8 +198,8 @@ class GuiEnvConfig(Part):
     """Replies after which an episode is truncated (a task may end earlier by itself)."""
     max_tokens: int = Field(3000, ge=512)
     """Of a page's text, estimated on the safe side; what is out of sight is left out first."""
-    action_timeout_s: float = Field(5.0, gt=0)
-    page_timeout_s: float = Field(10.0, gt=0)
+    action_timeout_s: float = Field(10.0, gt=0)
+    page_timeout_s: float = Field(20.0, gt=0)
     """Of loading a page."""
     allow: list[str] = Field(default_factory=list)
     """Hosts of the internet that pages may reach: "host", "host:port", "*.host". Empty: the

@@ -38,8 +38,8 @@ class GuiOptions:
     height: int = 640
     max_turns: int = 15
     max_tokens: int = 3000
-    action_timeout_s: float = 5.0
-    page_timeout_s: float = 10.0
+    action_timeout_s: float = 10.0
+    page_timeout_s: float = 20.0
     allow: tuple[str, ...] = ()
     browser: BrowserOptions = field(default_factory=BrowserOptions)
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.browser.network import Network
 from clawrl_gym.envs.gui.browser.tabs import MOST_TABS, Tabs
+from clawrl_gym.errors import EnvError
 
 BLANK = "about:blank"
 _MOST_WAIT_S = 10.0
@@ -71,7 +72,9 @@ class Navigation:
         try:
             await loading
         except TimeoutError:
-            await tab.send("Page.stopLoading", {}, self._timeout_s)
+            # The page may be on its way into another process, where nothing can be stopped.
+            with contextlib.suppress(EnvError):
+                await tab.send("Page.stopLoading", {}, self._timeout_s)
             await tab.call(
                 "() => 1", timeout_s=self._timeout_s
             )  # PageHangs when it does not answer
