@@ -131,7 +131,16 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
 
 def pages_recipe() -> Recipe:
     """What makes `tiny_pages` of `tiny`."""
-    return Recipe(phases=page_phases(), start=model_dir())
+    return Recipe(
+        phases=page_phases(),
+        start=model_dir(),
+        heldout_tasks=220,
+        heldout_answers=100,
+        heldout_tools=130,
+        heldout_repositories=40,
+        heldout_conversations=20,
+        personas=("student", "teacher"),
+    )
 
 
 def _begin(recipe: Recipe) -> tuple[Any, Any]:
