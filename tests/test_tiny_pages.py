@@ -105,8 +105,9 @@ def test_the_shipped_policy_for_pages_starts_imperfect_and_capable() -> None:
     facts = json.loads((model_dir("tiny_pages") / "recipe.json").read_text())
     greedy, sampled = facts["heldout_pages_greedy"], facts["heldout_pages_temperature_1"]
     assert 0.5 <= greedy["all"] <= 0.8
-    assert all(sampled[f"page-{family}"] > 0.05 for family in page_slips.SLIPS)
-    assert sum(greedy[f"page-{family}"] for family in page_slips.SLIPS) / 6 <= 0.3
+    slipping = [f"page-{family}" for family in page_slips.SLIPS]
+    assert sum(greedy[name] for name in slipping) / len(slipping) <= 0.3
+    assert sum(sampled[name] for name in slipping) / len(slipping) >= 0.1
     assert facts["phases"].keys() == {phase.name for phase in page_phases()}
 
 

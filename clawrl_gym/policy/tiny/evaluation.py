@@ -13,6 +13,7 @@ from clawrl_gym.policy.tiny.conversations import Conversation, Source, render
 from clawrl_gym.policy.tiny.sampling import sample
 
 MAX_REPLY_TOKENS = 128
+PROMPTS_AT_A_TIME = 64
 
 
 def prompts_of(tokenizer: Any, conversation: Conversation) -> list[tuple[list[int], str]]:
@@ -35,17 +36,28 @@ def exact_match(
     """Share of demonstrations whose every reply is reproduced: by family, and under `all`."""
     shown = list(itertools.islice(source.conversations(seed), tasks))
     asked = [prompts_of(tokenizer, conversation) for conversation in shown]
-    replies = iter(
-        sample(
-            model,
-            [ids_T for turns in asked for ids_T, _ in turns],
-            temperature=temperature,
-            max_tokens=MAX_REPLY_TOKENS,
-        )
-    )
+    prompts = [ids_T for turns in asked for ids_T, _ in turns]
+    replies = iter(_in_parts(model, prompts, temperature))
     right: dict[str, list[bool]] = defaultdict(list)
     for conversation, turns in zip(shown, asked, strict=True):
         matches = [tokenizer.decode(next(replies)) == text for _, text in turns]
         right[conversation.family].append(all(matches))
         right["all"].append(all(matches))
     return {family: sum(hits) / len(hits) for family, hits in sorted(right.items())}
+
+
+def _in_parts(model: Any, prompts: list[list[int]], temperature: float) -> list[list[int]]:
+    """One reply per prompt; few at a time and of about the same length, which memory allows."""
+    replies: list[list[int]] = [[] for _ in prompts]
+    order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
+    for start in range(0, len(order), PROMPTS_AT_A_TIME):
+        part = order[start : start + PROMPTS_AT_A_TIME]
+        told = sample(
+            model,
+            [prompts[place] for place in part],
+            temperature=temperature,
+            max_tokens=MAX_REPLY_TOKENS,
+        )
+        for place, reply in zip(part, told, strict=True):
+            replies[place] = reply
+    return replies

@@ -134,11 +134,12 @@ def pages_recipe() -> Recipe:
     return Recipe(
         phases=page_phases(),
         start=model_dir(),
-        heldout_tasks=220,
-        heldout_answers=100,
-        heldout_tools=130,
-        heldout_repositories=40,
-        heldout_conversations=20,
+        heldout_tasks=110,
+        heldout_answers=60,
+        heldout_tools=78,
+        heldout_repositories=24,
+        heldout_pages=144,
+        heldout_conversations=12,
         personas=("student", "teacher"),
     )
 
