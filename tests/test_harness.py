@@ -95,14 +95,17 @@ async def run(
         await chat.close()
 
 
-async def is_gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+async def ends(pid: int) -> bool:
     """It was killed; on a busy machine the kernel takes a moment to carry that out."""
-    state = Path(f"/proc/{pid}/stat")
     for _ in range(200):
-        try:
-            if state.read_text().split()[2] == "Z":
-                return True
-        except (FileNotFoundError, ProcessLookupError):
+        if is_gone(pid):
             return True
         await asyncio.sleep(0.05)
     return False
@@ -203,7 +206,7 @@ async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     episode = await run(bench, hang, None, spec)
     assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, None)
     pid = int((tmp_path / "pid").read_text())
-    assert await is_gone(pid)
+    assert await ends(pid)
 
 
 async def test_a_program_that_cannot_be_started_says_so(bench: Bench) -> None:
