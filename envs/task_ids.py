@@ -1,17 +1,27 @@
-"""Ids of generated tasks, without making a list of them: `PREFIX-FAMILY-SPLIT-NUMBER`."""
+"""Generated tasks by id, `PREFIX-FAMILY-SPLIT-NUMBER`: all ids without a list of them, what an id
+says, and the content that belongs to it in its split."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
-from typing import overload
+from typing import TypeVar, overload
 
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.errors import ConfigError, TaskError
 from clawrl_gym.types import Split
+
+T = TypeVar("T")
 
 NUMBERS: Mapping[Split, int] = MappingProxyType({"train": 100_000, "heldout": 1_000})
 """Task numbers of one family in each split."""
+HELDOUT_SHARE = 5
+"""One content in this many is held out."""
+_MAX_ATTEMPTS = 10_000
+_SHOWN_FAMILIES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +70,49 @@ def chosen_families(known: Collection[str], wanted: Sequence[str] | None) -> tup
             f"got env.families={list(wanted or [])!r}, expected some of: {', '.join(known)}"
         )
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class TaskId:
+    """What an id says."""
+
+    family: str
+    split: Split
+    number: int
+
+
+def parse_id(task_id: object, families: Collection[str], prefix: str = "") -> TaskId:
+    """Raises TaskError for what is not an id of one of these families."""
+    family, split, digits = (*str(task_id).removeprefix(prefix).rsplit("-", 2), "", "")[:3]
+    named: Split = "heldout" if split == "heldout" else "train"
+    if (
+        task_id != f"{prefix}{family}-{named}-{digits}"
+        or family not in families
+        or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
+        or int(digits) >= NUMBERS[named]
+    ):
+        shown = list(islice(families, _SHOWN_FAMILIES))
+        more = ["..."] if len(families) > len(shown) else []
+        raise TaskError(
+            f"got task {task_id!r}, expected {prefix}FAMILY-SPLIT-NUMBER with six digits below "
+            f"{NUMBERS[named]}, such as '{prefix}{shown[0]}-train-000123'; "
+            f"families: {', '.join([*shown, *more])}"
+        )
+    return TaskId(family, named, int(digits))
+
+
+def split_of_content(content: str) -> Split:
+    """The one split that a content belongs to: what is held out is never seen in training."""
+    digest = hashlib.sha256(content.encode(errors="replace")).digest()
+    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
+
+
+def drawn_for(
+    split: Split, seed: str, draw: Callable[[Draw], T], split_of: Callable[[T], Split]
+) -> T:
+    """The first content of this split that follows from the seed."""
+    for attempt in range(_MAX_ATTEMPTS):
+        found = draw(Draw(f"{seed}/{attempt}"))
+        if split_of(found) == split:
+            return found
+    raise TaskError(f"{seed!r} never drew a content of the split {split!r}")

@@ -2,9 +2,9 @@ import pickle
 
 import pytest
 
+from clawrl_gym.envs.task_ids import NUMBERS
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import (
-    NUMBERS,
     GeneratedTasks,
     make_task,
     split_of,

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from clawrl_gym.envs.gui.folder_site import FolderSite
 from clawrl_gym.envs.gui.miniwob_solutions import SOLUTIONS
 from clawrl_gym.envs.gui.task import Ended, GuiTask
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
-from clawrl_gym.errors import ConfigError, TaskError
+from clawrl_gym.envs.task_ids import TaskIds, chosen_families, parse_id
+from clawrl_gym.errors import ConfigError
 from clawrl_gym.types import Split
 
 HOST = "miniwob.test"
@@ -109,7 +108,8 @@ class PageGrader:
 
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    family, split, number = _parse(task_id)
+    named = parse_id(task_id, pages(), PREFIX)
+    family, split, number = named.family, named.split, named.number
     seed = number if split == "train" else FIRST_HELDOUT_SEED + number
     return GuiTask(
         id=task_id,
@@ -149,17 +149,3 @@ def html_folder() -> Path:
             "pip install 'clawrl-gym[gui]'"
         )
     return root
-
-
-def _parse(task_id: Any) -> tuple[str, Split, int]:
-    family, split, digits = (*str(task_id).removeprefix(PREFIX).rsplit("-", 2), "", "")[:3]
-    known = str(task_id).startswith(PREFIX) and family in pages() and split in NUMBERS
-    if not (known and digits.isascii() and digits.isdigit() and len(digits) == 6):
-        raise TaskError(
-            f"got task {task_id!r}, expected {PREFIX}PAGE-SPLIT-NUMBER such as "
-            f"'{PREFIX}click-button-train-000123'"
-        )
-    named: Split = "heldout" if split == "heldout" else "train"
-    if int(digits) >= NUMBERS[named]:
-        raise TaskError(f"got task {task_id!r}, expected six digits below {NUMBERS[named]}")
-    return family, named, int(digits)

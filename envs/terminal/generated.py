@@ -7,19 +7,19 @@ in training, not even over other files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
+from clawrl_gym.envs.task_ids import (
+    TaskIds,
+    chosen_families,
+    drawn_for,
+    parse_id,
+    split_of_content,
+)
 from clawrl_gym.envs.tasks import Task
-from clawrl_gym.envs.terminal.families import FAMILIES, Family
-from clawrl_gym.errors import TaskError
+from clawrl_gym.envs.terminal.families import FAMILIES, Draft
 from clawrl_gym.types import Split
-
-HELDOUT_SHARE = 5
-"""One request in this many is held out."""
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
@@ -29,27 +29,14 @@ def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
 
 def make_task(task_id: str) -> Task:
     """The task of an id. Raises TaskError for what is not an id."""
-    family, split, number = _parse(task_id)
-    for attempt in range(10_000):
-        task = _draw_task(task_id, family, split, f"{family.name}/{split}/{number}/{attempt}")
-        if split_of(task) == split:
-            return task
-    raise TaskError(f"family {family.name!r} never drew a content of the split {split!r}")
-
-
-def split_of(task: Task) -> Split:
-    """The one split that a request and its solution belong to."""
-    told = "\n".join((task.instruction, *task.solution))
-    digest = hashlib.sha256(told.encode()).digest()
-    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
-
-
-def _draw_task(task_id: str, family: Family, split: Split, seed: str) -> Task:
-    draft = family.draft(Draw(seed))
+    named = parse_id(task_id, FAMILIES)
+    family = FAMILIES[named.family]
+    seed = f"{named.family}/{named.split}/{named.number}"
+    draft = drawn_for(named.split, seed, family.draft, split_of)
     return Task(
         id=task_id,
-        family=family.name,
-        split=split,
+        family=named.family,
+        split=named.split,
         instruction=draft.instruction,
         files=draft.files,
         checks=draft.checks,
@@ -60,19 +47,9 @@ def _draw_task(task_id: str, family: Family, split: Split, seed: str) -> Task:
     )
 
 
-def _parse(task_id: str) -> tuple[Family, Split, int]:
-    name, _, rest = task_id.partition("-")
-    split, _, digits = rest.partition("-")
-    family = FAMILIES.get(name)
-    if family is None or split not in NUMBERS or not (digits.isascii() and digits.isdigit()):
-        raise TaskError(
-            f"got task {task_id!r}, expected FAMILY-SPLIT-NUMBER such as 'copy-train-000123'; "
-            f"families: {', '.join(FAMILIES)}"
-        )
-    known: Split = "heldout" if split == "heldout" else "train"
-    if int(digits) >= NUMBERS[known] or len(digits) != 6:
-        raise TaskError(f"got task {task_id!r}, expected six digits below {NUMBERS[known]}")
-    return family, known, int(digits)
+def split_of(request: Draft | Task) -> Split:
+    """The one split that a request and its solution belong to."""
+    return split_of_content("\n".join((request.instruction, *request.solution)))
 
 
 @dataclass(frozen=True, slots=True)

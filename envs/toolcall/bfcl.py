@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.envs.calls import Reply
+from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.bfcl_solution import any_call, right_reply
 from clawrl_gym.envs.toolcall.goals import CallsGoal, WantedCall
-from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks, SomeCall, split_of
+from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks, SomeCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, Made, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
@@ -155,7 +156,7 @@ def _task(
     return ToolTask(
         id=task_id,
         family=category,
-        split=split_of(f"{system}\n{instruction}"),
+        split=split_of_content(f"{system}\n{instruction}"),
         instruction=instruction,
         goals=goals,
         toolsets=("bfcl",),

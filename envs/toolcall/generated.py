@@ -7,24 +7,24 @@ in training, not even with other files beside it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.envs.calls import encode
-from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
-from clawrl_gym.envs.toolcall.families import FAMILIES, Draft, Family
+from clawrl_gym.envs.task_ids import (
+    TaskIds,
+    chosen_families,
+    drawn_for,
+    parse_id,
+    split_of_content,
+)
+from clawrl_gym.envs.toolcall.families import FAMILIES, Draft
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.errors import TaskError
 from clawrl_gym.types import Split
 
 PREFIX = "call-"
-HELDOUT_SHARE = 5
-"""One request in this many is held out."""
 SPARE_TURNS = 1
 """Turns beyond the oracle's: for one mistake and its mending."""
-MAX_ATTEMPTS = 10_000
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
@@ -34,46 +34,28 @@ def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
 
 def make_task(task_id: str) -> ToolTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    family, split, number = _parse(task_id)
-    for attempt in range(MAX_ATTEMPTS):
-        draft = family.draft(Draw(f"{PREFIX}{family.name}/{split}/{number}/{attempt}"))
-        if split_of(draft) == split:
-            return ToolTask(
-                id=task_id,
-                family=family.name,
-                split=split,
-                instruction=draft.instruction,
-                goals=draft.goals,
-                toolsets=draft.toolsets,
-                tools=draft.tools,
-                state=draft.state,
-                solution=draft.solution,
-                turns=len(draft.solution) + SPARE_TURNS,
-            )
-    raise TaskError(f"family {family.name!r} never drew a content of the split {split!r}")
+    named = parse_id(task_id, FAMILIES, PREFIX)
+    seed = f"{PREFIX}{named.family}/{named.split}/{named.number}"
+    draft = drawn_for(named.split, seed, FAMILIES[named.family].draft, split_of)
+    return ToolTask(
+        id=task_id,
+        family=named.family,
+        split=named.split,
+        instruction=draft.instruction,
+        goals=draft.goals,
+        toolsets=draft.toolsets,
+        tools=draft.tools,
+        state=draft.state,
+        solution=draft.solution,
+        turns=len(draft.solution) + SPARE_TURNS,
+    )
 
 
 def split_of(draft: Draft) -> Split:
     """The one split that a request and its solution belong to."""
-    told = "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))
-    digest = hashlib.sha256(told.encode()).digest()
-    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
-
-
-def _parse(task_id: str) -> tuple[Family, Split, int]:
-    name, _, rest = task_id.removeprefix(PREFIX).partition("-")
-    split, _, digits = rest.partition("-")
-    family = FAMILIES.get(name)
-    known = family is not None and task_id.startswith(PREFIX) and split in NUMBERS
-    if not (family and known and digits.isascii() and digits.isdigit()):
-        raise TaskError(
-            f"got task {task_id!r}, expected {PREFIX}FAMILY-SPLIT-NUMBER such as "
-            f"'{PREFIX}copy-train-000123'; families: {', '.join(FAMILIES)}"
-        )
-    named: Split = "heldout" if split == "heldout" else "train"
-    if int(digits) >= NUMBERS[named] or len(digits) != 6:
-        raise TaskError(f"got task {task_id!r}, expected six digits below {NUMBERS[named]}")
-    return family, named, int(digits)
+    return split_of_content(
+        "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.envs.toolcall.task import Outcome, ToolTask
 from clawrl_gym.errors import TaskError
 from clawrl_gym.types import Split
-
-HELDOUT_SHARE = 5
-"""One content in this many is held out where the files do not say it."""
-
-
-def split_of(content: str) -> Split:
-    """The one split that a content belongs to, whatever its id."""
-    digest = hashlib.sha256(content.encode()).digest()
-    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
-from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks, split_of
+from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 from clawrl_gym.envs.toolcall.tau_retail import TauRetail
@@ -86,7 +87,7 @@ def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
     return ToolTask(
         id=row.id,
         family="tau_retail",
-        split=row.split or split_of(row.instruction),
+        split=row.split or split_of_content(row.instruction),
         instruction=OPENING if played else f"This is who I am and what I want. {row.instruction}",
         goals=goals,
         toolsets=("tau_retail",),

@@ -6,12 +6,10 @@ training under another number.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.base import Sandbox
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
@@ -29,14 +27,18 @@ from clawrl_gym.envs.swe.corpus.runners import (
     runner_of,
 )
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
+from clawrl_gym.envs.task_ids import (
+    TaskIds,
+    chosen_families,
+    drawn_for,
+    parse_id,
+    split_of_content,
+)
 from clawrl_gym.envs.tasks import FileData
 from clawrl_gym.errors import TaskError
 from clawrl_gym.types import Split
 
 PREFIX = "swe-"
-HELDOUT_SHARE = 5
-"""One content in this many is held out."""
 _LOOK_S = 20.0
 
 
@@ -56,8 +58,10 @@ class Corpus:
 
 def make_instance(instance_id: str) -> Instance:
     """The instance of an id. Raises TaskError for what is not an id."""
-    family, split, number = parse_id(instance_id)
-    return instance_of(instance_id, repository(family), drawn_for(family, split, number))
+    found = drawn_of(instance_id)
+    return instance_of(
+        instance_id, repository(parse_id(instance_id, families(), PREFIX).family), found
+    )
 
 
 def easy_families() -> tuple[str, ...]:
@@ -70,7 +74,7 @@ def commands_of(instance_id: str) -> tuple[str, str]:
 
     Raises TaskError for an instance of another family.
     """
-    found = drawn_for(*parse_id(instance_id))
+    found = drawn_of(instance_id)
     if found.edit is None:
         known = ", ".join(easy_families())
         raise TaskError(f"got instance {instance_id!r}, expected one of the families: {known}")
@@ -97,53 +101,31 @@ def unmet(chosen: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]
     }  # fmt: skip
 
 
-def parse_id(instance_id: str) -> tuple[str, Split, int]:
-    """Family, split and number. Raises TaskError for what is not an id."""
-    family, _, rest = instance_id.removeprefix(PREFIX).partition("-")
-    split, _, digits = rest.partition("-")
-    known: Split = "heldout" if split == "heldout" else "train"
-    if (
-        not instance_id.startswith(PREFIX)
-        or family not in families()
-        or split not in NUMBERS
-        or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
-        or int(digits) >= NUMBERS[known]
-    ):
-        raise TaskError(
-            f"got instance {instance_id!r}, expected swe-FAMILY-SPLIT-NUMBER with six digits, such "
-            f"as 'swe-{families()[0]}-train-000123'; families: {', '.join(families())}"
-        )
-    return family, known, int(digits)
-
-
-def drawn_for(family: str, split: Split, number: int) -> Drawn:
-    """The content behind an id."""
-    for attempt in range(10_000):
-        found = drawn(repository(family), Draw(f"swe/{family}/{split}/{number}/{attempt}"))
-        if split_of(found) == split:
-            return found
-    raise TaskError(f"family {family!r} never drew a content of the split {split!r}")
+def drawn_of(instance_id: str) -> Drawn:
+    """The content behind an id. Raises TaskError for what is not an id."""
+    named = parse_id(instance_id, families(), PREFIX)
+    origin = repository(named.family)
+    seed = f"swe/{named.family}/{named.split}/{named.number}"
+    return drawn_for(named.split, seed, lambda draw: drawn(origin, draw), split_of)
 
 
 def split_of(found: Drawn) -> Split:
     """The one split that a repository with its bug belongs to, whatever the issue says."""
-    told = json.dumps([sorted(found.broken.items()), sorted(found.fixed.items())])
-    digest = hashlib.sha256(told.encode()).digest()
-    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
+    return split_of_content(json.dumps([sorted(found.broken.items()), sorted(found.fixed.items())]))
 
 
 def instance_of(instance_id: str, origin: Repository, found: Drawn) -> Instance:
     """What was drawn, in SWE-bench's fields."""
-    family, split, _ = parse_id(instance_id)
+    named = parse_id(instance_id, families(), PREFIX)
     runner = runner_of(origin.runner)
     visible = {path: found.fixed[path] for path in found.tests}
     passing = _ids(runner, visible)
     files = {".gitignore": IGNORED, **found.broken}
     return Instance(
         id=instance_id,
-        repo=f"made-up/{family}",
-        split=split,
-        family=family,
+        repo=f"made-up/{named.family}",
+        split=named.split,
+        family=named.family,
         problem_statement=found.issue,
         fail_to_pass=tuple(test for test in _ids(runner, found.tests) if test not in passing),
         pass_to_pass=passing,

@@ -6,15 +6,19 @@ solution belong to one split by their hash.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.envs.calls import encode
-from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
+from clawrl_gym.envs.task_ids import (
+    TaskIds,
+    chosen_families,
+    drawn_for,
+    parse_id,
+    split_of_content,
+)
 from clawrl_gym.envs.toolcall.goals import StateGoal
 from clawrl_gym.envs.toolcall.shop.draft import Case, Draft
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES, RULES
@@ -23,15 +27,11 @@ from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.shop.world import read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.errors import TaskError
 from clawrl_gym.types import Split
 
 PREFIX = "shop-"
-HELDOUT_SHARE = 5
-"""One wish in this many is held out."""
 MAX_TURNS = 20
 """Replies of an episode, its calls among them."""
-_ATTEMPTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,16 @@ class ShopTasks:
         return TaskIds(split, chosen_families(FAMILIES, self.families), PREFIX)
 
     def load(self, task_id: str) -> ToolTask:
-        family, split = _parse(task_id)
-        for attempt in range(_ATTEMPTS):
-            case, draft = FAMILIES[family](Draw(f"{task_id}/{attempt}"))
-            if split_of(draft) == split:
-                return _task(task_id, family, split, case, draft)
-        raise TaskError(f"the shop's {family!r} never drew a wish of the split {split!r}")
+        named = parse_id(task_id, FAMILIES, PREFIX)
+        case, draft = drawn_for(
+            named.split, task_id, FAMILIES[named.family], lambda found: split_of(found[1])
+        )
+        return _task(task_id, named.family, named.split, case, draft)
 
 
 def split_of(draft: Draft) -> Split:
     """The one split that a wish and its solution belong to."""
-    told = "\n".join((draft.opening, *map(encode, draft.solution)))
-    digest = hashlib.sha256(told.encode()).digest()
-    return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
+    return split_of_content("\n".join((draft.opening, *map(encode, draft.solution))))
 
 
 def _task(task_id: str, family: str, split: Split, case: Case, draft: Draft) -> ToolTask:
@@ -88,21 +85,3 @@ def _left_by(draft: Draft, state: dict[str, Any]) -> dict[str, Any]:
                 if call.name != "find_user":  # of somebody who is none
                     raise
     return shop.state()
-
-
-def _parse(task_id: str) -> tuple[str, Split]:
-    family, _, rest = task_id.removeprefix(PREFIX).partition("-")
-    split, _, digits = rest.partition("-")
-    known: Split = "heldout" if split == "heldout" else "train"
-    if (
-        task_id != f"{PREFIX}{family}-{known}-{digits}"
-        or family not in FAMILIES
-        or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
-        or int(digits) >= NUMBERS[known]
-    ):
-        raise TaskError(
-            f"got task {task_id!r}, expected {PREFIX}FAMILY-SPLIT-NUMBER such as "
-            f"'{PREFIX}cancel-train-000123' with a number below {NUMBERS[known]}; "
-            f"families: {', '.join(FAMILIES)}"
-        )
-    return family, known
