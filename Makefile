@@ -33,7 +33,7 @@ check: setup  ## formatting, lint, types
 	@.venv/bin/mypy
 
 tiny: setup  ## make the shipped tiny policy again by its seeded recipe
-	@$(PY) -m clawrl_gym.policy.tiny $(ARGS)
+	@$(PY) -m tools.tiny_policy $(ARGS)
 
 engine:  ## a Docker engine of this folder's own, as root, where none runs
 	@docker/engine.sh install

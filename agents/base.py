@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.types import Message
+from clawrl_gym.core.types import Message
 
 Tool = dict[str, Any]
 """A tool's schema in the OpenAI wire form."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from clawrl_gym.pictures import text_of
-from clawrl_gym.types import Message
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message
 
 HEAD_TURNS = 2
 """First turns that are kept, with the system message and the task, while there is room."""

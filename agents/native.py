@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from clawrl_gym.envs.calls import Call
-from clawrl_gym.types import Message
+from clawrl_gym.agents.calls import Call
+from clawrl_gym.core.types import Message
 
 
 def calls_of(reply: Message) -> tuple[Call, ...]:

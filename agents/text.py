@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clawrl_gym.agents.base import Action, ParseFailure, Tool
-from clawrl_gym.types import Message
+from clawrl_gym.core.types import Message
 
 
 class TextAgent:

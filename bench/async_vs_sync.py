@@ -23,7 +23,8 @@ from itertools import count
 from pathlib import Path
 
 from clawrl_gym.config import LearnerConfig, RolloutConfig, TrainerConfig
-from clawrl_gym.metrics import Timeline
+from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -33,7 +34,6 @@ from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.simulated import SimulatedLearner
-from clawrl_gym.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
 
 
 class SimulatedEngine:

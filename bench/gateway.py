@@ -28,11 +28,11 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.config import GatewayConfig, SamplingConfig
-from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
-from clawrl_gym.types import Message
 
 LIMIT_S = 300
 REPLY_TOKENS = 48

@@ -28,7 +28,7 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
-from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.store import Store, StoreReader

@@ -14,10 +14,10 @@ import time
 from dataclasses import dataclass
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.core.types import Sample
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import Layout
-from clawrl_gym.types import Sample
 
 VOCAB = 1024
 

@@ -4,7 +4,7 @@ Importing this package registers the environment ids (as strings) and does nothi
 no torch, no ray, no vllm, no file, no network.
 """
 
-from clawrl_gym.registration import register_builtin_envs
+from clawrl_gym.envs.registration import register_builtin_envs
 
 __all__ = ["__version__"]
 __version__ = "0.1.0"

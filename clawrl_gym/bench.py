@@ -13,17 +13,17 @@ from typing import Any
 
 import yaml
 
-from clawrl_gym.command import print_help, run_command
-from clawrl_gym.compose import conf_dir, parse
 from clawrl_gym.config import BenchConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.config.compose import conf_dir, parse
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.command import print_help, run_command
 
 _LISTS = ("experiment", "environments")
 
 
 def configure(arguments: list[str]) -> BenchConfig:
     """The bench's configuration; what is no key of it goes to every run. Raises ConfigError."""
-    from clawrl_gym.benchmark.plan import plan_runs
+    from clawrl_gym.comparison.plan import plan_runs
 
     values = yaml.safe_load((conf_dir() / "bench.yaml").read_text())
     overrides = list(values.pop("overrides", []))
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _bench(config: BenchConfig) -> int:
-    from clawrl_gym.benchmark.bench import bench
+    from clawrl_gym.comparison.comparison import bench
 
     return await bench(config)
 

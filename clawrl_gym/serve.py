@@ -13,10 +13,10 @@ import os
 import socket
 import sys
 
-from clawrl_gym.command import print_help, run_command
-from clawrl_gym.compose import compose
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.supervisor import SOCKET_VARIABLE, listen, supervise
+from clawrl_gym.config.compose import compose
+from clawrl_gym.run.command import print_help, run_command
+from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
 
 
 def configure(arguments: list[str]) -> ServeConfig:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from clawrl_gym.command import print_help, run_command
-from clawrl_gym.compose import compose
 from clawrl_gym.config import RunConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.command import print_help, run_command
 
 
 def configure(arguments: list[str]) -> RunConfig:
@@ -20,7 +20,7 @@ def configure(arguments: list[str]) -> RunConfig:
         return config
     from pathlib import Path
 
-    from clawrl_gym.folder import RunFolder
+    from clawrl_gym.run.folder import RunFolder
 
     stored = RunFolder(Path(config.resume)).read_config(RunConfig)
     allowed = ("resume", "trainer.steps", "dry_run", "ui", "logger")

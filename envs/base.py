@@ -29,10 +29,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import gymnasium
 
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError, boundary
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.source import TaskSource, asked_task
 from clawrl_gym.envs.spaces import Unicode
-from clawrl_gym.errors import ConfigError, EnvError, TaskError, boundary
-from clawrl_gym.types import Split
 
 Info = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.types import Split
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Split
 
 LoadedT = TypeVar("LoadedT", covariant=True)
 

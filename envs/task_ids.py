@@ -10,9 +10,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TypeVar, overload
 
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.types import Split
 
 T = TypeVar("T")
 

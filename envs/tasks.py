@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from clawrl_gym.types import Split
+from clawrl_gym.core.types import Split
 
 SUBMIT = "submit"
 """The command by which an agent says that it is done."""

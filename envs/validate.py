@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.opening import SandboxKind
-from clawrl_gym.errors import ClawError, ConfigError, EnvError, boundary
-from clawrl_gym.types import Split
 
 Env = Any
 """One of our environments: a `gymnasium.Env` with `task_ids`, `solve` and `finish`."""

@@ -42,8 +42,8 @@ def _lacks_docker() -> str | None:
 
 
 def _lacks_browser() -> str | None:
+    from clawrl_gym.core.errors import ClawError
     from clawrl_gym.envs.gui.env import prepare
-    from clawrl_gym.errors import ClawError
 
     try:
         prepare({}, lambda line: None)

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from clawrl_gym.config import RunConfig
-from clawrl_gym.metrics import heldout_values, judged_shares
+from clawrl_gym.core.metrics import heldout_values, judged_shares
+from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, UpdateRow
-from clawrl_gym.types import Lesson, Message, Sample, Taught, Turn, Verdict
 
 FAMILIES = (
     "archive", "config", "copy", "count", "csv", "env", "find", "git", "grep", "json", "logs",

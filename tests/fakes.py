@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any
 
-from clawrl_gym.errors import ContextError, PolicyError
-from clawrl_gym.pictures import text_of
+from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message
 from clawrl_gym.policy.client import Generation, PolicyUnavailable, Sampling
 from clawrl_gym.policy.generation import Delta, Piece
-from clawrl_gym.types import Message
 
 START, END = 1, 2
 _FIRST_CHAR = 16

@@ -13,12 +13,12 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
-from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.sse import Pace
+from clawrl_gym.core.types import Message, Turn, Verdict
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.server import Gateway
+from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.store import Store
-from clawrl_gym.types import Message, Turn, Verdict
 from tests.fakes import FakePolicy
 
 SAMPLING = SamplingConfig(temperature=0.7, top_p=0.9, max_tokens=33)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.task import Ended, GuiTask
-from clawrl_gym.errors import EnvError
 
 
 def jpeg(width: int = 64, height: int = 64, colour: str = "white") -> bytes:

@@ -13,7 +13,7 @@ from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.envs.gui.notation import written
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import Step, resolve
-from clawrl_gym.policy.tiny.paper_screen import PaperScreen
+from tools.tiny_policy.paper_screen import PaperScreen
 
 
 def get(site: Site, url: str) -> Response:

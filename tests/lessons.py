@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from clawrl_gym.types import Lesson, Sample
+from clawrl_gym.core.types import Lesson, Sample
 from tests.reference.tiny_model import VOCAB
 
 

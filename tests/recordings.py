@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.compose import compose
 from clawrl_gym.config import LiveConfig, ServeConfig
-from clawrl_gym.live.requests import ChatRequest
-from clawrl_gym.types import Message
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.requests import ChatRequest
 
 FOLDER = Path(__file__).parent / "fixtures" / "openclaw"
 NAMES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.json"))

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from clawrl_gym.config import LiveConfig
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.sessions import Asked, Sessions
-from clawrl_gym.live.wire import Labels
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.sessions import Asked, Sessions
+from clawrl_gym.gateway.wire import Labels
 from clawrl_gym.store import Store
-from clawrl_gym.types import Message, Turn
 from tests.recordings import shipped
 
 

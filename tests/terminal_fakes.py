@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.base import ExecResult, Limits
-from clawrl_gym.errors import SandboxError
 
 Script = dict[str, Callable[["MemorySandbox"], ExecResult]]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.trainers.batch import (
     Reading,
     count_sequences,

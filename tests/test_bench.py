@@ -13,9 +13,9 @@ from rich.console import Console
 
 from clawrl_gym import train
 from clawrl_gym.bench import configure, main
-from clawrl_gym.benchmark.bench import bench
-from clawrl_gym.benchmark.plan import plan_runs, quoted
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.comparison.comparison import bench
+from clawrl_gym.comparison.plan import plan_runs, quoted
+from clawrl_gym.core.errors import ConfigError
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
 BOTH = "experiment=personal_binary,personal_hybrid"

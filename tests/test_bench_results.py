@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym import benchmark
-from clawrl_gym.benchmark.page import COLOURS, colour, write_page
-from clawrl_gym.benchmark.results import (
+from clawrl_gym import comparison as benchmark
+from clawrl_gym.comparison.page import COLOURS, colour, write_page
+from clawrl_gym.comparison.results import (
     Point,
     RecipeResult,
     RunResult,
@@ -16,9 +16,9 @@ from clawrl_gym.benchmark.results import (
     points_of,
     smooth,
 )
-from clawrl_gym.benchmark.tables import data_of, tables_of
+from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
-from clawrl_gym.errors import ClawError
+from clawrl_gym.core.errors import ClawError
 from tests.test_report import Page
 
 MAIN = "conversation personalization"

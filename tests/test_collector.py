@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import HintConfig, JudgeConfig, RolloutConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import (
+    INTERRUPTED,
+    Episode,
+    Group,
+    Sample,
+    StopReason,
+    TaskRef,
+    Verdict,
+    VerdictKind,
+)
 from clawrl_gym.judge.base import Case
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.rules import RuleJudge
@@ -25,16 +35,6 @@ from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
-from clawrl_gym.types import (
-    INTERRUPTED,
-    Episode,
-    Group,
-    Sample,
-    StopReason,
-    TaskRef,
-    Verdict,
-    VerdictKind,
-)
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import (
     ScriptedJudge,

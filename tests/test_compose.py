@@ -2,9 +2,9 @@
 
 import pytest
 
-from clawrl_gym.compose import compose, groups_of, known_keys
 from clawrl_gym.config import GymEnvConfig, RunConfig, ServeConfig, TerminalEnvConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.config.compose import compose, groups_of, known_keys
+from clawrl_gym.core.errors import ConfigError
 
 
 def test_the_default_run_is_the_tiny_policy_in_the_terminal() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.agents.context import HeadTail, size_chars
-from clawrl_gym.agents.swe import SweAgent, reply_text
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Turn
+from clawrl_gym.dialogue.merge import merge_turns
+from clawrl_gym.envs.swe.agent import SweAgent, reply_text
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
-from clawrl_gym.rollout.merge import merge_turns
-from clawrl_gym.types import Episode, Message, StopReason, TaskRef, Turn
 from tests.gateway_rig import Bench
 
 SYSTEM: Message = {"role": "system", "content": "s" * 10}

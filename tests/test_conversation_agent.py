@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.conversation import ConversationAgent
-from clawrl_gym.envs.calls import Call, Reply, decode
-from clawrl_gym.types import Message
+from clawrl_gym.agents.calls import Call, Reply, decode
+from clawrl_gym.core.types import Message
+from clawrl_gym.envs.conversation.agent import ConversationAgent
 
 
 def asking(*calls: dict[str, Any]) -> Message:

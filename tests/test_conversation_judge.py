@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clawrl_gym.agents.calls import Call
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.envs.calls import Call
+from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.judge.base import Case
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.types import Message
 
 MEANT = {"dislike": -1, "wrong": -1, "missing": -1, "leave": -1, "thanks": 1, "save": 1}
 SAID = [

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from clawrl_gym.envs.calls import Call, Reply, encode
+from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.errors import EnvError
-from clawrl_gym.live import wire
-from clawrl_gym.live.seat import MOST_CLAIMS, Seats, add_routes
-from clawrl_gym.types import Message
+from clawrl_gym.gateway import wire
+from clawrl_gym.gateway.seat import MOST_CLAIMS, Seats, add_routes
 from tests.gateway_rig import Bench, text_of, user
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {}}}]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.tasks import make_task
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.errors import EnvError
 
 TASK = make_task("student-save-train-000003")
 LIKED = TASK.persona.style.render(TASK.problem, Draw("x"))

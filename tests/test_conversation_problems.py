@@ -2,6 +2,7 @@
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.conversation.answers import answers_in, is_correct, is_fair
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import (
@@ -14,7 +15,6 @@ from clawrl_gym.envs.conversation.problems import (
 )
 from clawrl_gym.envs.conversation.tasks import FAMILIES, NUMBERS, make_task, task_ids
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.errors import ConfigError, TaskError
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)
 RIGHTLY_CLAIMED = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=7)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clawrl_gym.metrics import mean_scores
+from clawrl_gym.core.metrics import mean_scores
+from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.types import Episode, StopReason, TaskRef
 
 
 def episode(reward: float, **scores: float) -> Episode:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from clawrl_gym.config import RolloutConfig
-from clawrl_gym.errors import EnvError
+from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import evaluate
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
-from clawrl_gym.types import Episode, Group, StopReason, TaskRef
 
 CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.docker import engine as module
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
-from clawrl_gym.errors import SandboxError, TaskError
 
 SCRIPT = Path(__file__).resolve().parents[1] / "docker" / "engine.sh"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.base import Limits, Place
 from clawrl_gym.envs.sandbox.docker.images import (
     SWE_IMAGE,
@@ -13,7 +14,6 @@ from clawrl_gym.envs.sandbox.docker.images import (
     build_image,
     ensure_image,
 )
-from clawrl_gym.errors import SandboxError, TaskError
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
 
@@ -146,8 +146,8 @@ def test_the_stack_listens_on_loopback_alone_and_drops_what_it_can():
 
 
 def test_the_stacks_command_is_one_that_serve_takes():
-    from clawrl_gym.compose import compose
     from clawrl_gym.config import ServeConfig
+    from clawrl_gym.config.compose import compose
 
     stack = yaml.safe_load((DOCKER / "compose.yaml").read_text())
     module, *overrides = stack["services"]["serve"]["command"]

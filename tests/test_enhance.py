@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.judge.enhance import Enhancer, hints_of, joined, with_hint
-from clawrl_gym.types import Message, Turn, Verdict
 from tests.fakes import FakePolicy, decode, encode, sampled
 from tests.fakes_judge import a_turn, reply, tool, user
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.base import TaskEnv
-from clawrl_gym.errors import ConfigError, EnvError, TaskError
 
 GIVEN = {"train": ("one", "two"), "heldout": ()}
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from clawrl_gym.agents.base import Tool
-from clawrl_gym.agents.conversation import ConversationAgent
-from clawrl_gym.agents.terminal import TerminalAgent, reply_text
 from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
+from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.tasks import make_task
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode
-from clawrl_gym.types import Episode, Message, StopReason, TaskRef
 
 SPEC = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=3, timeout_s=5.0)
 

@@ -16,12 +16,12 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.config import AgentConfig, GymEnvConfig
+from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.base import UnicodeEnv
-from clawrl_gym.live.films import MOST_BYTES, Films
-from clawrl_gym.live.limits import Admission
+from clawrl_gym.gateway.films import MOST_BYTES, Films
+from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.worker import RolloutWorker
-from clawrl_gym.types import StopReason, TaskRef
 from clawrl_gym.ui.live_page import LivePage
 from tests.gateway_rig import Bench
 
@@ -132,7 +132,7 @@ async def test_all_films_together_are_bounded(kept: Bench, tmp_path: Path) -> No
 
     @web.middleware
     async def told(request: web.Request, handler: Any) -> web.StreamResponse:
-        from clawrl_gym.live.wire import Refusal
+        from clawrl_gym.gateway.wire import Refusal
 
         try:
             answer: web.StreamResponse = await handler(request)

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.errors import ConfigError, RequestError
-from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.core.errors import ConfigError, RequestError
+from clawrl_gym.gateway.server import Gateway
 from tests.fakes import END, FakePolicy, encode, sampled
 from tests.gateway_rig import HELLO, SAMPLING, Bench, user
 

@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from clawrl_gym.config import LiveConfig
+from clawrl_gym.core.types import INTERRUPTED
 from clawrl_gym.store import StoreReader
-from clawrl_gym.types import INTERRUPTED
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import clawrl_gym.live
+import clawrl_gym.gateway
 from clawrl_gym.config import GatewayConfig, LiveConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.live.limits import check_key
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.gateway.limits import check_key
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, text_of, user
 
@@ -39,7 +39,7 @@ async def test_s3_ids_are_those_that_were_sampled_though_the_text_tokenises_othe
 
 def test_s3_the_gateway_has_no_tokenizer() -> None:
     """S3, 1.6: what cannot tokenise cannot tokenise again."""
-    folder = Path(clawrl_gym.live.__path__[0])
+    folder = Path(clawrl_gym.gateway.__path__[0])
     imported = {
         name.partition(".")[0]
         for path in folder.glob("*.py")

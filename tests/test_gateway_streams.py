@@ -11,9 +11,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clawrl_gym.errors import RequestError
+from clawrl_gym.core.errors import RequestError
+from clawrl_gym.core.types import INTERRUPTED, Message
 from clawrl_gym.policy.client import PolicyUnavailable
-from clawrl_gym.types import INTERRUPTED, Message
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.rollout.merge import Segment
+from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
+from clawrl_gym.dialogue.merge import Segment
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.types import Episode, Group, StopReason, TaskRef, Verdict
 
 TASK = TaskRef(id="copy", seed=1, split="train")
 

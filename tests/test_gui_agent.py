@@ -3,10 +3,10 @@
 import pytest
 
 from clawrl_gym.agents.base import Action
+from clawrl_gym.agents.calls import Call, Reply, decode, encode_results
 from clawrl_gym.agents.context import HeadTail, size_chars
-from clawrl_gym.agents.gui import LEFT_OUT, SYSTEM, GuiAgent
 from clawrl_gym.config import AgentConfig, GuiEnvConfig, TerminalEnvConfig
-from clawrl_gym.envs.calls import Call, Reply, decode, encode_results
+from clawrl_gym.envs.gui.agent import LEFT_OUT, SYSTEM, GuiAgent
 from clawrl_gym.envs.gui.schema import FORMS, tool
 from clawrl_gym.envs.parts import encode_parts
 from clawrl_gym.rollout.worker import build_agent

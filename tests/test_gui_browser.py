@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser import chromium, shared
 from clawrl_gym.envs.gui.browser import network as network_module
 from clawrl_gym.envs.gui.browser.loop import Loop
@@ -18,7 +19,6 @@ from clawrl_gym.envs.gui.browser.proxy import Proxy
 from clawrl_gym.envs.gui.options import BrowserOptions
 from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Request, Response
-from clawrl_gym.errors import ConfigError, EnvError
 from tests.gui_pages import Pages, a_screen, a_task, with_browser
 
 # -- the loop -----------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
-from clawrl_gym.compose import compose
 from clawrl_gym.config import BrowserConfig, GuiEnvConfig, RunConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gui import __main__ as command
 from clawrl_gym.envs.gui.env import GuiEnv, prepare
 from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
-from clawrl_gym.errors import ConfigError
 from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.run.envs import check_envs
 

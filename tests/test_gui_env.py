@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from clawrl_gym.envs.calls import Call, Reply, encode
+from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.gui.env import GuiEnv, list_tasks
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Find, GuiTask, Step
 from clawrl_gym.envs.parts import decode_parts, pictures_of
-from clawrl_gym.errors import ConfigError, EnvError, TaskError
 from tests.gui_fakes import Screens
 
 BOUGHT = StateGrader({"shop": {"bought": "pens"}})

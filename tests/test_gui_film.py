@@ -7,9 +7,9 @@ from itertools import pairwise
 import pytest
 from PIL import Image
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.film import MOST_FRAMES, Deed, Film
-from clawrl_gym.errors import EnvError
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
 
 PAGE = page_jpeg()
@@ -133,7 +133,7 @@ def test_long_texts_and_reports_stay_in_their_cards() -> None:
 
 
 def test_films_of_great_scale_fit_what_the_gateway_takes() -> None:
-    from clawrl_gym.live.films import MOST_BYTES
+    from clawrl_gym.gateway.films import MOST_BYTES
 
     noise = Image.effect_noise((1280, 720), 90).convert("RGB")
     written = io.BytesIO()

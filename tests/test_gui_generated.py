@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.generated import (
@@ -17,8 +18,7 @@ from clawrl_gym.envs.gui.generated import (
     task_ids,
 )
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.policy.tiny.paper_screen import PaperScreen
+from tools.tiny_policy.paper_screen import PaperScreen
 
 EACH = 15
 """Tasks looked at of each family."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.gui import miniwob
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.folder_site import FolderSite
@@ -20,7 +21,6 @@ from clawrl_gym.envs.gui.miniwob_solutions import SOLUTIONS
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Ended
 from clawrl_gym.envs.task_ids import NUMBERS
-from clawrl_gym.errors import ConfigError, TaskError
 
 
 def ended(page_result: object, gave_up: bool = False) -> Ended:

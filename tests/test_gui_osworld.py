@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.osworld import open_osworld
 from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
 from clawrl_gym.envs.gui.osworld_time import day_of, rules_of
 from clawrl_gym.envs.gui.task import Ended, PageFacts
-from clawrl_gym.errors import TaskError
 
 CORPUS = Path(__file__).parent / "fixtures" / "osworld"
 INDEX = CORPUS / "test_all.json"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.agents.calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.notation import MAX_CALLS, written
 from clawrl_gym.envs.gui.parse import Frame, nothing_asked, read

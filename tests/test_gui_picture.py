@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 from PIL import Image, ImageChops
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.deed import Deed, caption
 from clawrl_gym.envs.gui.ink import fitted, font, legible, wrapped
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.picture import annotated, label_place, marked
-from clawrl_gym.errors import EnvError
 from tests.gui_pictures import BUTTON, FAR, FIELD, VIEW, VIEWPORT, page_jpeg
 
 NOWHERE = View("", "", ())

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.shared import close_all
 from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Request, Response
-from clawrl_gym.errors import EnvError, TaskError
 from tests.gui_pages import PATIENT, QUICK, Pages, a_screen, a_task, id_of, text
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]

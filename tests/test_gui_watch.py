@@ -11,14 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.task import Ended, GuiTask, Step
 from clawrl_gym.envs.gui.watch.command import add_arguments, watch
 from clawrl_gym.envs.gui.watch.player import Player, similar
 from clawrl_gym.envs.gui.watch.server import WatchServer
 from clawrl_gym.envs.gui.watch.terminal import play
-from clawrl_gym.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.types import Split
 from tests.gui_pictures import VIEW, page_jpeg
 
 EVIL = "<img src=x onerror=alert(1)>"

@@ -14,12 +14,12 @@ import pytest
 from pydantic import ValidationError
 
 from clawrl_gym.config import AgentConfig, GymEnvConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.worker import RolloutWorker
-from clawrl_gym.types import Episode, Message, StopReason, TaskRef
 from tests.gateway_rig import Bench
 
 TALK = """

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import LiveConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.live.history import HistoryIndex
-from clawrl_gym.live.identify import Identifier, Identity
-from clawrl_gym.live.trail import Mark, Trail
-from clawrl_gym.live.wire import Refusal
-from clawrl_gym.types import INTERRUPTED, Message
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import INTERRUPTED, Message
+from clawrl_gym.dialogue.history import HistoryIndex
+from clawrl_gym.dialogue.trail import Mark, Trail
+from clawrl_gym.gateway.identify import Identifier, Identity
+from clawrl_gym.gateway.wire import Refusal
 from tests.recordings import conversation, recorded, shipped
 from tests.test_sessions import assistant, make_turn, user
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.compose import compose
 from clawrl_gym.config import RunConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.types import Verdict
 from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.chain import ChainJudge
 from clawrl_gym.judge.model import ModelJudge
-from clawrl_gym.types import Verdict
 from tests.fakes_judge import HINTS, VOTES, ScriptedSpeaker, a_case
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.types import Verdict
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.model import ModelJudge
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.speaker import HttpSpeaker, Said
 from clawrl_gym.policy.generation import PolicyUnavailable
-from clawrl_gym.types import Verdict
 from tests.fakes_judge import (
     HINTS,
     VOTES,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import JudgeConfig
+from clawrl_gym.core.types import INTERRUPTED, Turn, Verdict
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.store import Store
-from clawrl_gym.types import INTERRUPTED, Turn, Verdict
 from tests.fakes_judge import ScriptedJudge, a_turn, live_session, stored, user
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.reward_model import RewardModelJudge
 from tests.fakes_judge import ScriptedJudge, a_case, a_turn, judge_server, user

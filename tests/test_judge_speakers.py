@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.errors import ConfigError, ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
+from clawrl_gym.core.types import Message
 from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, Endpoint
 from clawrl_gym.judge.speaker import HttpSpeaker, PolicySpeaker, Said
 from clawrl_gym.judge.votes import parse_vote
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, PolicyUnavailable
-from clawrl_gym.types import Message
 from tests.fakes import FakePolicy
 from tests.fakes_judge import completion, judge_server, user
 

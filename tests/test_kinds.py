@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.compose import compose
 from clawrl_gym.config import KindRule, ServeConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.live.kinds import Kinds
-from clawrl_gym.live.transient import Transient
-from clawrl_gym.types import Message, TurnKind
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Message, TurnKind
+from clawrl_gym.gateway.kinds import Kinds
+from clawrl_gym.gateway.transient import Transient
 from tests.recordings import NAMES, recorded, shipped
 
 SIDE = {

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import load_file
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.schedule import learning_rate
-from clawrl_gym.types import Sample
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4, 17, 60, 9, 28]

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import ConfigError, TrainerError
+from clawrl_gym.core.errors import ConfigError, TrainerError
+from clawrl_gym.core.types import Sample
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import CAN, objectives
 from clawrl_gym.trainers.simulated import SimulatedLearner
-from clawrl_gym.types import Sample
 from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model

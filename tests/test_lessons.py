@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from clawrl_gym.config import ServeConfig
+from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.report import write_report
 from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.journal import EVALUATIONS_FILE
-from clawrl_gym.types import Lesson, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.ui.judging import judging_line, mark, reading_line, reading_of, teacher_line, why
 from clawrl_gym.ui.lessons import TaughtLine, hint_read, lesson_cards, read_lesson_log, some_of
 from clawrl_gym.ui.report_page import gap_legend, sign, tint

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import HintConfig, LiveConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import INTERRUPTED, Sample, Turn, Verdict
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.live.collector import LiveCollector
-from clawrl_gym.rollout.ready import ReadyGroups
+from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
-from clawrl_gym.types import INTERRUPTED, Sample, Turn, Verdict
+from clawrl_gym.trainers.ready import ReadyGroups
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user
 

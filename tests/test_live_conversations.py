@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.live.trail import Trail
-from clawrl_gym.live.transient import Transient
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.dialogue.trail import Trail
+from clawrl_gym.gateway.transient import Transient
 from clawrl_gym.store import Store
-from clawrl_gym.types import INTERRUPTED, Message, Turn
 from tests.recordings import conversation, recorded, shipped
 from tests.talk import Talk
 from tests.test_sessions import assistant, calling, tool, user

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.errors import LearnerDied, TrainerError
-from clawrl_gym.metrics import Timeline
+from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.types import Sample, StepStats
 
 
 def sample() -> Sample:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.rollout.merge import Segment, merge_turns
-from clawrl_gym.types import INTERRUPTED, Message, Turn
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.dialogue.merge import Segment, merge_turns
 
 
 def turn(

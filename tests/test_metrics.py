@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import ConfigError, StoreError
-from clawrl_gym.jsonl import JsonLines, read_json_lines
-from clawrl_gym.metrics import Metrics, RateWindow, Timeline, by_step, heldout_values, wilson
+from clawrl_gym.core.errors import ConfigError, StoreError
+from clawrl_gym.core.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.metrics import Metrics, RateWindow, Timeline, by_step, heldout_values, wilson
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:

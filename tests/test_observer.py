@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.metrics import Metrics, judged_shares
-from clawrl_gym.observer import Observer
-from clawrl_gym.serve_observer import ServeObserver
+from clawrl_gym.core.metrics import Metrics, judged_shares
+from clawrl_gym.core.types import Sample, StepStats, Taught, Verdict
+from clawrl_gym.run.observer import Observer
+from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.trainers.loop import Update
-from clawrl_gym.types import Sample, StepStats, Taught, Verdict
 from tests.test_lessons import Words
 
 

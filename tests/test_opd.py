@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.rollout.merge import Segment, merge_turns
+from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
+from clawrl_gym.dialogue.merge import Segment, merge_turns
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
-from clawrl_gym.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
 from tests.fakes_judge import a_turn
 
 TASK = TaskRef(None, 0, "train")

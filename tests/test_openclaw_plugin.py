@@ -228,7 +228,7 @@ async def test_many_sessions_do_not_fill_the_memory() -> None:
 
 
 def test_the_manifest_names_the_provider_of_the_snippet() -> None:
-    from clawrl_gym.live.openclaw import PROVIDER
+    from clawrl_gym.gateway.openclaw import PROVIDER
 
     manifest = json.loads((PLUGIN / "openclaw.plugin.json").read_text())
     package = json.loads((PLUGIN / "package.json").read_text())

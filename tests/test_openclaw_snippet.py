@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.live.openclaw import LEAST_CONTEXT, snippet
+from clawrl_gym.gateway.openclaw import LEAST_CONTEXT, snippet
 
 
 def provider_of(text: str) -> dict[str, Any]:

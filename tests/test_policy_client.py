@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.policy.client import Generation, PolicyClient, PolicyUnavailable, Sampling
 from clawrl_gym.policy.draft import assembled
 from clawrl_gym.policy.generation import Piece

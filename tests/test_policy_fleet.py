@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.fleet import Fleet
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.folder import ServingFolder
 from tests.tiny_models import write_safetensors
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import launch
 
 

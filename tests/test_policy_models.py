@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import models
 from clawrl_gym.policy.weights import check_whole, weight_files
 from tests.tiny_models import make_tokenizer, write_safetensors

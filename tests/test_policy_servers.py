@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.folder import ServingFolder
 from clawrl_gym.policy.servers import PolicyServers
 from tests.fake_vllm import KEY, FakeVllm, running, says

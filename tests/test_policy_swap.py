@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.folder import ServingFolder
 from clawrl_gym.policy.swap import WeightSwap
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says

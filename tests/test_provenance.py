@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clawrl_gym.provenance import (
+from clawrl_gym.core.provenance import (
     describe_start,
     read_starts,
     record_start,
@@ -15,7 +15,7 @@ from clawrl_gym.provenance import (
 
 
 def test_the_command_is_the_one_that_was_typed() -> None:
-    code = "import sys, clawrl_gym.provenance as p; sys.stdout.write(p.command_line())"
+    code = "import sys, clawrl_gym.core.provenance as p; sys.stdout.write(p.command_line())"
     command = [sys.executable, "-c", code, "env=terminal", "agent.system=two words"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.startswith(Path(sys.executable).name + " -c ")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from clawrl_gym import redact
-from clawrl_gym.redact import HIDDEN, Redactor
+from clawrl_gym.core import redact
+from clawrl_gym.core.redact import HIDDEN, Redactor
 
 KEY = "gW-92hf_0dd4kd9f"
 

@@ -6,8 +6,8 @@ import sys
 import gymnasium
 import pytest
 
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.registration import builtin_specs, load_target, make_env
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.envs.registration import builtin_specs, load_target, make_env
 
 
 def test_importing_the_package_loads_no_heavy_module() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.client import client
-from clawrl_gym.errors import SandboxError
 
 pytestmark = pytest.mark.sandbox
 
@@ -60,7 +60,7 @@ def test_a_launcher_that_was_killed_is_an_error_and_then_replaced():
         from clawrl_gym.envs.sandbox.base import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
         from clawrl_gym.envs.sandbox.client import client
-        from clawrl_gym.errors import SandboxError
+        from clawrl_gym.core.errors import SandboxError
         sandbox = open_sandbox(Limits())
         os.kill(client().launcher_pid, signal.SIGKILL)
         try:

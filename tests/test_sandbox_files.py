@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
-from clawrl_gym.errors import SandboxError
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.errors import SandboxError
 from tests.sandbox_roots import make_root
 
 pytestmark = pytest.mark.sandbox

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.seccomp import program
-from clawrl_gym.errors import SandboxError
 
 ALLOW, KILL, ERRNO = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
 REFUSED, UNKNOWN = ERRNO | errno.EPERM, ERRNO | errno.ENOSYS

@@ -6,8 +6,8 @@ import math
 import pytest
 from rich.console import Console
 
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.types import Message, Turn, Verdict
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.ui.serving import ServeLineView, ServeLiveView, make_serve_view
 from clawrl_gym.ui.serving_panel import render
 from clawrl_gym.ui.serving_state import ServeState

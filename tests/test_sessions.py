@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import LiveConfig
-from clawrl_gym.errors import StoreError
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.memory import SessionMemory
-from clawrl_gym.live.session import MAX_MARKS, WARM_TURNS, Session
-from clawrl_gym.live.sessions import Sessions
-from clawrl_gym.live.wire import Labels, Refusal
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.memory import SessionMemory
+from clawrl_gym.gateway.session import MAX_MARKS, WARM_TURNS, Session
+from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.wire import Labels, Refusal
 from clawrl_gym.store import Store
-from clawrl_gym.types import INTERRUPTED, Message, Turn
 from tests.talk import Talk
 
 LABELS = Labels()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.trainers.simulated import SimulatedLearner
 from tests.reference.tiny_model import make_samples
 

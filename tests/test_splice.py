@@ -13,9 +13,9 @@ import pytest
 from tokenizers import Tokenizer
 
 import clawrl_gym.policy
-from clawrl_gym.live.splice import PastTurn, extends, make_prompt, same_message
-from clawrl_gym.live.trail import Rendered
-from clawrl_gym.types import Message, Turn
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.dialogue.splice import PastTurn, extends, make_prompt, same_message
+from clawrl_gym.dialogue.trail import Rendered
 from tests.fakes import END, FakePolicy, sampled
 from tests.recordings import recorded
 from tests.test_sessions import assistant, calling, make_turn, tool, user

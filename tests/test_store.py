@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Group, Message, Sample, TaskRef, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader, UpdateRow
 from clawrl_gym.store.schema import DATABASE_FILE
-from clawrl_gym.types import Group, Message, Sample, TaskRef, Turn, Verdict
 
 SESSION = SessionRow("s1", "count-1", 3, "train", "rollout", 10.0)
 TASK = TaskRef("count-1", 7, "train")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Sample
 from clawrl_gym.store import Store
-from clawrl_gym.types import Sample
 from tests.test_store import make_group, make_sample, make_turn, make_verdict, update, user
 from tests.test_store_delete import fill, session
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Turn
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.deletion import Deletion, digest_of, keeps
-from clawrl_gym.types import Turn
 from tests.test_store import make_group, make_sample, make_turn, make_verdict, reply, update, user
 
 LOGS = ("conversations.jsonl", "evaluations.jsonl")

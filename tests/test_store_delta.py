@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import read_json_lines
-from clawrl_gym.store import Store, StoreReader, turns
-from clawrl_gym.store.delta import (
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.dialogue.delta import (
     shared_prefix,
     shared_suffix,
     split_ids,
@@ -24,8 +24,8 @@ from clawrl_gym.store.delta import (
     weave_ids,
     weave_messages,
 )
+from clawrl_gym.store import Store, StoreReader, turns
 from clawrl_gym.store.schema import DATABASE_FILE
-from clawrl_gym.types import Message, Turn
 from tests.test_store import SESSION, make_turn, reply, user
 
 SYSTEM = " ".join(f"rule {number}: be kind." for number in range(2000))

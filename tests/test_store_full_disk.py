@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.store import Store
 from tests.test_store import SESSION, make_turn
 

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import IO
 
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, StoreReader, effective
-from clawrl_gym.types import Message, Turn, Verdict
 
 KILLS = 50
 WRITERS = 8

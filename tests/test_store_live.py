@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Group, Sample
 from clawrl_gym.store import OpenSession, SessionRow, Store, StoreReader, effective
-from clawrl_gym.types import Group, Sample
 from tests.test_store import SESSION, make_group, make_sample, make_turn, make_verdict, update, user
 
 LIVE = SessionRow("live", None, None, "train", "live", 10.0, matched_by="header")

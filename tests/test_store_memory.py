@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.store import Store
 from tests.test_store import make_group, make_sample, make_turn, make_verdict, update, user
 from tests.test_store_delete import files_with, fill, session

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.store import Store, StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
 from tests.test_store import SESSION, make_turn

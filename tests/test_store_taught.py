@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Taught
 from clawrl_gym.store import Store
 from clawrl_gym.store.deletion import Deletion, digest_of, keeps
-from clawrl_gym.types import Taught
 from tests.test_store import make_group, make_sample
 from tests.test_store_delete import files_with, fill, session
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.supervisor import SOCKET_VARIABLE, listen, supervise
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
 
 ECHO = f"""
 import os, socket, sys

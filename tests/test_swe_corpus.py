@@ -5,9 +5,10 @@ from itertools import islice
 import pytest
 
 from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.swe import SweAgent
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.base import Limits, Place
+from clawrl_gym.envs.swe.agent import SweAgent
 from clawrl_gym.envs.swe.corpus import Corpus, make_instance
 from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of, needs
 from clawrl_gym.envs.swe.corpus.diff import git_diff
@@ -15,8 +16,7 @@ from clawrl_gym.envs.swe.corpus.repository import Repository, drawn, families, r
 from clawrl_gym.envs.swe.corpus.runners import eval_script, runner_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.logs import grade_log
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.policy.tiny.repositories import RepositoryDemonstrations, shown_by
+from tools.tiny_policy.repositories import RepositoryDemonstrations, shown_by
 
 SAMPLE = 40
 """Instances of each family and split that the big tests look at."""

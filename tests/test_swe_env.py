@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.base import ExecResult, Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.swe.corpus import make_instance, unmet
 from clawrl_gym.envs.swe.env import SweEnv, list_tasks, prepare, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.rollout.worker import build_env
 
 TASK = "swe-operator-train-000000"

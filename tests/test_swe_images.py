@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.grading import grade
@@ -17,7 +18,6 @@ from clawrl_gym.envs.swe.images import image_of, ready_image
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.repository import open_repository
 from clawrl_gym.envs.swe.source import open_source
-from clawrl_gym.errors import SandboxError
 
 IMAGE = "clawrl-test/sweb.eval.x86_64.me_1776_shop-1:latest"
 DOCKERFILE = """\

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.swe import logs, script
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.errors import EnvError, TaskError
 
 INSTANCE = Instance(
     id="shop-1",

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.base import Limits, Sandbox
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.setup import set_up
-from clawrl_gym.errors import TaskError
 
 pytestmark = pytest.mark.sandbox
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.images import image_of
 from clawrl_gym.envs.swe.instance import Instance
@@ -17,7 +18,6 @@ from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.row import Defaults, instance_of
 from clawrl_gym.envs.swe.source import open_source
 from clawrl_gym.envs.swe.verified import verified_ids
-from clawrl_gym.errors import ConfigError, TaskError
 
 PATCH = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+b\n"
 FIFTH = f"#!/bin/bash\nset -uxo pipefail\n: '{script.START}'\npytest -rA\n: '{script.END}'\n"

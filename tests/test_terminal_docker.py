@@ -2,10 +2,10 @@
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE
 from clawrl_gym.envs.terminal.env import TerminalEnv, prepare
 from clawrl_gym.envs.terminal.generated import task_ids
-from clawrl_gym.errors import EnvError, SandboxError, TaskError
 from tests.docker_engine import own_containers
 from tests.terminal_folders import APART, HELLO, REWARD, STEPS, write
 

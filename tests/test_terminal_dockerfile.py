@@ -2,8 +2,8 @@ import subprocess
 
 import pytest
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal.dockerfile import Copy, Run, in_folder, parse
-from clawrl_gym.errors import TaskError
 
 
 def shell(command):

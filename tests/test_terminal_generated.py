@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.task_ids import NUMBERS
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import (
@@ -10,7 +11,6 @@ from clawrl_gym.envs.terminal.generated import (
     split_of,
     task_ids,
 )
-from clawrl_gym.errors import ConfigError, TaskError
 
 SAMPLE = 300
 """Tasks of each family and split that the big tests look at."""

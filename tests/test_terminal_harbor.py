@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.terminal import context
 from clawrl_gym.envs.terminal.bases import Bases
 from clawrl_gym.envs.terminal.build import build_steps
@@ -12,7 +13,6 @@ from clawrl_gym.envs.terminal.dockerfile import parse
 from clawrl_gym.envs.terminal.env import list_tasks
 from clawrl_gym.envs.terminal.folder import FolderTasks
 from clawrl_gym.envs.terminal.harbor import strip_canary
-from clawrl_gym.errors import ConfigError, TaskError
 
 TOTAL = Path(__file__).parent / "fixtures" / "tasks" / "total"
 

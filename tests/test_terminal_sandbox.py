@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import task_ids
-from clawrl_gym.errors import EnvError, TaskError
 
 pytestmark = pytest.mark.sandbox
 

@@ -1,8 +1,8 @@
 import pytest
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal.network import fetching_line, refuse_fetching
 from clawrl_gym.envs.terminal.summary import collected, failures_of
-from clawrl_gym.errors import TaskError
 
 HEADER = "=========== short test summary info ============\n"
 

@@ -5,6 +5,7 @@ import tarfile
 
 import pytest
 
+from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.base import ExecResult
 from clawrl_gym.envs.tasks import Artifact
 from clawrl_gym.envs.terminal import handover
@@ -12,7 +13,6 @@ from clawrl_gym.envs.terminal.bases import Bases
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.grading import grade
 from clawrl_gym.envs.terminal.handover import give, take, take_all
-from clawrl_gym.errors import EnvError, SandboxError, TaskError
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import APART, REWARD, STEPS, load, write
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.terminal import reply_text
-from clawrl_gym.compose import compose
 from clawrl_gym.config import HintConfig, RunConfig
+from clawrl_gym.config.compose import compose
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.styles import Style
+from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.judge.hints import fault, parse_hint
 from clawrl_gym.judge.speaker import Said
 from clawrl_gym.judge.votes import parse_vote
-from clawrl_gym.policy.tiny.conversations import Conversation, render
-from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations
-from clawrl_gym.policy.tiny.hints import (
+from tools.tiny_policy.conversations import Conversation, render
+from tools.tiny_policy.demonstrations import TerminalDemonstrations
+from tools.tiny_policy.hints import (
     FILE_HINT,
     STYLE_HINTS,
     SUM_HINT,
@@ -27,8 +27,8 @@ from clawrl_gym.policy.tiny.hints import (
     HintedTalk,
     hinted_at_end,
 )
-from clawrl_gym.policy.tiny.judging import HINT, VOTE, JudgeDemonstrations, act_of
-from clawrl_gym.policy.tiny.tokenizer import untrained
+from tools.tiny_policy.judging import HINT, VOTE, JudgeDemonstrations, act_of
+from tools.tiny_policy.tokenizer import untrained
 
 MANY = 300
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.terminal import TerminalAgent, reply_text
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.draw import STEMS
+from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
-from clawrl_gym.errors import TaskError
-from clawrl_gym.policy.tiny import model_dir
-from clawrl_gym.policy.tiny.careless import SLIPS, demonstrated
-from clawrl_gym.policy.tiny.conversations import Conversation, encode, render
-from clawrl_gym.policy.tiny.demonstrations import TerminalDemonstrations, shown_by
-from clawrl_gym.policy.tiny.recipe import Phase, Recipe, make, save
-from clawrl_gym.policy.tiny.training import TrainingPlan
+from clawrl_gym.policy.shipped import model_dir
+from tools.tiny_policy.careless import SLIPS, demonstrated
+from tools.tiny_policy.conversations import Conversation, encode, render
+from tools.tiny_policy.demonstrations import TerminalDemonstrations, shown_by
+from tools.tiny_policy.recipe import Phase, Recipe, make, save
+from tools.tiny_policy.training import TrainingPlan
 
 MAX_SHIPPED_BYTES = 10_000_000
 
@@ -103,7 +103,7 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
 
 def test_naming_the_folder_imports_nothing_heavy() -> None:
     code = (
-        "import sys, clawrl_gym.policy.tiny as t; t.model_dir();"
+        "import sys, tools.tiny_policy as t; t.model_dir();"
         "print({'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

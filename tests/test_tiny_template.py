@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.tiny import model_dir
+from clawrl_gym.policy.shipped import model_dir
 
 CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}
 TOOLS = [

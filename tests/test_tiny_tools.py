@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 
 from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.toolcall import ToolCallAgent
-from clawrl_gym.envs.calls import Reply, encode
+from clawrl_gym.agents.calls import Reply, encode
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Message
 from clawrl_gym.envs.swe.corpus.corpus import easy_families
 from clawrl_gym.envs.terminal.families import FAMILIES as TERMINAL
+from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.families import FAMILIES
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.errors import TaskError
-from clawrl_gym.policy.tiny import model_dir
-from clawrl_gym.policy.tiny.conversations import encode as encode_rows
-from clawrl_gym.policy.tiny.conversations import render
-from clawrl_gym.policy.tiny.evaluation import MAX_REPLY_TOKENS, prompts_of
-from clawrl_gym.policy.tiny.phases import first_phases, more_phases, phases
-from clawrl_gym.policy.tiny.tool_slips import SLIPS, shown
-from clawrl_gym.policy.tiny.tools import ToolDemonstrations, demonstrate
-from clawrl_gym.types import Message
+from clawrl_gym.policy.shipped import model_dir
+from tools.tiny_policy.conversations import encode as encode_rows
+from tools.tiny_policy.conversations import render
+from tools.tiny_policy.evaluation import MAX_REPLY_TOKENS, prompts_of
+from tools.tiny_policy.phases import first_phases, more_phases, phases
+from tools.tiny_policy.tool_slips import SLIPS, shown
+from tools.tiny_policy.tools import ToolDemonstrations, demonstrate
 
 SANDBOXED = "range"
 OTHERS = tuple(name for name in FAMILIES if name != SANDBOXED)

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from clawrl_gym.agents.base import Action, ParseFailure
-from clawrl_gym.agents.toolcall import SYSTEM, ToolCallAgent
-from clawrl_gym.envs.calls import Call, Reply, decode, encode_results, failure
+from clawrl_gym.agents.calls import Call, Reply, decode, encode_results, failure
+from clawrl_gym.envs.toolcall.agent import SYSTEM, ToolCallAgent
 from clawrl_gym.envs.toolcall.calculator import CALCULATE
 from clawrl_gym.envs.toolcall.python import PYTHON
 from clawrl_gym.judge.results import Results, answered, shown

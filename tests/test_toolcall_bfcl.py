@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.calls import Call, Reply, encode
+from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.bfcl import open_bfcl
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.errors import TaskError
 
 PLAY = {
     "name": "music.play",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.toolcall.customer import STOP, make_customer
-from clawrl_gym.errors import ConfigError, EnvError, TaskError
 
 SCRIPT = {
     "answers": [

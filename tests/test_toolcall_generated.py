@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from clawrl_gym.envs.calls import decode
+from clawrl_gym.agents.calls import decode
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.families import FAMILIES
 from clawrl_gym.envs.toolcall.families.base import replies
@@ -19,7 +20,6 @@ from clawrl_gym.envs.toolcall.generated import (
     split_of,
     task_ids,
 )
-from clawrl_gym.errors import ConfigError, TaskError
 
 EACH = 20
 """Tasks looked at of each family."""

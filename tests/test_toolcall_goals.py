@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from clawrl_gym.envs.calls import Call
+from clawrl_gym.agents.calls import Call
 from clawrl_gym.envs.toolcall.answers import boxed, last_number, number_of, says
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
 from clawrl_gym.envs.toolcall.task import Made, Outcome

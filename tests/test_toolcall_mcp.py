@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.toolcall.mcp import McpToolset, make, read_servers
 from clawrl_gym.envs.toolcall.mcp_connection import Connection
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.errors import ConfigError, EnvError
 
 SERVER = Path(__file__).parent / "fixtures" / "mcp_server.py"
 TIMEOUT_S = 20.0

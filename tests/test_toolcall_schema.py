@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.schema import MAX_CHARS, MAX_DEPTH, arguments_of, check_tool
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
-from clawrl_gym.errors import TaskError
 
 TEXT = {"type": "string"}
 FIND = tool("find", "", {"city": TEXT, "days": {"type": "integer", "maximum": 9}}, "city")

@@ -5,7 +5,8 @@ from itertools import product
 
 import pytest
 
-from clawrl_gym.envs.calls import Call, Reply, encode
+from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES
@@ -14,7 +15,6 @@ from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.errors import ConfigError, TaskError
 
 WORLD = {
     "users": {

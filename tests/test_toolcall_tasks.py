@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.base import ExecResult, Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
@@ -14,7 +15,6 @@ from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.task import Made, Outcome
 from clawrl_gym.envs.toolcall.tasks import open_file
 from clawrl_gym.envs.validate import main
-from clawrl_gym.errors import SandboxError, TaskError
 
 TASK = {"id": "a", "instruction": "1 + 1?", "goals": [{"type": "answer", "wanted": "2"}]}
 LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32}

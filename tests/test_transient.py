@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.live.transient import Transient
-from clawrl_gym.types import Message
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Message
+from clawrl_gym.gateway.transient import Transient
 from tests.recordings import NAMES, recorded, shipped
 
 BEGIN, END = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"

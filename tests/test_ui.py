@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.metrics import heldout_values
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.metrics import heldout_values
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.panel import render
 from clawrl_gym.ui.sparkline import columns, spark

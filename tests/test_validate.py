@@ -3,9 +3,9 @@ import json
 import pytest
 from rich.console import Console
 
+from clawrl_gym.core.errors import ConfigError, EnvError, SandboxError, TaskError
 from clawrl_gym.envs.terminal.__main__ import _arguments, _make, _prepare
 from clawrl_gym.envs.validate import Checked, main, show, validate, validate_with
-from clawrl_gym.errors import ConfigError, EnvError, SandboxError, TaskError
 from tests.terminal_folders import STEPS, write
 
 

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from clawrl_gym.config import ImagesConfig, LiveConfig
-from clawrl_gym.errors import ContextError
-from clawrl_gym.pictures import pictures_of, text_of
+from clawrl_gym.core.errors import ContextError
+from clawrl_gym.core.pictures import pictures_of, text_of
 from tests.gateway_rig import Bench
 from tests.tiny_vision import picture, said, shown
 

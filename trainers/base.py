@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clawrl_gym.types import Episode, Group, Lesson, Sample, Verdict
+from clawrl_gym.core.types import Episode, Group, Lesson, Sample, Verdict
 
 if TYPE_CHECKING:
-    from clawrl_gym.rollout.merge import Segment
+    from clawrl_gym.dialogue.merge import Segment
 
 Verdicts = Mapping[int, Verdict]
 """Verdicts on the turns of one episode, by `Turn.index`."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clawrl_gym.errors import TrainerError
-from clawrl_gym.types import Sample
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -16,12 +16,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
-from clawrl_gym.types import Group
 
 if TYPE_CHECKING:
-    from clawrl_gym.rollout.merge import Segment
+    from clawrl_gym.dialogue.merge import Segment
 
 LEAST = 1 - MAX_BASELINE
 """Size of the smallest advantage of a clear verdict."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 
 WEIGHTS = "model.safetensors"
 STATE = "learner.pt"

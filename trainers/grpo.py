@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.advantage import group_advantages, is_constant
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
 from clawrl_gym.trainers.process import ProcessTerms
-from clawrl_gym.types import Group
 
 if TYPE_CHECKING:
-    from clawrl_gym.rollout.merge import Segment
+    from clawrl_gym.dialogue.merge import Segment
 
 
 class Grpo(Algorithm):

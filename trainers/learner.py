@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError, boundary
+from clawrl_gym.core.errors import TrainerError, boundary
+from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.batch import Pack, staleness
 from clawrl_gym.trainers.loss import LossSettings
@@ -30,7 +31,6 @@ from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.teacher import Readings, Teacher
 from clawrl_gym.trainers.vocabulary import check_vocabulary
 from clawrl_gym.trainers.watch import Watch
-from clawrl_gym.types import Sample, StepStats, Taught
 
 SHOWN = 4
 """Distilled turns of a step that are handed back for people to look at."""

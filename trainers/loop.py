@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.errors import LearnerDied, TrainerError
-from clawrl_gym.metrics import Timeline
-from clawrl_gym.types import Sample, StepStats
+from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.types import Sample, StepStats
 
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""

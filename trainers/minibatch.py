@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.config import DistillationConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample, Taught
 from clawrl_gym.trainers.batch import Pack, Reading, count_sequences, count_tokens, make_packs
 from clawrl_gym.trainers.distillation import topk_divergence
 from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
 from clawrl_gym.trainers.teacher import show
-from clawrl_gym.types import Sample, Taught
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.model import Scores

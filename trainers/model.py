@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.policy.generation import UNSPOKEN_BIAS
 from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention

@@ -7,7 +7,7 @@ ran is told by each step, under `objective/NAME`.
 from __future__ import annotations
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 
 POLICY_GRADIENT = "policy_gradient"
 DISTILLATION_SAMPLED = "distillation_sampled"

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
-from clawrl_gym.types import Group
 
 if TYPE_CHECKING:
-    from clawrl_gym.rollout.merge import Segment
+    from clawrl_gym.dialogue.merge import Segment
 
 
 class Opd(Algorithm):

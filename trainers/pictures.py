@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.store.album import find_picture
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.trainers.batch import staleness
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
-from clawrl_gym.types import Sample, StepStats
 
 
 class SimulatedLearner:

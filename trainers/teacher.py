@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from clawrl_gym.config import DistillationConfig
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.types import Sample, Taught
 from clawrl_gym.trainers.batch import Floats, Ints, Pack, Reading, make_packs, trainable
 from clawrl_gym.trainers.distillation import overlap
-from clawrl_gym.types import Sample, Taught
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.model import Look, PackedModel

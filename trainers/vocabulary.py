@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawrl_gym.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError
 
 
 def check_vocabulary(teacher: str, policy: str) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from clawrl_gym import provenance
 from clawrl_gym.checks import host, software
 from clawrl_gym.checks.check import Check, Status
+from clawrl_gym.core import provenance
 
 __all__ = ["Check", "Status", "run_checks"]
 

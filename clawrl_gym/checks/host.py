@@ -8,8 +8,8 @@ import shutil
 import socket
 from pathlib import Path
 
-from clawrl_gym import provenance
 from clawrl_gym.checks.check import Check, Status, optional, required, version
+from clawrl_gym.core import provenance
 
 MIN_MEMORY_GB = 6.0
 MIN_DISK_GB = 2.0

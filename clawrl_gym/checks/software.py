@@ -99,9 +99,9 @@ def check_docker(path: Path) -> Check:
 
 def check_browser() -> Check:
     """Chromium for browser tasks, and the package that drives it."""
+    from clawrl_gym.core.errors import ConfigError
     from clawrl_gym.envs.gui.browser.chromium import find
     from clawrl_gym.envs.gui.options import BrowserOptions
-    from clawrl_gym.errors import ConfigError
 
     package = version("playwright")
     try:

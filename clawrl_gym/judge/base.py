@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from clawrl_gym.pictures import text_of
-from clawrl_gym.types import Message, Turn, Verdict, VerdictKind
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
 
 Tool = dict[str, Any]
 MAX_CHARS = 20_000

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from clawrl_gym.core.types import Verdict, VerdictKind
 from clawrl_gym.judge.base import Case, Judge
-from clawrl_gym.types import Verdict, VerdictKind
 
 _SHARE_OF_TIME = 0.95
 """Of the deadline, so that what the first ones said is not lost with a late one."""

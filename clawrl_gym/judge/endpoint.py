@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from clawrl_gym.errors import ConfigError, ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
 from clawrl_gym.policy.generation import PolicyUnavailable
 
 MAX_ANSWER_BYTES = 2 * 2**20

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, cast
 
 from clawrl_gym.config.judge import HintConfig
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.types import Message, Turn, Verdict
 from clawrl_gym.judge.lessons import lesson_of_words
-from clawrl_gym.types import Message, Turn, Verdict
 
 Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
 _TIMEOUT_S = 60.0

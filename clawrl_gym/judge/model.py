@@ -13,16 +13,16 @@ from functools import partial
 from typing import Any
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Verdict, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
 from clawrl_gym.judge.prompt import case_messages
 from clawrl_gym.judge.speaker import Said, Speaker
 from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
-from clawrl_gym.pictures import text_of
 from clawrl_gym.policy.generation import PolicyUnavailable
-from clawrl_gym.types import Verdict, VerdictKind
 
 _SHARE_OF_TIME = 0.9
 """After this share of the deadline a verdict is made of what has come."""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.base import Judge
 from clawrl_gym.store import Store
-from clawrl_gym.types import Turn, Verdict
 
 _WORDS_KEPT = 3
 """Newest user messages that a waiting turn keeps; the rest of it would only take memory."""

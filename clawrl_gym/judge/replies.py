@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from clawrl_gym.config import JudgeConfig, ReplyRule
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.judge.base import Finding
 from clawrl_gym.judge.restated import restates
 

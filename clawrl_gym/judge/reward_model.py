@@ -10,12 +10,12 @@ import time
 from typing import Any, Literal
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import Verdict, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.judge.prompt import case_text
-from clawrl_gym.types import Verdict, VerdictKind
 
 
 class RewardModelJudge:

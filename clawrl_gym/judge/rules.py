@@ -14,13 +14,13 @@ import time
 from dataclasses import dataclass
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Verdict, VerdictKind
 from clawrl_gym.judge import lessons
 from clawrl_gym.judge.base import Case, Finding
 from clawrl_gym.judge.replies import Replies
 from clawrl_gym.judge.results import Call, Results, answered, shown
-from clawrl_gym.pictures import text_of
-from clawrl_gym.types import Message, Verdict, VerdictKind
 
 
 class RuleJudge:

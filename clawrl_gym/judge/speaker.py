@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import Message
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.policy.generation import Generation, PolicyUnavailable, Sampling
-from clawrl_gym.types import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from clawrl_gym.errors import PolicyError
-from clawrl_gym.pictures import pictures_of
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.types import Message
 from clawrl_gym.policy.connections import Connections
 from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
@@ -24,7 +25,6 @@ from clawrl_gym.policy.generation import (
     read_generation,
     sampling_params,
 )
-from clawrl_gym.types import Message
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 

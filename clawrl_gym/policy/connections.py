@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from clawrl_gym.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.policy.generation import PolicyUnavailable
 
 _TOO_LONG = ("maximum context length", "maximum model length", "max_model_len")

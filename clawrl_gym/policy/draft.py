@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import Message
 from clawrl_gym.policy.generation import Delta, Generation, Piece, whole_generation
-from clawrl_gym.types import Message
 
 
 class Draft:

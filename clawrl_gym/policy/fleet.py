@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from clawrl_gym.errors import PolicyError, boundary
+from clawrl_gym.core.errors import PolicyError, boundary
 from clawrl_gym.policy.weights import SUFFIXES, check_fit, weight_files
 
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")

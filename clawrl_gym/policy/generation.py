@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from clawrl_gym.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.child import PARENT_VARIABLE
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
 

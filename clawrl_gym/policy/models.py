@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.weights import weight_files
 
 Device = Literal["cpu", "cuda"]
@@ -26,7 +26,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 def resolve_model(model: str) -> Path:
     """The folder of a model, downloaded first when it is an id that the cache does not hold."""
-    from clawrl_gym.policy.tiny import SHIPPED, model_dir
+    from clawrl_gym.policy.shipped import SHIPPED, model_dir
 
     if model in SHIPPED:
         return checked(model_dir(model))

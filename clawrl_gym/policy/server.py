@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.errors import ConfigError, PolicyError
+from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.folder import ServingFolder

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.errors import ConfigError, PolicyError
+from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, Shown
 from clawrl_gym.policy.fleet import Fleet

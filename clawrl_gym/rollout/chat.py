@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.agents.base import Tool
-from clawrl_gym.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.types import Episode, Message
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec
-from clawrl_gym.types import Episode, Message
 
 
 class GatewayChat:

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from clawrl_gym.config import JudgeConfig, RolloutConfig
+from clawrl_gym.core.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
+from clawrl_gym.dialogue.merge import MergeResult, merge_turns
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer, hints_of
-from clawrl_gym.rollout.merge import MergeResult, merge_turns
-from clawrl_gym.rollout.ready import Batch, ReadyGroups, teaches
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
-from clawrl_gym.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
+from clawrl_gym.trainers.ready import Batch, ReadyGroups, teaches
 
 
 class Collector:

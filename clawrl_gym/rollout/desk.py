@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from clawrl_gym.errors import EnvError
+from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.types import Episode, Message, StopReason
 from clawrl_gym.rollout.episode import Chat, EpisodeSpec, conclude, record_end, with_report
 from clawrl_gym.rollout.progress import Progress
-from clawrl_gym.types import Episode, Message, StopReason
 
 _MAX_LINE_BYTES = 16 << 20
 

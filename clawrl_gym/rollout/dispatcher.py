@@ -13,10 +13,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 
 from clawrl_gym.config import RolloutConfig
+from clawrl_gym.core.types import Episode, Group
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
-from clawrl_gym.types import Episode, Group
 
 
 class Dispatcher:

@@ -15,9 +15,9 @@ from typing import Literal, Protocol
 
 from clawrl_gym.agents.base import Agent, ParseFailure, Tool
 from clawrl_gym.agents.context import HeadTail
-from clawrl_gym.errors import ContextError, EnvError, PolicyError
+from clawrl_gym.core.errors import ContextError, EnvError, PolicyError
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
-from clawrl_gym.types import Episode, Message, StopReason, TaskRef
 
 
 @dataclass(frozen=True, slots=True)

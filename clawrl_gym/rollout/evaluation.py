@@ -6,11 +6,11 @@ import asyncio
 from dataclasses import dataclass
 from uuid import uuid4
 
-from clawrl_gym.errors import EnvError
-from clawrl_gym.metrics import heldout_values, mean_scores
+from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.metrics import heldout_values, mean_scores
+from clawrl_gym.core.types import Episode, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.types import Episode, TaskRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from clawrl_gym.config import RolloutConfig
+from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.types import Episode, Group, TaskRef
 
 
 async def run_group(

@@ -31,11 +31,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.errors import EnvError, boundary
+from clawrl_gym.core.errors import EnvError, boundary
+from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.desk import Desk, HarnessChat
 from clawrl_gym.rollout.episode import EpisodeSpec, ending_of
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
-from clawrl_gym.types import Episode, StopReason
 
 _LEAVE_S = 10.0
 """For the program to end by itself after the episode has ended."""

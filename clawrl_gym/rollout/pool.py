@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.types import Episode, StopReason
 
 
 class EpisodeRunner(Protocol):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from clawrl_gym.errors import EnvError, boundary
-from clawrl_gym.types import Message, StopReason, TaskRef
+from clawrl_gym.core.errors import EnvError, boundary
+from clawrl_gym.core.types import Message, StopReason, TaskRef
 
 InThread = Callable[..., Awaitable[Any]]
 """Runs a blocking call on the environment's own thread."""

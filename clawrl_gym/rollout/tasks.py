@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 
 from clawrl_gym.config import ConversationEnvConfig, EnvConfig, GymEnvConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.registration import load_target
-from clawrl_gym.types import Split, TaskRef
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Split, TaskRef
+from clawrl_gym.envs.registration import load_target
 
 _HELDOUT_SEED = 1 << 30
 """Environments without named tasks: held-out seeds start here, training seeds stay below."""

@@ -14,11 +14,11 @@ from typing import Any
 
 from clawrl_gym.agents.base import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
-from clawrl_gym.errors import ClawError, ConfigError, EnvError, boundary
+from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
+from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
-from clawrl_gym.types import Episode, StopReason
 
 _FILM_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 def build_env(config: EnvConfig) -> Any:
     """The configured environment. Raises ConfigError when it cannot be found."""
-    from clawrl_gym.registration import make_env
+    from clawrl_gym.envs.registration import make_env
 
     if isinstance(config, GymEnvConfig):
         return make_env(config.id, config.target, dict(config.kwargs))
@@ -35,12 +35,12 @@ def build_env(config: EnvConfig) -> Any:
 
 def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     """The configured agent; `auto` follows the environment."""
-    from clawrl_gym.agents.conversation import ConversationAgent
-    from clawrl_gym.agents.gui import GuiAgent
-    from clawrl_gym.agents.swe import SweAgent
-    from clawrl_gym.agents.terminal import TerminalAgent
     from clawrl_gym.agents.text import TextAgent
-    from clawrl_gym.agents.toolcall import ToolCallAgent
+    from clawrl_gym.envs.conversation.agent import ConversationAgent
+    from clawrl_gym.envs.gui.agent import GuiAgent
+    from clawrl_gym.envs.swe.agent import SweAgent
+    from clawrl_gym.envs.terminal.agent import TerminalAgent
+    from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 
     match env.type if config.type == "auto" else config.type:
         case "terminal":

@@ -13,19 +13,20 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym import cluster, redact
 from clawrl_gym.config import CommandConfig
-from clawrl_gym.errors import StoreError
-from clawrl_gym.folder import RunFolder
+from clawrl_gym.core import redact
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.metrics import Metrics, Timeline
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.requests import renderable
+from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer
-from clawrl_gym.live.gateway import Gateway
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.requests import renderable
-from clawrl_gym.metrics import Metrics, Timeline
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.run import cluster
+from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.loop import Update

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from clawrl_gym import redact
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core import redact
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.judge.base import Judge
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from clawrl_gym import cluster
 from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
-from clawrl_gym.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
+from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
+from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
-from clawrl_gym.types import TaskRef
+from clawrl_gym.run import cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class OtherEnv:
 
 def other_envs(config: RunConfig) -> list[OtherEnv]:
     """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
-    from clawrl_gym.compose import compose
+    from clawrl_gym.config.compose import compose
 
     found: dict[str, OtherEnv] = {}
     for name in config.eval.also if config.eval.tasks else ():

@@ -14,25 +14,25 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from clawrl_gym import cluster
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.folder import RunFolder
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Verdict
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.openclaw import snippet
+from clawrl_gym.gateway.server import check_key
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.live.collector import LiveCollector
-from clawrl_gym.live.gateway import check_key
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.live.openclaw import snippet
 from clawrl_gym.policy.models import resolve_device, resolve_model
-from clawrl_gym.rollout.ready import ReadyGroups
+from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.run import cluster
 from clawrl_gym.run.engine import Engine
+from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import check_judge
-from clawrl_gym.serve_observer import ServeObserver
+from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
-from clawrl_gym.types import Verdict
+from clawrl_gym.trainers.ready import ReadyGroups
 from clawrl_gym.ui.serving import ServeView, make_serve_view
 from clawrl_gym.ui.transcripts import find_tokenizer
 

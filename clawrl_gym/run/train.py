@@ -9,27 +9,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from clawrl_gym import cluster
 from clawrl_gym.config import ConversationEnvConfig, RunConfig
-from clawrl_gym.folder import RunFolder, folder_of
-from clawrl_gym.live.gateway import check_key
-from clawrl_gym.live.hooks import Hooks
-from clawrl_gym.observer import Observer
+from clawrl_gym.core.types import Group
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.server import check_key
 from clawrl_gym.report import write_report
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import evaluate
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.run import cluster
 from clawrl_gym.run.engine import Engine
 from clawrl_gym.run.envs import check_envs
+from clawrl_gym.run.folder import RunFolder, folder_of
 from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.others import OtherEnv, other_metrics
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
-from clawrl_gym.types import Group
 from clawrl_gym.ui.terminal import RunView, make_view
 from clawrl_gym.ui.transcripts import find_tokenizer
 

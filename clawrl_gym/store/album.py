@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.errors import StoreError, boundary
-from clawrl_gym.pictures import digest_of_part
+from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.pictures import digest_of_part
 
 FOLDER = "images"
 SUFFIXES = {"jpg": "image/jpeg", "png": "image/png", "webp": "image/webp"}

@@ -8,11 +8,11 @@ import sqlite3
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.store.delta import weave_ids, weave_messages
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.dialogue.delta import weave_ids, weave_messages
 from clawrl_gym.store.offers import TURN_COLUMNS, Offers
 from clawrl_gym.store.rows import unpack_floats, unpack_ints
-from clawrl_gym.types import Message, Turn
 
 WITH_BASES = f"""WITH RECURSIVE needed (id, base_id) AS (
     SELECT id, base_id FROM turns WHERE id IN ({{wanted}})

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.store import deletion, showings
 from clawrl_gym.store.album import Album
 from clawrl_gym.store.logs import Logs

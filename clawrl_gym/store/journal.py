@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.jsonl import JsonLines
+from clawrl_gym.core.jsonl import JsonLines
 from clawrl_gym.store.rows import unpack_ints
 
 CONVERSATIONS_FILE = "conversations.jsonl"

@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
-from clawrl_gym.store.delta import split_ids, weave_ids
+from clawrl_gym.core.types import Lesson
+from clawrl_gym.dialogue.delta import split_ids, weave_ids
 from clawrl_gym.store.rows import pack_ints, unpack_ints
-from clawrl_gym.types import Lesson
 
 
 def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 
+from clawrl_gym.core.types import Verdict
 from clawrl_gym.store.rows import OpenSession, SessionSummary, TurnMark, session_of, verdict_of
 from clawrl_gym.store.verdicts import can_teach, effective
-from clawrl_gym.types import Verdict
 
 _MARKS = (
     "SELECT session_id, turns.id, idx, turns.kind, finish_reason, turns.created_s, "

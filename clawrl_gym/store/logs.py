@@ -7,8 +7,8 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import JsonLines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import JsonLines
 from clawrl_gym.store import deletion, journal
 from clawrl_gym.store.deletion import Deletion
 from clawrl_gym.store.journal import Line

@@ -13,7 +13,7 @@ import sqlite3
 import zlib
 from typing import Any
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.store.rows import to_json
 from clawrl_gym.store.transaction import Transaction
 

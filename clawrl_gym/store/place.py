@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 
 LOCK_FILE = "run.lock"
 MIN_FREE_MB = 64

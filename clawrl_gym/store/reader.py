@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from clawrl_gym.core.types import Message, Sample, Turn, Verdict
 from clawrl_gym.store.chain import each_turn, turns_by_id
 from clawrl_gym.store.live import LiveReader
 from clawrl_gym.store.offers import TURN_COLUMNS
@@ -22,7 +23,6 @@ from clawrl_gym.store.rows import (
 )
 from clawrl_gym.store.samples import sample_of
 from clawrl_gym.store.schema import DATABASE_FILE, connect_reader
-from clawrl_gym.types import Message, Sample, Turn, Verdict
 
 
 class StoreReader(LiveReader):

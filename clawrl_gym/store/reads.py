@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
 
+from clawrl_gym.core.types import Message, Sample, Turn, Verdict
 from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.rows import (
     OpenSession,
@@ -15,7 +16,6 @@ from clawrl_gym.store.rows import (
     TurnMark,
     UpdateRow,
 )
-from clawrl_gym.types import Message, Sample, Turn, Verdict
 
 T = TypeVar("T")
 

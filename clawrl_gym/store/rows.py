@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.types import Sample, Split, TurnKind, Verdict
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict
 
 Source = Literal["rollout", "live"]
 

@@ -6,9 +6,9 @@ import sqlite3
 import zlib
 from typing import Any
 
+from clawrl_gym.core.types import Sample
 from clawrl_gym.store.lessons import pack_lessons, unpack_lessons
 from clawrl_gym.store.rows import pack_floats, pack_ints, unpack_floats, unpack_ints
-from clawrl_gym.types import Sample
 
 
 def sample_columns(sample: Sample) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sqlite3
 from collections import defaultdict
 from pathlib import Path
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
 SCHEMA_VERSION = 4

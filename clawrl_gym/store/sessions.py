@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Message
 from clawrl_gym.store.rows import SessionRow, to_json
 from clawrl_gym.store.showings import add_showings
 from clawrl_gym.store.transaction import Transaction
-from clawrl_gym.types import Message
 
 
 def add_session(tx: Transaction, session: SessionRow) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from clawrl_gym.pictures import pictures_of
+from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.types import Message
 from clawrl_gym.store.transaction import Transaction
-from clawrl_gym.types import Message
 
 
 def add_showings(tx: Transaction, session_id: str, messages: Iterable[Message]) -> None:

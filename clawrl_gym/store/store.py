@@ -18,7 +18,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from clawrl_gym.errors import StoreError, boundary
+from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.types import Group, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import (
     journal,
     place,
@@ -39,7 +40,6 @@ from clawrl_gym.store.slack import Slack
 from clawrl_gym.store.transaction import Job, Transaction
 from clawrl_gym.store.turns import Bases
 from clawrl_gym.store.writer import Writer
-from clawrl_gym.types import Group, Message, Sample, Taught, Turn, Verdict
 
 T = TypeVar("T")
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Group, Sample, Taught
 from clawrl_gym.store.rows import UpdateRow
 from clawrl_gym.store.samples import sample_columns
 from clawrl_gym.store.transaction import Transaction
 from clawrl_gym.store.verdicts import settle
-from clawrl_gym.types import Group, Sample, Taught
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from clawrl_gym.jsonl import JsonLines
+from clawrl_gym.core.jsonl import JsonLines
 
 T = TypeVar("T")
 _NUMBERED = ("turns", "verdicts", "samples")

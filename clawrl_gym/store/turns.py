@@ -13,13 +13,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from clawrl_gym.core.types import Turn, TurnKind
+from clawrl_gym.dialogue.delta import split_ids, split_messages
 from clawrl_gym.store.chain import WITH_BASES, each_turn
-from clawrl_gym.store.delta import split_ids, split_messages
 from clawrl_gym.store.offers import keep_offer
 from clawrl_gym.store.rows import pack_floats, pack_ints, to_json
 from clawrl_gym.store.showings import add_showings
 from clawrl_gym.store.transaction import Transaction
-from clawrl_gym.types import Turn, TurnKind
 
 MAX_DEPTH = 256
 BASES_BYTES = 128 * 2**20

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from clawrl_gym.errors import StoreError
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Verdict
 from clawrl_gym.store.rows import to_json, verdict_of
 from clawrl_gym.store.transaction import Transaction
-from clawrl_gym.types import Verdict
 
 
 def effective(verdicts: Iterable[Verdict]) -> Verdict | None:

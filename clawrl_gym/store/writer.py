@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from clawrl_gym.errors import StoreError
-from clawrl_gym.jsonl import JsonLines
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.jsonl import JsonLines
 from clawrl_gym.store.transaction import Job, Numbers, Transaction
 
 T = TypeVar("T")

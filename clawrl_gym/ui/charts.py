@@ -7,8 +7,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from clawrl_gym.errors import ClawError
-from clawrl_gym.metrics import (
+from clawrl_gym.core.errors import ClawError
+from clawrl_gym.core.metrics import (
     ALSO_PREFIX,
     FAMILY_PREFIX,
     HELDOUT_HIGH,

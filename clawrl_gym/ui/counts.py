@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawrl_gym.metrics import ERRORS_PREFIX
+from clawrl_gym.core.metrics import ERRORS_PREFIX
 from clawrl_gym.ui.run_data import RunData
 from clawrl_gym.ui.text import number, share
 

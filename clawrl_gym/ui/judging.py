@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from clawrl_gym.types import Taught, Verdict
+from clawrl_gym.core.types import Taught, Verdict
 from clawrl_gym.ui.text import number, plain, share
 from clawrl_gym.ui.transcripts import Decoder, pieces
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup, escape
 
-from clawrl_gym.metrics import LOOPS
+from clawrl_gym.core.metrics import LOOPS
 from clawrl_gym.ui.spans import Span
 from clawrl_gym.ui.text import duration, number
 

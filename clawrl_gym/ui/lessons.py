@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.types import Sample, Turn, Verdict
 from clawrl_gym.judge.enhance import hints_of
 from clawrl_gym.store import SessionRow, StoreReader, effective
 from clawrl_gym.store.journal import EVALUATIONS_FILE
-from clawrl_gym.types import Sample, Turn, Verdict
 from clawrl_gym.ui.transcripts import Decoder, ShownTurn, Told, show_turn, told_of
 
 _HINTS = 12

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TextIO
 
-from clawrl_gym.metrics import HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LEFT_S
 from clawrl_gym.ui.judging import Reading
 from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import duration, interval, number, one_line, scores, share

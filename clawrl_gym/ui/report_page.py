@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from clawrl_gym.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
+from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
 from clawrl_gym.ui import charts, counts, lanes, spans
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.run_data import Card, RunData

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.errors import ClawError, StoreError, boundary
-from clawrl_gym.jsonl import read_json_lines
-from clawrl_gym.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
-from clawrl_gym.policy.tiny import SHIPPED, model_dir
-from clawrl_gym.provenance import read_starts
+from clawrl_gym.core.errors import ClawError, StoreError, boundary
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
+from clawrl_gym.core.provenance import read_starts
+from clawrl_gym.policy.shipped import SHIPPED, model_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (

@@ -12,7 +12,7 @@ from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
 
-from clawrl_gym.types import Turn, Verdict
+from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import mark, why
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.serving_panel import render

@@ -7,8 +7,8 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clawrl_gym.pictures import text_of
-from clawrl_gym.types import Turn, Verdict
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import mark
 from clawrl_gym.ui.state import ViewState
 from clawrl_gym.ui.text import one_line

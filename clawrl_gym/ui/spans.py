@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from clawrl_gym.metrics import LOOPS
+from clawrl_gym.core.metrics import LOOPS
 
 _IDLE_NAMES = frozenset({"wait", "idle"})
 _SWAP_NAMES = frozenset({"swap", "publish", "reload"})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clawrl_gym.metrics import ELAPSED_S, ERRORS_PREFIX, HELDOUT_SUCCESS, LEFT_S
+from clawrl_gym.core.metrics import ELAPSED_S, ERRORS_PREFIX, HELDOUT_SUCCESS, LEFT_S
 from clawrl_gym.ui.judging import Reading
 
 _ENDINGS = ("ready", "done")

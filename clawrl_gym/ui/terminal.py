@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.ui.judging import Reading
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.panel import render

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from clawrl_gym.metrics import (
+from clawrl_gym.core.metrics import (
     FAMILY_PREFIX,
     HELDOUT_HIGH,
     HELDOUT_LOW,

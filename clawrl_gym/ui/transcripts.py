@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from clawrl_gym.errors import ClawError, boundary
-from clawrl_gym.pictures import text_of
+from clawrl_gym.core.errors import ClawError, boundary
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Sample, Turn, Verdict
 from clawrl_gym.store import SessionRow, StoreReader, effective
-from clawrl_gym.types import Message, Sample, Turn, Verdict
 
 MAX_TOKENS = 400
 """Tokens shown of one turn."""

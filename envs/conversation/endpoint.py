@@ -11,7 +11,7 @@ import time
 from typing import Any
 from urllib.parse import urlsplit
 
-from clawrl_gym.errors import ConfigError, EnvError
+from clawrl_gym.core.errors import ConfigError, EnvError
 
 MAX_ANSWER_BYTES = 8 * 2**20
 _CHUNK_BYTES = 65_536

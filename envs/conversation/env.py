@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clawrl_gym.agents.calls import decode
+from clawrl_gym.core.errors import ConfigError, EnvError, boundary
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.base import UnicodeEnv
-from clawrl_gym.envs.calls import decode
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
@@ -17,8 +19,6 @@ from clawrl_gym.envs.conversation.partner import Info, Partner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.tasks import task_ids
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
-from clawrl_gym.errors import ConfigError, EnvError, boundary
-from clawrl_gym.types import Split
 
 
 class ConversationEnv(UnicodeEnv):

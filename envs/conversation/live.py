@@ -11,11 +11,11 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from clawrl_gym.envs.calls import Reply
+from clawrl_gym.agents.calls import Reply
+from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.partner import Info
-from clawrl_gym.errors import ConfigError, EnvError
-from clawrl_gym.pictures import text_of
 
 _POLL_S = 10.0
 """How long one request waits inside the gateway."""

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.tasks import ConversationTask
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.errors import EnvError
 
 MAX_SAID_CHARS = 600
 _MAX_TOKENS = 512

@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.types import Split
 
 NAMES = (
     "Tom", "Mia", "Sam", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben", "Ida",

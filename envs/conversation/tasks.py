@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE, Tool
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.types import Split
 
 FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from clawrl_gym.agents.calls import Reply, decode, encode_results
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.base import Info, TaskEnv
-from clawrl_gym.envs.calls import Reply, decode, encode_results
 from clawrl_gym.envs.gui import notation
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.held import AnyScreen, OpenScreen, real_screen
@@ -25,8 +27,6 @@ from clawrl_gym.envs.gui.text import heading, render
 from clawrl_gym.envs.gui.turn import DONE, Mouse, Turn, carry_out
 from clawrl_gym.envs.parts import encode_parts, plain
 from clawrl_gym.envs.terminal.grading import report_of
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 if TYPE_CHECKING:
     from clawrl_gym.envs.gui.film import Film

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import ENDINGS
 from clawrl_gym.envs.gui.deed import Deed
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.strip import Frame, Outcome, draw_strip
-from clawrl_gym.errors import EnvError
 
 __all__ = ["MOST_FRAMES", "Deed", "Film"]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.families.base import Draft, Served
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
@@ -22,7 +23,6 @@ from clawrl_gym.envs.task_ids import (
     parse_id,
     split_of_content,
 )
-from clawrl_gym.types import Split
 
 PREFIX = "gui-"
 SPARE_TURNS = 1

@@ -15,12 +15,12 @@ from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.folder_site import FolderSite
 from clawrl_gym.envs.gui.miniwob_solutions import SOLUTIONS
 from clawrl_gym.envs.gui.task import Ended, GuiTask
 from clawrl_gym.envs.task_ids import TaskIds, chosen_families, parse_id
-from clawrl_gym.errors import ConfigError
-from clawrl_gym.types import Split
 
 HOST = "miniwob.test"
 PREFIX = "miniwob-"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.task import Find, Step
-from clawrl_gym.errors import TaskError
 
 Turns = tuple[tuple[Step, ...], ...]
 _ORDINALS = ("1st", "2nd", "3rd")

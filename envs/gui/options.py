@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from clawrl_gym.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError
 
 Observation = Literal["tree", "screenshot", "marked", "both"]
 Coordinates = Literal["pixels", "thousandths"]

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.osworld_task import NAME, PREFIX, malformed, missing, task_of
 from clawrl_gym.envs.gui.task import GuiTask
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 HELDOUT_SHARE = 5
 """One task in this many is held out where no second path says which."""

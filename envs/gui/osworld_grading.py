@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.osworld_html import html_script
 from clawrl_gym.envs.gui.osworld_metrics import METRICS
 from clawrl_gym.envs.gui.osworld_time import rules_of
 from clawrl_gym.envs.gui.task import Ended, PageFacts
-from clawrl_gym.errors import TaskError
 
 INFEASIBLE = "infeasible"
 _RULES = ("rule", "rule_relativeTime")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "class": (

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.folder_site import FolderSite
 from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
 from clawrl_gym.envs.gui.task import GuiTask
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 PREFIX = "osworld-"
 MAX_TABS = 8

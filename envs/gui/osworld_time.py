@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.browser.context import CLOCK_STARTS_S
-from clawrl_gym.errors import TaskError
 
 TODAY = datetime.fromtimestamp(CLOCK_STARTS_S, UTC).date()
 _SUNDAY = 6

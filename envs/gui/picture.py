@@ -6,11 +6,11 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.envs.gui.action import ENDINGS
 from clawrl_gym.envs.gui.deed import Deed, caption, element_of
 from clawrl_gym.envs.gui.ink import Box, Ink, Point, fitted, font
 from clawrl_gym.envs.gui.observation import Element, View
-from clawrl_gym.errors import EnvError, boundary
 
 if TYPE_CHECKING:
     from PIL.Image import Image

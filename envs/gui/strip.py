@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.deed import Deed, caption
 from clawrl_gym.envs.gui.ink import Ink, fitted, font, wrapped
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.picture import drawn, jpeg_of, opened
-from clawrl_gym.errors import EnvError
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.site import Site
-from clawrl_gym.types import Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from clawrl_gym import errors
+import clawrl_gym
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.base import Limits
-from clawrl_gym.errors import SandboxError
 
 # A bare package in place of ours, whose own __init__ registers environments and imports numpy.
 _PROGRAM = """\
@@ -42,7 +42,7 @@ class Client:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        package = str(Path(errors.__file__).parent)
+        package = str(Path(clawrl_gym.__file__).parent)
         with theirs:
             self._process = subprocess.Popen(
                 [

@@ -10,8 +10,8 @@ import os
 import posixpath
 import stat
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.errors import SandboxError
 
 _RESOLVE = kernel.RESOLVE_IN_ROOT | kernel.RESOLVE_NO_MAGICLINKS
 

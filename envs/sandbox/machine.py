@@ -10,8 +10,8 @@ import contextlib
 import os
 import socket
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.errors import SandboxError
 
 _ANSWER_S = 30.0
 _MESSAGE_BYTES = 256

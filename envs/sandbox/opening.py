@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.base import Limits, Place, Sandbox
-from clawrl_gym.errors import ConfigError
 
 SandboxKind = Literal["bubblewrap", "docker"]
 Opener = Callable[..., Sandbox]

@@ -13,7 +13,7 @@ import os
 import platform
 import struct
 
-from clawrl_gym.errors import SandboxError
+from clawrl_gym.core.errors import SandboxError
 
 # name: (x86_64, aarch64); None where an architecture has no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.errors import SandboxError
 
 NAMESPACE = "swebench"
 SWE_GYM_NAMESPACE = "xingyaoww"

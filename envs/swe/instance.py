@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.tasks import FileData
-from clawrl_gym.types import Split
 
 WORKDIR = "/testbed"
 """Where SWE-bench's images hold the repository."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.row import CONTEXT_FIELD, Row
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.types import Split
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _SUFFIXES = (".json", ".jsonl", ".parquet")

@@ -21,8 +21,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.errors import EnvError, TaskError
 
 READ_TIMEOUT_S = 60.0
 _PROGRAM = Path(__file__).with_name("log_reader.py")

@@ -11,11 +11,11 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import FilePatch, Patch
 from clawrl_gym.envs.swe.patch_paths import PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.errors import TaskError
 
 _TEST_FOLDERS = frozenset(
     ("test", "tests", "spec", "specs", "__tests__", "__mocks__", "__snapshots__")

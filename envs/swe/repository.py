@@ -14,12 +14,12 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.base import ExecResult, Place, Sandbox
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.setup import set_up
 from clawrl_gym.envs.tasks import FileData
-from clawrl_gym.errors import SandboxError, TaskError
 
 MAX_PATCH_BYTES = 4_000_000
 _QUIET = {

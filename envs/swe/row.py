@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.images import SWE_GYM_REPOSITORIES, image_of
 from clawrl_gym.envs.swe.instance import WORKDIR, Instance
 from clawrl_gym.envs.swe.logs import known
 from clawrl_gym.envs.swe.protected import files_named_by, own_patch
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 Row = Mapping[str, Any]
 SMITH_PREFIX = "swesmith/"

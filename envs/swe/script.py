@@ -13,8 +13,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.swe.patch import Patch
-from clawrl_gym.errors import EnvError, TaskError
 
 START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 import shlex
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.base import Sandbox
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.protected import own_patch
-from clawrl_gym.errors import TaskError
 
 _WHO = (
     "GIT_AUTHOR_NAME=base GIT_AUTHOR_EMAIL=base@localhost GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' "

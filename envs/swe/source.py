@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.source import TaskSource
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
 from clawrl_gym.envs.swe.row import Defaults, Row, instance_of, repository_of
 from clawrl_gym.envs.swe.verified import is_verified
-from clawrl_gym.errors import ConfigError, TaskError
-from clawrl_gym.types import Split
 
 CORPUS = "corpus"
 EASY = "easy"

@@ -14,9 +14,9 @@ from typing import Any
 
 import yaml
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.tasks import Health
 from clawrl_gym.envs.terminal.bases import Wanted
-from clawrl_gym.errors import TaskError
 
 WITHOUT_EFFECT = frozenset(
     ("command", "container_name", "hostname", "init", "stdin_open", "tty", "restart", "ports",

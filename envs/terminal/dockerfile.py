@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 WITHOUT_EFFECT = frozenset({"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL"})
 """Instructions that change nothing for a task whose command is our shell."""

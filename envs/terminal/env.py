@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.base import TaskEnv
 from clawrl_gym.envs.sandbox.base import ExecResult
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
@@ -16,7 +17,6 @@ from clawrl_gym.envs.terminal.bases import Bases
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import GENERATED, open_source
 from clawrl_gym.envs.terminal.trial import Trial
-from clawrl_gym.types import Split
 
 
 class TerminalEnv(TaskEnv[Task, Trial]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
     chosen_families,
@@ -19,7 +20,6 @@ from clawrl_gym.envs.task_ids import (
 )
 from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.families import FAMILIES, Draft
-from clawrl_gym.types import Split
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:

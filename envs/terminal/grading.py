@@ -15,12 +15,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
 from clawrl_gym.envs.tasks import Machine, Task
 from clawrl_gym.envs.terminal import handover
 from clawrl_gym.envs.terminal.machines import Machines, write_files
 from clawrl_gym.envs.terminal.summary import failures_of
-from clawrl_gym.errors import EnvError, SandboxError
 
 MAX_READ_BYTES = 4 << 20
 """Longest file that a check or a reward may read."""

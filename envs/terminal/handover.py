@@ -13,9 +13,9 @@ import shlex
 import tarfile
 from collections.abc import Sequence
 
+from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.sandbox.base import Sandbox
 from clawrl_gym.envs.tasks import Artifact
-from clawrl_gym.errors import EnvError, SandboxError
 
 MAX_FILES = 10_000
 _PACK_S = 120.0

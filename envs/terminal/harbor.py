@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.tasks import Artifact, BuildStep, FileData, Machine, Task
 from clawrl_gym.envs.terminal import dockerfile
 from clawrl_gym.envs.terminal.bases import NEEDS_DOCKER, Bases, Wanted
@@ -30,8 +32,6 @@ from clawrl_gym.envs.terminal.task_toml import (
     VerifierTable,
     read_task_toml,
 )
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 REWARD_FILES = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
 PUBLISHED = Artifact("/logs/artifacts")

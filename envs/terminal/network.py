@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 _FETCHES = re.compile(
     r"\b(apt|apt-get|apk|dnf|yum)\s+(-\S+\s+)*(update|install|add)\b"

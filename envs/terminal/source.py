@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.source import TaskSource
 from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.bases import Bases
 from clawrl_gym.envs.terminal.folder import FolderTasks
 from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
-from clawrl_gym.errors import ConfigError
 
 GENERATED = "generated"
 

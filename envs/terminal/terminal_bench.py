@@ -16,6 +16,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.tasks import FileData, Task
 from clawrl_gym.envs.terminal.bases import Bases, Wanted
 from clawrl_gym.envs.terminal.compose import read_compose
@@ -24,8 +26,6 @@ from clawrl_gym.envs.terminal.harbor import strip_canary
 from clawrl_gym.envs.terminal.network import refuse_fetching
 from clawrl_gym.envs.terminal.summary import collected
 from clawrl_gym.envs.terminal.task_toml import Seconds
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 COMPOSE_VARIABLES = {
     "T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME": "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
 from clawrl_gym.envs.tasks import SUBMIT, Task
 from clawrl_gym.envs.terminal.grading import Grade, grade
@@ -15,7 +16,6 @@ from clawrl_gym.envs.terminal.machines import (
     placed,
     write_files,
 )
-from clawrl_gym.errors import EnvError, TaskError
 
 _LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.envs.calls import Reply
+from clawrl_gym.agents.calls import Reply
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.bfcl_solution import any_call, right_reply
 from clawrl_gym.envs.toolcall.goals import CallsGoal, WantedCall
@@ -23,7 +24,6 @@ from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks, SomeCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, Made, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
-from clawrl_gym.errors import TaskError
 
 MAX_FILE_BYTES = 256 * 2**20
 _FILE = re.compile(r"BFCL_v\d+_(\w+)\.json")

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.goals import WantedCall
 from clawrl_gym.envs.toolcall.toolset import Tool
-from clawrl_gym.errors import TaskError
 
 
 def right_reply(wanted: Sequence[WantedCall], functions: Sequence[Tool], where: str) -> Reply:

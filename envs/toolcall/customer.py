@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.model_user import words_of
 from clawrl_gym.envs.toolcall.task import Customer
-from clawrl_gym.errors import TaskError
 
 MAX_HEARD_CHARS = 8_192
 """Of a reply; what is beyond is not listened to."""

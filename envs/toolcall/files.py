@@ -9,9 +9,9 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
-from clawrl_gym.errors import TaskError
 
 MAX_FILES = 64
 MAX_CONTENT_CHARS = 65_536

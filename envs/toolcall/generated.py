@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.envs.calls import encode
+from clawrl_gym.agents.calls import encode
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
     chosen_families,
@@ -20,7 +21,6 @@ from clawrl_gym.envs.task_ids import (
 )
 from clawrl_gym.envs.toolcall.families import FAMILIES, Draft
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.types import Split
 
 PREFIX = "call-"
 SPARE_TURNS = 1

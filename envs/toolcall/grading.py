@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.base import Sandbox
 from clawrl_gym.envs.terminal.grading import report_of
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
-from clawrl_gym.errors import SandboxError, TaskError
 
 _RUNNER = "/root/run.py"
 _PROGRAM = "/root/check.py"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.toolcall.task import Outcome, ToolTask
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 from clawrl_gym.config.envs import McpServerConfig
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.toolcall.mcp_process import Ending, process_transport
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.errors import EnvError
 
 CONNECT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
-from clawrl_gym.errors import TaskError
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32

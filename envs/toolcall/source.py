@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.errors import ConfigError
 
 GENERATED, SHOP = "generated", "shop"
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from clawrl_gym.envs.calls import Call, Reply
-from clawrl_gym.types import Split
+from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.core.types import Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,14 +27,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.base import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
 from clawrl_gym.envs.toolcall.grading import ProgramGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 _HELD_OUT_ONE_IN = 5

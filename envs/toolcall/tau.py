@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.envs.calls import Call, Reply
+from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
 from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks
@@ -25,8 +27,6 @@ from clawrl_gym.envs.toolcall.tau_retail import TauRetail
 from clawrl_gym.envs.toolcall.tau_tables import Data
 from clawrl_gym.envs.toolcall.tau_tools import TOOLS
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_TURNS = 30

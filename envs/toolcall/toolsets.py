@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clawrl_gym.envs.calls import Call, failure
+from clawrl_gym.agents.calls import Call, failure
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import Made, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, Toolset
-from clawrl_gym.errors import TaskError
 
 TOOLSETS: Mapping[str, str] = {
     "bfcl": "clawrl_gym.envs.toolcall.bfcl:make",
@@ -97,7 +97,7 @@ class Tools:
 
 
 def _make(name: str, task: ToolTask, options: Mapping[str, Any]) -> Toolset:
-    from clawrl_gym.registration import load_target
+    from clawrl_gym.envs.registration import load_target
 
     if name not in TOOLSETS:
         raise TaskError(

@@ -7,7 +7,7 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from clawrl_gym.registration import builtin_specs, load_target
+from clawrl_gym.envs.registration import builtin_specs, load_target
 
 SPECS = {spec.id: spec for spec in builtin_specs()}
 SECTIONS = ("Observation", "Action", "Reward", "Start", "End", "Options", "Version")

@@ -41,7 +41,7 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "clawrl_gym/envs/gui/watch/page/watch.html",
         "clawrl_gym/docker/base.sh",
         "clawrl_gym/docker/swe.Dockerfile",
-        "clawrl_gym/agents/terminal.py",
+        "clawrl_gym/envs/terminal/agent.py",
         "clawrl_gym/trainers/loss.py",
         "clawrl_gym/policy/tiny_model/model.safetensors",
         "clawrl_gym/policy/tiny_model/tokenizer.json",

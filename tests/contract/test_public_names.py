@@ -1,9 +1,9 @@
 """The names that others may build on; a change here is a change of the interface."""
 
 import clawrl_gym
+from clawrl_gym.core.types import StopReason
+from clawrl_gym.envs.registration import ENTRY_POINT_GROUP, builtin_specs
 from clawrl_gym.envs.sandbox.base import Sandbox
-from clawrl_gym.registration import ENTRY_POINT_GROUP, builtin_specs
-from clawrl_gym.types import StopReason
 
 
 def test_the_package_offers_nothing_but_its_version() -> None:

@@ -17,7 +17,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.live.openclaw import snippet
+from clawrl_gym.gateway.openclaw import snippet
 from tests.e2e.runs import ROOT
 
 PACKAGE = Path(__file__).parent / "openclaw"

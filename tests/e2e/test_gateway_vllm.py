@@ -16,10 +16,10 @@ import aiohttp
 import pytest
 
 from clawrl_gym.config import GatewayConfig, PolicyConfig, SamplingConfig
-from clawrl_gym.live.gateway import Gateway
+from clawrl_gym.core.types import INTERRUPTED, Turn
+from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.store import Store
-from clawrl_gym.types import INTERRUPTED, Turn
 from tests.tiny_models import make_random_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.types import Sample, Verdict
 from clawrl_gym.store import StoreReader
-from clawrl_gym.types import Sample, Verdict
 from tests.e2e import runs
 from tests.e2e.serving import Serving
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.jsonl import read_json_lines
+from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.swe.corpus import make_instance
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.rollout.chat import GatewayChat
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
-from clawrl_gym.types import Episode, Message, StopReason, TaskRef
 from tests.e2e.runs import ROOT
 from tests.gateway_rig import Bench
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clawrl_gym.errors import ConfigError, ContextError, PolicyError
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap

@@ -11,12 +11,12 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
-from clawrl_gym.errors import ContextError, RequestError
+from clawrl_gym.core.errors import ContextError, RequestError
+from clawrl_gym.core.types import Message
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.draft import assembled
 from clawrl_gym.policy.generation import Delta, Piece
 from clawrl_gym.policy.swap import WeightSwap
-from clawrl_gym.types import Message
 from tests.e2e.served import CONFIG, Served
 from tests.scripted_model import make_scripted_model
 

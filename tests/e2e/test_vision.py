@@ -16,16 +16,16 @@ from clawrl_gym.config import (
     PolicyConfig,
     TrainerConfig,
 )
+from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
+from clawrl_gym.dialogue.merge import merge_turns
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
-from clawrl_gym.rollout.merge import merge_turns
 from clawrl_gym.trainers.base import Term, make_sample
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.pictures import Images
-from clawrl_gym.types import Episode, Group, StopReason, TaskRef
 from tests.gateway_rig import Bench
 from tests.tiny_vision import make_vision_model, picture, said, shown
 

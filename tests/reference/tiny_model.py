@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from clawrl_gym.types import Sample
+from clawrl_gym.core.types import Sample
 
 VOCAB = 64
 

@@ -12,10 +12,10 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from clawrl_gym import redact
 from clawrl_gym.config import GatewayConfig, LiveConfig
-from clawrl_gym.live.limits import Admission
-from clawrl_gym.live.wire import Refusal
+from clawrl_gym.core import redact
+from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.gateway.wire import Refusal
 from tests.gateway_rig import HELLO, Bench, user
 
 CHAT = "/v1/chat/completions"

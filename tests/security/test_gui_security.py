@@ -18,12 +18,12 @@ from socket import AF_INET, AF_INET6
 import psutil
 import pytest
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.shared import close_all
 from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Response
 from clawrl_gym.envs.sandbox.cgroup import find_home
-from clawrl_gym.errors import EnvError
 from tests.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.cgroup import find_home
 from clawrl_gym.envs.sandbox.client import client
-from clawrl_gym.errors import SandboxError
 from tests.security.probes import LIMITS, output, sleepers, system_call, wait_until
 
 pytestmark = pytest.mark.sandbox

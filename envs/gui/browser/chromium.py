@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawrl_gym import errors
+import clawrl_gym
+from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.options import BrowserOptions
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -163,7 +163,7 @@ def _said(message: str) -> str:
 
 def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
     """Playwright starts one file, without arguments before its own."""
-    package = Path(errors.__file__).parent
+    package = Path(clawrl_gym.__file__).parent
     path = ":".join(_package_path(package))
     keeper = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]
     starter = folder / "chromium"
@@ -173,8 +173,6 @@ def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
 
 
 def _package_path(package: Path) -> list[str]:
-    import clawrl_gym
-
     return list(dict.fromkeys([str(package), *map(str, clawrl_gym.__path__)]))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
-from clawrl_gym.errors import EnvError
+from clawrl_gym.core.errors import EnvError
 
 T = TypeVar("T")
 _END_S = 10.0

@@ -6,8 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.cgroup import Home, find_home
-from clawrl_gym.errors import ConfigError
 
 _LIMITS = ("memory.max", "memory.limit_in_bytes")
 _LEAST_MB = 64

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.browser.network import Network
 from clawrl_gym.envs.gui.browser.tabs import MOST_TABS, Tabs
-from clawrl_gym.errors import EnvError
 
 BLANK = "about:blank"
 _MOST_WAIT_S = 10.0

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.site import Request, Response, Site
-from clawrl_gym.errors import ConfigError, EnvError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)

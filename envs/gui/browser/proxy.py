@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.browser.network import Allowed, Network, addresses
 from clawrl_gym.envs.gui.site import Response
-from clawrl_gym.errors import EnvError
 
 _HEAD_BYTES = 1 << 18
 _BODY_BYTES = 1 << 24

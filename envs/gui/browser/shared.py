@@ -15,11 +15,11 @@ import threading
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser import chromium
 from clawrl_gym.envs.gui.browser.loop import Loop
 from clawrl_gym.envs.gui.browser.proxy import Proxy
 from clawrl_gym.envs.gui.options import BrowserOptions
-from clawrl_gym.errors import ConfigError, EnvError
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright

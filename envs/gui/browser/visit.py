@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.context import open_context
 from clawrl_gym.envs.gui.browser.navigation import Navigation
@@ -17,7 +18,6 @@ from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.page.tab import Moved, PageGone, PageHangs, Tab
 from clawrl_gym.envs.gui.task import Ended, GuiTask, PageFacts
-from clawrl_gym.errors import EnvError, TaskError
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext

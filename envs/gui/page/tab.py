@@ -15,7 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from clawrl_gym.errors import EnvError
+from clawrl_gym.core.errors import EnvError
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page

@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.envs.gui.watch.player import Player
-from clawrl_gym.errors import ClawError, ConfigError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
+from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.errors import EnvError, TaskError
-from clawrl_gym.types import Split
 
 if TYPE_CHECKING:
     from clawrl_gym.envs.base import Info

@@ -20,8 +20,8 @@ from typing import Any
 
 from aiohttp import web
 
+from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, TaskError
 from clawrl_gym.envs.gui.watch.player import Player
-from clawrl_gym.errors import ClawError, ConfigError, EnvError, TaskError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ASSETS = Path(__file__).resolve().parent / "page"

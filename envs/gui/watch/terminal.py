@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.gui.watch.player import Player
-from clawrl_gym.errors import ConfigError, TaskError
 
 _HELP = (
     'an action such as click(12), type(3, "pens"), press("Enter"), done(), answer("42"), '

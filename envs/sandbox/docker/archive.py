@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import requests
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
-from clawrl_gym.errors import SandboxError
 
 _GO_DIR, _GO_SYMLINK = 1 << 31, 1 << 27
 _GO_SPECIAL = _GO_DIR | _GO_SYMLINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19

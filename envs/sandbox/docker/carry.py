@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Callable
 from typing import IO, Protocol
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker import archive
-from clawrl_gym.errors import SandboxError
 
 _MOST_FILES = 200_000
 _SPARE_BYTES = 64 << 20

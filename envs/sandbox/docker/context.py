@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 MAX_BYTES = 1 << 30
 MAX_FILES = 100_000

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
-from clawrl_gym.errors import SandboxError
 
 _PAUSE_S = 0.4
 _SHARE = 0.1

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from clawrl_gym.errors import EnvError, SandboxError
+from clawrl_gym.core.errors import EnvError, SandboxError
 
 if TYPE_CHECKING:
     import docker

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.errors import SandboxError, TaskError, boundary
 from clawrl_gym.envs.sandbox.docker import context as build_context
 from clawrl_gym.envs.sandbox.docker.engine import engine
-from clawrl_gym.errors import SandboxError, TaskError, boundary
 
 Say = Callable[[str], None]
 """Takes one line of progress."""

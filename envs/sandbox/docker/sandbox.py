@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict, replace
 from typing import Self
 
+from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
 from clawrl_gym.envs.sandbox.base import ExecResult, Limits, Place
 from clawrl_gym.envs.sandbox.docker import archive
@@ -27,7 +28,6 @@ from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
 from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
 from clawrl_gym.envs.sandbox.shell import Shell
-from clawrl_gym.errors import SandboxError
 
 _START_S = 60.0
 _GREET_S = 15.0

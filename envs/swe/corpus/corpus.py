@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.base import Sandbox
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
@@ -35,8 +37,6 @@ from clawrl_gym.envs.task_ids import (
     split_of_content,
 )
 from clawrl_gym.envs.tasks import FileData
-from clawrl_gym.errors import TaskError
-from clawrl_gym.types import Split
 
 PREFIX = "swe-"
 _LOOK_S = 20.0

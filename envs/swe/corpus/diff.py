@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 
 def git_diff(before: Mapping[str, str], after: Mapping[str, str]) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
-from clawrl_gym.errors import TaskError
 
 FOLDER = Path(__file__).parent / "repositories"
 _PLACEHOLDER = re.compile(r"@([A-Za-z_]+)@")

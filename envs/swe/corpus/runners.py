@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.swe.instance import CANARY
-from clawrl_gym.errors import TaskError
 
 IGNORED = "__pycache__/\n.pytest_cache/\n*.pyc\nnode_modules/\n"
 """What tests and programs leave behind is no part of a patch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from clawrl_gym.envs.calls import Reply
+from clawrl_gym.agents.calls import Reply
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.shop import refusals
 from clawrl_gym.envs.toolcall.shop.draft import DAYS, REASONS, Case, Draft, draw_case, draw_swap

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clawrl_gym.envs.calls import encode
+from clawrl_gym.agents.calls import encode
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
     chosen_families,
@@ -27,7 +28,6 @@ from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.shop.world import read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
-from clawrl_gym.types import Split
 
 PREFIX = "shop-"
 MAX_TURNS = 20

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clawrl_gym.errors import TaskError
+from clawrl_gym.core.errors import TaskError
 
 
 class _Row(BaseModel):

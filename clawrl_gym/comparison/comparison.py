@@ -1,0 +1,82 @@
+"""The bench from its plan to its page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from clawrl_gym.comparison.page import write_curves, write_page
+from clawrl_gym.comparison.plan import PlannedRun, plan_runs
+from clawrl_gym.comparison.record import RunRecord
+from clawrl_gym.comparison.results import RecipeResult, read_results
+from clawrl_gym.comparison.runner import TRAIN, Runner, check_same
+from clawrl_gym.comparison.tables import data_of, tables_of
+from clawrl_gym.comparison.view import BenchView
+from clawrl_gym.config import BenchConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.provenance import describe_start
+
+PAGE_FILE = "bench.html"
+TABLE_FILE = "bench.md"
+DATA_FILE = "bench.json"
+CURVES_FILE = "bench.svg"
+
+
+async def bench(
+    config: BenchConfig, command: Sequence[str] = TRAIN, console: Console | None = None
+) -> int:
+    """Complete every run, write what they reached; 1 when one of them failed."""
+    console = console or Console()
+    runs = plan_runs(config)
+    check_same(runs)
+    folder = make_folder(config)
+    view = BenchView(console, len(runs))
+    runner = Runner(view, config.run_timeout_s, command)
+    ended: list[tuple[PlannedRun, RunRecord]] = []
+    try:
+        for run in runs:
+            ended.append((run, await runner.complete(run)))
+            await asyncio.to_thread(write_results, folder, config, read_results(ended))
+    finally:
+        view.close()
+    results = read_results(ended)
+    show(results, config, console)
+    console.print(f"page: {folder / PAGE_FILE}", markup=False, highlight=False, soft_wrap=True)
+    return 1 if any(one.failures for one in results) else 0
+
+
+def make_folder(config: BenchConfig) -> Path:
+    """The bench's folder. Raises ConfigError."""
+    folder = Path(config.dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"cannot make the bench's folder {config.dir!r}: {error}") from error
+    return folder
+
+
+def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeResult]) -> None:
+    """bench.json, bench.md, bench.html and bench.svg of the runs that have ended so far."""
+    tables = tables_of(results, config.target)
+    start = describe_start()
+    data = {"start": start, "recipes": data_of(results, config.target)}
+    (folder / DATA_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    text = "\n".join(table.markdown() for table in tables)
+    (folder / TABLE_FILE).write_text(text, encoding="utf-8")
+    write_page(folder / PAGE_FILE, config, results, tables, start)
+    write_curves(folder / CURVES_FILE, results)
+
+
+def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console) -> None:
+    """The tables and the failures on the terminal."""
+    for table in tables_of(results, config.target):
+        console.print(table.rich())
+    for one in results:
+        for name, why in one.failures.items():
+            console.print(
+                f"{name}: {why}", style="red3", markup=False, highlight=False, soft_wrap=True
+            )

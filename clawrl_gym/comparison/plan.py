@@ -1,0 +1,106 @@
+"""Which runs a bench consists of, and their command lines. Everything wrong is found here."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.config import BenchConfig, RunConfig
+from clawrl_gym.config.compose import compose, groups_of
+from clawrl_gym.core.errors import ConfigError
+
+_OURS = {
+    "seed": "seeds=N",
+    "run.dir": "dir=PATH",
+    "run.name": "dir=PATH",
+    "run.root": "dir=PATH",
+    "resume": "the same dir=PATH again",
+    "ui": "no word about it",
+}
+"""Keys of a run that the bench sets itself, and what to give instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of a recipe."""
+
+    recipe: str
+    seed: int
+    folder: Path
+    arguments: tuple[str, ...]
+    """Of `clawrl_gym.train`, without its folder."""
+    config: RunConfig
+    """The recipe's, the same for every seed."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe} seed {self.seed}"
+
+    @property
+    def steps(self) -> int:
+        """Updates."""
+        return self.config.trainer.steps
+
+    @property
+    def record_file(self) -> Path:
+        """How it went; beside the folder, which a new attempt replaces."""
+        return self.folder.with_suffix(".json")
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder.with_suffix(".log")
+
+
+def plan_runs(config: BenchConfig) -> list[PlannedRun]:
+    """All runs, seed by seed, so that recipes can be compared early. Raises ConfigError."""
+    for override in config.overrides:
+        name = override.lstrip("+~").split("=", 1)[0]
+        if name in _OURS:
+            raise ConfigError(
+                f"got {override!r}, expected {_OURS[name]}: the bench sets {name} for each run"
+            )
+    types = {name: _env_type(name) for name in config.environments}
+    recipes = {name: _recipe(name, config.overrides) for name in config.experiment}
+    runs = []
+    for seed in range(config.seeds):
+        for name, recipe in recipes.items():
+            own = (f"experiment={name}", f"seed={seed}", *config.overrides)
+            others = [other for other, kind in types.items() if kind != recipe.env.type]
+            if not recipe.eval.also and others:
+                own = (*own, f"eval.also=[{','.join(others)}]")
+            folder = Path(config.dir) / name / f"seed{seed}"
+            runs.append(PlannedRun(name, seed, folder, own, recipe))
+    return runs
+
+
+def quoted(path: Path) -> str:
+    """A path as a value on a command line, whatever characters it has."""
+    text = str(path)
+    if re.fullmatch(r"[\w./-]+", text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _env_type(name: str) -> str:
+    _known("env", name)
+    return compose("train", [f"env={name}"], RunConfig).env.type
+
+
+def _recipe(name: str, overrides: tuple[str, ...]) -> RunConfig:
+    _known("experiment", name)
+    try:
+        return compose("train", [f"experiment={name}", *overrides], RunConfig)
+    except ConfigError as error:
+        raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
+
+
+def _known(group: str, name: str) -> None:
+    options = groups_of("train")[group]
+    if name not in options:
+        near = difflib.get_close_matches(name, options, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(
+            f"got {group} {name!r}, expected one of conf/{group}/: {', '.join(options)}{hint}"
+        )

@@ -1,0 +1,174 @@
+"""What runs reached: held-out measures of every environment over updates, of all seeds together.
+
+A measure is `ENVIRONMENT SCORE`, such as `conversation personalization`. Only finished runs count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clawrl_gym.comparison.plan import PlannedRun
+from clawrl_gym.comparison.record import RunRecord
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import ALSO_PREFIX, METRICS_FILE, by_step
+from clawrl_gym.ui.text import HELDOUT_PREFIX
+
+_MAIN_SCORES = {"conversation": "personalization"}
+"""What a recipe of an environment is after, where it is not success."""
+_NO_SCORES = ("n", "low", "high")
+
+Curve = dict[int, float]
+"""Value by update."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """One finished run."""
+
+    seed: int
+    heldout: dict[str, Curve]
+    """By measure."""
+    training: dict[str, Curve]
+    """Of sampled episodes since the update before, by measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A measure at one update, of every seed that has it."""
+
+    step: int
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values) / len(self.values)
+
+    @property
+    def low(self) -> float:
+        return min(self.values)
+
+    @property
+    def high(self) -> float:
+        return max(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeResult:
+    """One recipe over its seeds."""
+
+    name: str
+    env: str
+    problems_per_update: int
+    episodes_per_update: int
+    steps: int
+    runs: list[RunResult]
+    wall_s: list[float]
+    failures: dict[str, str]
+    """Why, by run."""
+
+    @property
+    def main(self) -> str:
+        """The measure that the recipe is after."""
+        return f"{self.env} {_MAIN_SCORES.get(self.env, 'success')}"
+
+    @property
+    def measures(self) -> list[str]:
+        return sorted({name for run in self.runs for name in run.heldout})
+
+    def curve(self, measure: str) -> list[Point]:
+        """A held-out measure over updates; only updates at which every run was measured."""
+        return points_of([run.heldout.get(measure, {}) for run in self.runs])
+
+    def training(self, measure: str, window: int = 1) -> list[Point]:
+        """The same of sampled episodes; each value is the mean of up to `window` updates."""
+        curves = [smooth(run.training.get(measure, {}), window) for run in self.runs]
+        return points_of(curves)
+
+    def reached(self, target: float) -> int | None:
+        """The first update at which the main measure's mean was the target; None for never."""
+        return next((p.step for p in self.curve(self.main) if p.mean >= target), None)
+
+    def less(self, other: RecipeResult) -> tuple[float, ...]:
+        """By how much the last main measure was above another recipe's, seed by seed."""
+        theirs = {run.seed: last(run.heldout.get(self.main, {})) for run in other.runs}
+        ours = {run.seed: last(run.heldout.get(self.main, {})) for run in self.runs}
+        pairs = [(own, theirs.get(seed)) for seed, own in sorted(ours.items())]
+        return tuple(a - b for a, b in pairs if a is not None and b is not None)
+
+
+def read_results(ended: Sequence[tuple[PlannedRun, RunRecord]]) -> list[RecipeResult]:
+    """The recipes in their order."""
+    results = []
+    for name in dict.fromkeys(run.recipe for run, _ in ended):
+        own = [(run, record) for run, record in ended if run.recipe == name]
+        config = own[0][0].config
+        results.append(
+            RecipeResult(
+                name=name,
+                env=config.env.type,
+                problems_per_update=config.rollout.groups,
+                episodes_per_update=config.rollout.groups * config.rollout.group_size,
+                steps=config.trainer.steps,
+                runs=[_read(run) for run, record in own if record.finished],
+                wall_s=[record.wall_s for _, record in own if record.finished],
+                failures={r.name: record.failure for r, record in own if not record.finished},
+            )
+        )
+    return results
+
+
+def _read(run: PlannedRun) -> RunResult:
+    rows = by_step(read_json_lines(run.folder / METRICS_FILE))
+    heldout: dict[str, Curve] = {}
+    training: dict[str, Curve] = {}
+    for row in rows:
+        step = int(row["step"])
+        for name, value in measured(row, run.config.env.type).items():
+            heldout.setdefault(name, {})[step] = value
+    for name in heldout:
+        env, _, score = name.partition(" ")
+        if env == run.config.env.type:
+            training[name] = {
+                int(row["step"]): row[f"train/{score}"] for row in rows if f"train/{score}" in row
+            }
+    return RunResult(run.seed, heldout, training)
+
+
+def measured(row: Mapping[str, Any], env: str) -> dict[str, float]:
+    """The held-out measures in a row of metrics; families are left out."""
+    found: dict[str, float] = {}
+    for name, value in row.items():
+        if name.startswith(HELDOUT_PREFIX):
+            where, score = env, name.removeprefix(HELDOUT_PREFIX)
+        elif name.startswith(ALSO_PREFIX):
+            where, _, score = name.removeprefix(ALSO_PREFIX).partition("/")
+        else:
+            continue
+        if score not in _NO_SCORES and "/" not in score and isinstance(value, int | float):
+            found[f"{where} {score}"] = float(value)
+    return found
+
+
+def points_of(curves: Sequence[Curve]) -> list[Point]:
+    """Curves as one, at the updates that all of them have."""
+    if not curves:
+        return []
+    common = set(curves[0]).intersection(*curves[1:])
+    return [Point(step, tuple(curve[step] for curve in curves)) for step in sorted(common)]
+
+
+def smooth(curve: Curve, window: int) -> Curve:
+    """Each value the mean of itself and those before it, up to `window` together."""
+    steps = sorted(curve)
+    smoothed = {}
+    for index, step in enumerate(steps):
+        near = [curve[one] for one in steps[max(0, index - window + 1) : index + 1]]
+        smoothed[step] = sum(near) / len(near)
+    return smoothed
+
+
+def last(curve: Curve) -> float | None:
+    """The value at the last update."""
+    return curve[max(curve)] if curve else None

@@ -1,0 +1,153 @@
+"""Append-only files of JSON objects, one a line, that survive a crash in the middle of a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from clawrl_gym.core.errors import StoreError
+
+
+class JsonLines:
+    """One append-only file of JSON objects; each line goes to the system at once. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._half = False
+        """A full disk cut the last line, which must be closed for the next to stand alone."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._copy.unlink(missing_ok=True)
+            self._file = path.open("ab", buffering=0)
+            if not _ends_whole(path):
+                self._file.write(b"\n")
+        except OSError as error:
+            raise StoreError(f"cannot open {str(path)!r} for writing: {error}") from error
+
+    @property
+    def _copy(self) -> Path:
+        """What a rewrite makes; a kill leaves it behind, and the next opening removes it."""
+        return self._path.with_name(self._path.name + ".new")
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write one object. Raises StoreError, for example when the disk is full."""
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
+        line = text.encode(errors="backslashreplace")  # a lone surrogate: JSON's own escape
+        try:
+            with self._lock:
+                line, self._half = b"\n" * self._half + line, True
+                while line:
+                    line = line[self._file.write(line) :]
+                self._half = False
+        except OSError as error:
+            raise StoreError(
+                f"cannot write to {str(self._path)!r}: {error}; make room and go on with resume="
+            ) from error
+
+    def rewrite(self, keep: Callable[[bytes], bool]) -> int:
+        """Leave out the lines that are not to be kept; returns how many those were.
+
+        A new file takes the place of the old one in one step. Appends go on meanwhile and wait only
+        for what was appended during the copy. Raises StoreError; the file is then as it was.
+        """
+        try:
+            with self._path.open("rb") as old:
+                start = _first_left_out(old, keep)
+                if start is None:
+                    return 0
+                with self._copy.open("wb") as new:
+                    shutil.copymode(self._path, self._copy)
+                    old.seek(0)
+                    _copy_bytes(old, new, start)
+                    left_out = _copy_lines(old, new, keep)
+                    _to_disk(new)
+                    with self._lock:
+                        left_out += _copy_lines(old, new, keep)
+                        _to_disk(new)
+                        self._replace()
+                return left_out
+        except OSError as error:
+            with suppress(OSError):
+                self._copy.unlink()
+            raise StoreError(f"cannot rewrite {str(self._path)!r}: {error}") from error
+
+    def _replace(self) -> None:
+        self._copy.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        self._file.close()
+        self._file = self._path.open("ab", buffering=0)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._file.close()
+
+
+def _first_left_out(file: BinaryIO, keep: Callable[[bytes], bool]) -> int | None:
+    """Where the first line begins that is not kept; None when all are."""
+    start = 0
+    for line in file:
+        if line.endswith(b"\n") and not keep(line):
+            return start
+        start += len(line)
+    return None
+
+
+def _copy_bytes(old: BinaryIO, new: BinaryIO, count: int) -> None:
+    while count > 0:
+        part = old.read(min(count, 2**20))
+        count -= new.write(part)
+
+
+def _copy_lines(old: BinaryIO, new: BinaryIO, keep: Callable[[bytes], bool]) -> int:
+    """Copy the lines that are kept, up to the end; returns how many were not."""
+    left_out = 0
+    while line := old.readline():
+        if not line.endswith(b"\n"):  # it is being written: the next call copies it whole
+            old.seek(-len(line), os.SEEK_CUR)
+            break
+        if keep(line):
+            new.write(line)
+        else:
+            left_out += 1
+    return left_out
+
+
+def _to_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _ends_whole(path: Path) -> bool:
+    """False when a crash left half a line, which must be closed for the next to stand alone."""
+    size = path.stat().st_size
+    if size == 0:
+        return True
+    with path.open("rb") as file:
+        file.seek(size - 1)
+        return file.read(1) == b"\n"
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a file, without half lines; empty when the file does not exist."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows

@@ -1,0 +1,185 @@
+"""What a run measures: metrics.jsonl, the timeline of the four loops, and optional outside sinks.
+
+Owns the two files, and the names that more than one part reads. Both are append-only: a resumed run
+goes on in the same file, and a reader takes the last line of a step. Nothing here draws anything.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from clawrl_gym.core.jsonl import JsonLines, read_json_lines
+from clawrl_gym.core.loggers import make_sink
+from clawrl_gym.core.provenance import record_start
+
+METRICS_FILE = "metrics.jsonl"
+TIMELINE_FILE = "timeline.jsonl"
+
+Loop = Literal["serve", "collect", "judge", "train"]
+LOOPS: tuple[Loop, ...] = ("serve", "collect", "judge", "train")
+
+HELDOUT_SUCCESS = "heldout/success"
+HELDOUT_N = "heldout/n"
+HELDOUT_LOW = "heldout/low"
+HELDOUT_HIGH = "heldout/high"
+ALSO_PREFIX = "also/"
+"""Of the held-out results in another environment than the run's own: `also/NAME/success`."""
+FAMILY_PREFIX = "train/success/"
+ERRORS_PREFIX = "errors/"
+ELAPSED_S = "time/elapsed_s"
+LEFT_S = "time/left_s"
+
+
+def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """The Wilson score interval of a share, 95 % by default; (0, 1) when nothing was tried."""
+    if n == 0:
+        return 0.0, 1.0
+    share = successes / n
+    scale = 1 + z * z / n
+    middle = share + z * z / (2 * n)
+    spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    low, high = (middle - spread) / scale, (middle + spread) / scale
+    return (low if successes else 0.0), (high if successes < n else 1.0)  # exact at the ends
+
+
+def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str, float]:
+    """The mean of each score over the episodes that have it, as `prefix/name`."""
+    names = sorted({name for one in scores for name in one})
+    values = {name: [one[name] for one in scores if name in one] for name in names}
+    return {f"{prefix}/{name}": sum(own) / len(own) for name, own in values.items()}
+
+
+def heldout_values(successes: int, n: int) -> dict[str, float]:
+    """The four metrics of one held-out evaluation."""
+    low, high = wilson(successes, n)
+    share = successes / n if n else 0.0
+    return {HELDOUT_SUCCESS: share, HELDOUT_N: n, HELDOUT_LOW: low, HELDOUT_HIGH: high}
+
+
+_VALUES = {"positive": 1.0, "neutral": 0.0, "negative": -1.0}
+
+
+def judged_shares(counts: Mapping[str, float]) -> dict[str, float]:
+    """What verdicts were like, of a judge's counts over some time: shares as `judge/NAME`.
+
+    A share of nothing is left out: no vote at all is not 0 % of invalid votes.
+    """
+    clear = {name: counts.get(name, 0) for name in _VALUES}
+    judged = sum(clear.values()) + counts.get("abstained", 0)
+    compared = counts.get("agree", 0) + counts.get("disagree", 0)
+    parts = {
+        "abstained": (counts.get("abstained", 0), judged),
+        "hinted": (counts.get("hints", 0), judged),
+        "mean": (sum(_VALUES[name] * n for name, n in clear.items()), sum(clear.values())),
+        "hints_refused": (counts.get("hints_refused", 0), counts.get("hints_asked", 0)),
+        "votes_invalid": (counts.get("votes_invalid", 0), counts.get("votes", 0)),
+        "agreement": (counts.get("agree", 0), compared),
+    }
+    return {f"judge/{name}": part / whole for name, (part, whole) in parts.items() if whole}
+
+
+class RateWindow:
+    """Amount per second over the last `window_s` seconds; not thread-safe."""
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        self._window_s = window_s
+        self._events: deque[tuple[float, float]] = deque()
+        self._first_s: float | None = None
+
+    def add(self, amount: float, now_s: float | None = None) -> None:
+        """Count `amount` at `now_s` (monotonic; None is now)."""
+        now_s = time.monotonic() if now_s is None else now_s
+        self._first_s = now_s if self._first_s is None else self._first_s
+        self._events.append((now_s, amount))
+
+    def rate(self, now_s: float | None = None) -> float:
+        """Per second; a window that is not full yet is divided by its age, at least a second."""
+        now_s = time.monotonic() if now_s is None else now_s
+        while self._events and self._events[0][0] <= now_s - self._window_s:
+            self._events.popleft()
+        if self._first_s is None:
+            return 0.0
+        age_s = min(self._window_s, max(1.0, now_s - self._first_s))
+        return sum(amount for _, amount in self._events) / age_s
+
+
+def by_step(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row a step, in order; of a value logged twice (a resumed run) the later one counts."""
+    merged: dict[int, dict[str, Any]] = {}
+    for row in rows:
+        if isinstance(row.get("step"), int):
+            merged.setdefault(row["step"], {}).update(
+                {name: value for name, value in row.items() if value is not None}
+            )
+    return [merged[step] for step in sorted(merged)]
+
+
+class Metrics:
+    """metrics.jsonl and the optional sink of one run."""
+
+    def __init__(self, folder: Path, logger: str, config: dict[str, Any]) -> None:
+        self._sink = make_sink(logger, folder, config)
+        self._lines = JsonLines(folder / METRICS_FILE)
+        self._rows = read_json_lines(folder / METRICS_FILE)
+        self.latest: dict[str, float] = {}
+        """The last value of every metric."""
+        for row in self._rows:
+            self.latest.update({name: value for name, value in row.items() if value is not None})
+        record_start(folder)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One row a step, earlier parts of a resumed run included."""
+        return by_step(self._rows)
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Append one line; a value that is not finite is written as null."""
+        finite = {name: float(v) for name, v in values.items() if math.isfinite(v)}
+        lost = {name: None for name in values if name not in finite}
+        row = {"step": int(step), "time_s": round(time.time(), 3), **finite, **lost}
+        self._lines.append(row)
+        self._rows.append(row)
+        self.latest.update(finite)
+        if self._sink is not None:
+            self._sink.log(step, finite)
+
+    def close(self) -> None:
+        """Flush and close everything; idempotent."""
+        self._lines.close()
+        if self._sink is not None:
+            self._sink.close()
+            self._sink = None
+
+
+class Timeline:
+    """timeline.jsonl: what each of the four loops did when (Unix seconds). Thread-safe."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lines = JsonLines(folder / TIMELINE_FILE)
+
+    def add(self, loop: Loop, name: str, start_s: float, end_s: float, **info: Any) -> None:
+        """Record one span that has ended."""
+        if loop not in LOOPS:
+            raise ValueError(f"got loop {loop!r}, expected one of {LOOPS}")
+        times = {"start_s": round(start_s, 4), "end_s": round(end_s, 4)}
+        self._lines.append({"loop": loop, "name": name, **times, **info})
+
+    @contextmanager
+    def span(self, loop: Loop, name: str, **info: Any) -> Iterator[None]:
+        """Record the block; one that raised is recorded with `error`."""
+        start_s = time.time()
+        try:
+            yield
+        except BaseException as error:
+            self.add(loop, name, start_s, time.time(), **info, error=type(error).__name__)
+            raise
+        self.add(loop, name, start_s, time.time(), **info)
+
+    def close(self) -> None:
+        self._lines.close()

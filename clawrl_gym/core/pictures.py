@@ -1,0 +1,64 @@
+"""Pictures in messages, as the project holds them: parts that name a picture by its hash.
+
+    {"type": "image_url", "image_url": {"url": "sha256:HEX"}}
+
+The bytes lie in the run's album; only the policy and the learner look at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from clawrl_gym.core.types import Message
+
+PREFIX = "sha256:"
+SHOWN = "(picture)"
+"""What stands for a picture where only words can be read."""
+
+
+def picture_part(digest: str) -> dict[str, Any]:
+    """The part that names a picture."""
+    return {"type": "image_url", "image_url": {"url": PREFIX + digest}}
+
+
+def digest_of_part(part: Any) -> str | None:
+    """The picture that a part names; None for any other part."""
+    if not isinstance(part, dict) or part.get("type") != "image_url":
+        return None
+    told = part.get("image_url")
+    url = told.get("url") if isinstance(told, dict) else None
+    return url.removeprefix(PREFIX) if isinstance(url, str) and url.startswith(PREFIX) else None
+
+
+def pictures_of(messages: Iterable[Message]) -> tuple[str, ...]:
+    """The pictures of messages in their order, as often as they are shown."""
+    return tuple(_digests(messages))
+
+
+def text_of(message: Message) -> str:
+    """A message's text; of content in parts, the text parts, with a word for each picture."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(filter(None, map(_words, content)))
+
+
+def _digests(messages: Iterable[Message]) -> Iterator[str]:
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            digest = digest_of_part(part)
+            if digest is not None:
+                yield digest
+
+
+def _words(part: Any) -> str:
+    if not isinstance(part, dict):
+        return ""
+    text = part.get("text")
+    if isinstance(text, str):
+        return text
+    return SHOWN if part.get("type") == "image_url" else ""

@@ -1,0 +1,167 @@
+"""Turns of one episode -> sequences: turns whose ids extend each other become one segment.
+
+Invariant: the ids that the policy sampled are the ids that are trained on; nothing is tokenised
+here. Where a prompt does not extend what came before, a new segment begins (a fork) and the reason
+is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+
+T = TypeVar("T")
+ForkReason = Literal["template", "retoken", "edited"]
+Decode = Callable[[list[int]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One sequence of ids with the streams that vLLM reported, all of length T."""
+
+    ids_T: list[int]
+    mask_T: list[bool]
+    """True where the policy sampled the token and its log-prob is known."""
+    logprobs_T: list[float]
+    """0.0 where the mask is False."""
+    versions_T: list[int]
+    """-1 where the mask is False."""
+    turns_T: list[int]
+    """`Turn.index` of the turn that sampled each token; -1 where the mask is False."""
+    turn_indices: list[int]
+    """`Turn.index` of the turns inside, in order."""
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By `Turn.index`: where its sampled tokens begin, and how many they are."""
+    pictures: tuple[str, ...] = ()
+    """Hashes of the pictures in the ids, in their order."""
+    shown: dict[int, int] = field(default_factory=dict)
+    """By `Turn.index`: how many of them its prompt shows; left out: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """The segments of one episode and how they came about."""
+
+    sequences: list[Segment]
+    merged: int
+    """Turns that extended the segment before them."""
+    forks: Counter[ForkReason]
+    """Why turns did not: `retoken` the same reply in other ids, `template` the same conversation
+    rendered otherwise, `edited` another conversation."""
+
+
+def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeResult:
+    """Merge the main turns, in order; side turns and interrupted ones are left out.
+
+    `decode` (ids -> text) makes the fork reasons exact; without it they are told by where the ids
+    part and by the messages.
+    """
+    segments: list[_Open] = []
+    merged = 0
+    forks: Counter[ForkReason] = Counter()
+    for turn in turns:
+        if turn.kind != "main" or turn.finish_reason == INTERRUPTED:
+            continue
+        if segments and segments[-1].is_extended_by(turn):
+            merged += 1
+        else:
+            if segments:
+                forks[_fork_reason(segments[-1], turn, decode)] += 1
+            segments.append(_Open(turn))
+        segments[-1].append(turn)
+    return MergeResult([segment.close() for segment in segments], merged, forks)
+
+
+class _Open:
+    """A segment that may still grow."""
+
+    def __init__(self, first: Turn) -> None:
+        self.ids_T: list[int] = []
+        self.sampled_T: list[bool] = []
+        self.mask_T: list[bool] = []
+        self.logprobs_T: list[float] = []
+        self.versions_T: list[int] = []
+        self.turns_T: list[int] = []
+        self.turn_indices: list[int] = []
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.pictures: tuple[str, ...] = ()
+        self.shown: dict[int, int] = {}
+        self.last = first
+
+    def is_extended_by(self, turn: Turn) -> bool:
+        return turn.prompt_ids_T[: len(self.ids_T)] == self.ids_T
+
+    def append(self, turn: Turn) -> None:
+        sampled = len(turn.sampled_ids_T)
+        lengths = [sampled, len(turn.logprobs_T), len(turn.versions_T)]
+        if len(set(lengths)) != 1:
+            raise ValueError(
+                f"turn {turn.index} of session {turn.session_id!r}: got {lengths} sampled ids, "
+                "log-probs and versions, expected equal numbers"
+            )
+        given_ids_T = turn.prompt_ids_T[len(self.ids_T) :]
+        given = len(given_ids_T)  # a prompt can be long: nothing below looks at its tokens
+        logprobs_T = [math.nan if p is None else p for p in turn.logprobs_T]
+        known_T = [math.isfinite(p) for p in logprobs_T]
+        self.ids_T += given_ids_T + turn.sampled_ids_T
+        self.sampled_T += [False] * given + [True] * sampled
+        self.mask_T += [False] * given + known_T
+        self.logprobs_T += [0.0] * given + _where(known_T, logprobs_T, 0.0)
+        self.versions_T += [-1] * given + _where(known_T, turn.versions_T, -1)
+        self.turns_T += [-1] * given + _where(known_T, [turn.index] * sampled, -1)
+        self.pictures = pictures_of(turn.messages)
+        if self.pictures:
+            self.shown[turn.index] = len(self.pictures)
+        self.turn_indices.append(turn.index)
+        self.spans[turn.index] = (len(self.ids_T) - sampled, sampled)
+        self.last = turn
+
+    def close(self) -> Segment:
+        return Segment(
+            self.ids_T,
+            self.mask_T,
+            self.logprobs_T,
+            self.versions_T,
+            self.turns_T,
+            self.turn_indices,
+            self.spans,
+            self.pictures,
+            self.shown,
+        )
+
+
+def _where(known_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
+    return [v if known else otherwise for v, known in zip(values_T, known_T, strict=True)]
+
+
+def _fork_reason(segment: _Open, turn: Turn, decode: Decode | None) -> ForkReason:
+    """Conversation first, then text, then the place of the first different id."""
+    prompt_T = turn.prompt_ids_T
+    if not _continues(segment.last, turn.messages):
+        return "edited"
+    if decode is not None:
+        return "retoken" if decode(prompt_T).startswith(decode(segment.ids_T)) else "template"
+    parted = next(
+        (i for i, (a, b) in enumerate(zip(segment.ids_T, prompt_T, strict=False)) if a != b),
+        len(prompt_T),
+    )
+    if parted == len(prompt_T):  # the new prompt is only a beginning of what was there
+        return "edited"
+    return "retoken" if segment.sampled_T[parted] else "template"
+
+
+def _continues(previous: Turn, messages: list[Message]) -> bool:
+    """Do the messages go on from the previous request and its reply?"""
+    old = previous.messages
+    if messages[: len(old)] != old:
+        return False
+    reply = messages[len(old)] if len(messages) > len(old) else None
+    if reply is None or reply.get("role") != "assistant":
+        return True
+    return (reply.get("content") or "").strip() == (previous.reply.get("content") or "").strip()

@@ -1,0 +1,116 @@
+"""POST /v1/feedback: what a person thinks of a reply, by thumb, score or words.
+
+It is a verdict like the judge's and wins over it. It is on disk before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Literal
+
+from aiohttp import web
+from pydantic import Field, model_validator
+
+from clawrl_gym.core.types import Turn, Verdict
+from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.gateway.wire import Refusal, Wire, parse_as, session_id_of
+from clawrl_gym.store import Store
+
+_LONGEST_TEXT = 100_000
+_LARGEST_ID = 2**63 - 1
+
+
+class FeedbackRequest(Wire):
+    """One opinion on one turn; without a turn, on the last main turn of a session."""
+
+    session_id: str | None = None
+    turn_id: int | None = Field(None, ge=1, le=_LARGEST_ID)
+    thumb: Literal["up", "down"] | None = None
+    score: float | None = Field(None, ge=-1, le=1)
+    text: str | None = Field(None, min_length=1, max_length=_LONGEST_TEXT)
+    """What the reply should have been; without thumb or score it says that the reply was wrong."""
+
+    @model_validator(mode="after")
+    def _one_opinion(self) -> FeedbackRequest:
+        if self.thumb is not None and self.score is not None:
+            raise ValueError("expected a thumb or a score, not both")
+        if self.thumb is None and self.score is None and self.text is None:
+            raise ValueError("expected thumb ('up' or 'down'), score (-1 to 1) or text")
+        return self
+
+    def reward(self) -> float:
+        """In [-1, 1]."""
+        if self.score is not None:
+            return self.score
+        return 1.0 if self.thumb == "up" else -1.0
+
+    def detail(self) -> dict[str, Any]:
+        given = {"thumb": self.thumb, "score": self.score, "text": self.text}
+        return {key: value for key, value in given.items() if value is not None}
+
+
+class Feedback:
+    """Records opinions and hands them on."""
+
+    def __init__(
+        self, admission: Admission, store: Store, on_verdict: Callable[[Verdict], None]
+    ) -> None:
+        self._admission = admission
+        self._store = store
+        self._on_verdict = on_verdict
+
+    async def post(self, request: web.Request) -> web.Response:
+        """POST /v1/feedback, also below a session's own base URL."""
+        asked = parse_as(FeedbackRequest, await self._admission.json_of(request))
+        named = request.match_info.get("id") or request.headers.get("X-Session-Id")
+        turn = await self._turn(asked, session_id_of(named) if named else asked.session_id)
+        reward = asked.reward()
+        assert turn.id is not None
+        verdict = Verdict(
+            turn_id=turn.id,
+            kind="feedback",
+            value=1 if reward > 0 else -1 if reward < 0 else 0,
+            reward=reward,
+            detail=asked.detail(),
+            created_s=time.time(),
+        )
+        verdict = replace(verdict, id=await self._store.add_verdict(verdict))
+        self._on_verdict(verdict)
+        return web.json_response({"turn_id": turn.id, "verdict": verdict_json(verdict)})
+
+    async def _turn(self, asked: FeedbackRequest, session_id: str | None) -> Turn:
+        """The turn that is meant. Raises Refusal when there is none that could be trained."""
+        turn_id = asked.turn_id
+        if turn_id is None:
+            if session_id is None:
+                raise Refusal(
+                    400, "got neither turn_id nor session_id, expected one", param="turn_id"
+                )
+            turn_id = await self._store.last_main_turn(session_id)
+        turn = None if turn_id is None else await self._store.turn(turn_id)
+        if turn is None or (session_id is not None and turn.session_id != session_id):
+            where = "" if session_id is None else f" in session {session_id!r}"
+            what = "main turn" if turn_id is None else f"turn {turn_id}"
+            raise Refusal(404, f"there is no {what}{where}", "turn_not_found")
+        session = await self._store.session(turn.session_id)
+        if turn.kind != "main" or session is None or session.source != "live":
+            raise Refusal(
+                409,
+                f"turn {turn.id} is a {turn.kind} turn of a {session and session.source} session, "
+                "expected a main turn of a live one: others are not trained by feedback",
+                "turn_not_trained",
+            )
+        return turn
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """As clients see it."""
+    return {
+        "id": verdict.id,
+        "kind": verdict.kind,
+        "value": verdict.value,
+        "reward": verdict.reward,
+        "detail": verdict.detail,
+    }

@@ -1,0 +1,139 @@
+"""Who may come in: the key, how many at once, how often, how large and how slow a body.
+
+Training and weight swaps are no reason here: only the clients' own load is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import math
+import resource
+import time
+from typing import Any
+
+from aiohttp import web
+
+from clawrl_gym.config import GatewayConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.gateway.wire import Refusal, parse_json
+
+_BURST_S = 5.0
+"""Seconds of the allowed rate that may come at once."""
+
+
+def check_key(config: GatewayConfig) -> None:
+    """Raises ConfigError when it would listen to the network without a key of the user's."""
+    if not config.key and not _is_loopback(config.host):
+        raise ConfigError(
+            f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
+            "that others can reach: give gateway.key=SECRET or leave the host at 127.0.0.1"
+        )
+
+
+def allow_open_files(wanted: int) -> None:
+    """Each request is a socket: raise the soft limit as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
+
+
+class Bucket:
+    """Lets through so many a second, with bursts of some seconds."""
+
+    def __init__(self, rate_per_s: float) -> None:
+        self._rate_per_s = rate_per_s
+        self._most = max(1.0, rate_per_s * _BURST_S)
+        self._left = self._most
+        self._seen_s = time.monotonic()
+
+    def take(self) -> float:
+        """0 when one more may pass now, else the seconds until then."""
+        now_s = time.monotonic()
+        self._left = min(self._most, self._left + (now_s - self._seen_s) * self._rate_per_s)
+        self._seen_s = now_s
+        if self._left >= 1.0:
+            self._left -= 1.0
+            return 0.0
+        return (1.0 - self._left) / self._rate_per_s
+
+
+class Admission:
+    """Admission of one gateway."""
+
+    def __init__(self, config: GatewayConfig, key: str) -> None:
+        self._config = config
+        self._key = key.encode()
+        rate = config.max_requests_per_s
+        self._bucket = None if rate is None else Bucket(rate)
+
+    def check(self, request: web.Request, inside: int) -> None:
+        """Raises Refusal for a stranger, and when as many as may be are inside already."""
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        matches = hmac.compare_digest(key.strip().encode(errors="replace"), self._key)
+        if scheme.lower() != "bearer" or not matches:
+            raise Refusal(
+                401, "expected 'Authorization: Bearer KEY' with the gateway's key", "invalid_key"
+            )
+        limit = self._config.max_waiting
+        if inside > limit:
+            raise Refusal(503, f"{limit} requests are inside already", "overloaded")
+
+    def check_rate(self) -> None:
+        """Raises Refusal (429) when requests for replies come faster than allowed."""
+        wait_s = 0.0 if self._bucket is None else self._bucket.take()
+        if wait_s:
+            rate = self._config.max_requests_per_s
+            raise Refusal(
+                429, f"more than {rate:g} requests a second", "rate_limit_exceeded", None, wait_s
+            )
+
+    async def json_of(self, request: web.Request, empty: Any = None) -> Any:
+        """The body as JSON, or `empty` when there is none and that is allowed.
+
+        Raises Refusal for one that is too large, too slow or not JSON.
+        """
+        raw = await self.body_of(request, self._config.max_body_mb * 2**20)
+        return empty if empty is not None and not raw.strip() else parse_json(raw)
+
+    async def body_of(self, request: web.Request, most_bytes: float) -> bytes:
+        """The body. Raises Refusal for one that is too large or too slow.
+
+        What is announced as too large is not read at all.
+        """
+        if (request.content_length or 0) > most_bytes:
+            raise self.too_large(most_bytes)
+        timeout_s = self._config.body_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                raw = await request.read()
+        except TimeoutError:
+            raise Refusal(
+                408, f"the body did not arrive within {timeout_s:g} s", "timeout"
+            ) from None
+        except ValueError as error:  # a content encoding that does not decode
+            raise Refusal(400, f"the body cannot be read: {error}") from None
+        if len(raw) > most_bytes:
+            raise self.too_large(most_bytes)
+        return raw
+
+    def too_large(self, most_bytes: float | None = None) -> Refusal:
+        """`most_bytes`: None for those that any body may have."""
+        limit_mb = self._config.max_body_mb if most_bytes is None else most_bytes / 2**20
+        return Refusal(413, f"the body is larger than {limit_mb:g} MB", "body_too_large")
+
+
+def retry_after(wait_s: float) -> str:
+    """As the header says it: whole seconds, at least one."""
+    return str(max(1, math.ceil(wait_s)))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,146 @@
+"""What the gateway counts, and the same as Prometheus text.
+
+Counting is adding to plain numbers; names and text are made when somebody asks. Labels come from
+fixed sets, so a client cannot make new series.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from clawrl_gym.core.errors import PolicyError
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_POLICY_TIMEOUT_S = 2.0
+_FIRST_TOKEN_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+_HOLD_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+_POLICY_GAUGES = {
+    "running": ("clawrl_policy_running", "requests that vLLM decodes"),
+    "waiting": ("clawrl_policy_waiting", "requests that wait in vLLM"),
+    "kv_usage": ("clawrl_policy_kv_usage", "share of the key-value cache in use"),
+}
+
+
+@dataclass(slots=True)
+class GatewayStats:
+    """Plain counters since the start, for the view and for metrics."""
+
+    inside: int = 0
+    """Requests under way."""
+    requests: int = 0
+    turns: int = 0
+    tokens_prompt: int = 0
+    tokens_sampled: int = 0
+    replayed: int = 0
+    """Retries that got the stored reply."""
+    interrupted: int = 0
+    """Turns whose client left, or whose policy failed, after their first token."""
+    waited: int = 0
+    """Attempts that found the policy down and were made again."""
+    refused: int = 0
+    """Answers 4xx and 503."""
+    failed: int = 0
+    """Answers 500 and 502."""
+    fits: Counter[str] = field(default_factory=Counter)
+    """How prompts joined the turn before them: see `splice.Fit`."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Turns by kind."""
+    answers: Counter[tuple[str, int]] = field(default_factory=Counter)
+    """Answers by route and status; 499 for clients that left."""
+
+
+class GatewayMetrics:
+    """The gateway's counters, two histograms and the policy's own gauges."""
+
+    def __init__(
+        self,
+        stats: GatewayStats,
+        sessions_open: Callable[[], int],
+        version: Callable[[], int],
+        policy: Callable[[], Awaitable[dict[str, float]]],
+    ) -> None:
+        self._policy = policy
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._counts = _Counts(stats, sessions_open, version)
+        self._registry.register(self._counts)
+        self.first_token_s = Histogram(
+            "clawrl_first_token_seconds",
+            "from a streamed request's arrival to its first piece",
+            buckets=_FIRST_TOKEN_BUCKETS_S,
+            registry=self._registry,
+        )
+        self.hold_s = Histogram(
+            "clawrl_swap_hold_seconds",
+            "how long new requests waited for a weight swap",
+            buckets=_HOLD_BUCKETS_S,
+            registry=self._registry,
+        )
+
+    async def text(self) -> bytes:
+        """All of them; the policy's are left out while it does not answer."""
+        try:
+            async with asyncio.timeout(_POLICY_TIMEOUT_S):
+                self._counts.policy = await self._policy()
+        except (PolicyError, TimeoutError):
+            self._counts.policy = {}
+        return generate_latest(self._registry)
+
+
+class _Counts(Collector):
+    """Reads the plain counters when it is asked."""
+
+    def __init__(
+        self, stats: GatewayStats, sessions_open: Callable[[], int], version: Callable[[], int]
+    ) -> None:
+        self._stats = stats
+        self._sessions_open = sessions_open
+        self._version = version
+        self.policy: dict[str, float] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        stats = self._stats
+        answers = CounterMetricFamily(
+            "clawrl_requests", "answers by route and status", labels=("route", "status")
+        )
+        for (route, status), count in stats.answers.items():
+            answers.add_metric((route, str(status)), count)
+        yield answers
+        turns = CounterMetricFamily("clawrl_turns", "recorded turns", labels=("kind",))
+        for kind, count in stats.kinds.items():
+            turns.add_metric((kind,), count)
+        yield turns
+        tokens = CounterMetricFamily("clawrl_tokens", "tokens of turns", labels=("direction",))
+        tokens.add_metric(("prompt",), stats.tokens_prompt)
+        tokens.add_metric(("sampled",), stats.tokens_sampled)
+        yield tokens
+        yield CounterMetricFamily(
+            "clawrl_replayed", "retries answered from the store", value=stats.replayed
+        )
+        yield CounterMetricFamily(
+            "clawrl_interrupted", "turns that ended before their reply did", value=stats.interrupted
+        )
+        yield CounterMetricFamily(
+            "clawrl_waited", "attempts that found the policy down", value=stats.waited
+        )
+        yield from self._gauges()
+
+    def _gauges(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "clawrl_requests_inside", "requests under way", value=self._stats.inside
+        )
+        yield GaugeMetricFamily(
+            "clawrl_sessions_open", "sessions that have not ended", value=self._sessions_open()
+        )
+        yield GaugeMetricFamily(
+            "clawrl_weight_version", "the weight version that serves", value=self._version()
+        )
+        for key, (name, help_) in _POLICY_GAUGES.items():
+            if key in self.policy:
+                yield GaugeMetricFamily(name, help_, value=self.policy[key])

@@ -1,0 +1,295 @@
+"""The gateway: the only HTTP server of the policy.
+
+OpenAI API in; which routes there are, who may come in, what an error looks like. Replies are made
+in `turns.py`, told in `completions.py`; a route that is not listed here does not exist, so none of
+the policy's own is reachable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
+from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.gateway import prometheus
+from clawrl_gym.gateway.answerers import Policies, Policy
+from clawrl_gym.gateway.completions import Completions
+from clawrl_gym.gateway.feedback import Feedback
+from clawrl_gym.gateway.films import Films
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.limits import Admission, allow_open_files, check_key, retry_after
+from clawrl_gym.gateway.pictures import Pictures
+from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
+from clawrl_gym.gateway.seat import Seats, add_routes
+from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.sessions_api import SessionsApi
+from clawrl_gym.gateway.sse import Pace
+from clawrl_gym.gateway.transient import Transient
+from clawrl_gym.gateway.turns import TurnMaker
+from clawrl_gym.gateway.wire import Refusal, error_json, refusal_of
+from clawrl_gym.store import Store
+
+__all__ = ["Gateway", "GatewayStats", "Hooks", "Policy", "check_key"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_READY_TIMEOUT_S = 2.0
+_DRAIN_S = 0.5
+"""How long requests under way may still finish when the gateway stops; waited for twice."""
+_RECORD_TIMEOUT_S = 2.0
+_IDLE_CONNECTION_S = 120.0
+"""A connection without a whole request for so long is closed."""
+_GONE = 499
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """One HTTP server in front of policies with the same weights, recording into one store."""
+
+    def __init__(
+        self,
+        config: GatewayConfig,
+        sampling: SamplingConfig,
+        store: Store,
+        policies: Policies,
+        model_name: str,
+        request_timeout_s: float = 120.0,
+        *,
+        live: LiveConfig | None = None,
+        hooks: Hooks | None = None,
+        pace: Pace | None = None,
+        images: ImagesConfig | None = None,
+        films: Path | None = None,
+        on_film: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        """`films`: folder that films of episodes are kept in; None keeps none. `images`: limits of
+        pictures; None: the policy cannot see any. Raises ConfigError when it would listen to the
+        network without a key."""
+        check_key(config)
+        live = live or LiveConfig()
+        self.key = config.key or secrets.token_urlsafe(32)
+        self._config = config
+        self._policies = policies
+        self._model_name = model_name
+        self._admission = Admission(config, self.key)
+        self._seats = Seats(Transient(live.transient).stable)
+        self._films = Films(self._admission, store, films, on_film)
+        hooks = _telling(hooks or Hooks(), self._seats, policies, self._films)
+        self.sessions = Sessions(store, live, config.max_sessions, hooks)
+        self._turns = TurnMaker(policies, self.sessions, sampling, request_timeout_s, self._seats)
+        self.stats = self._turns.stats
+        self._metrics = GatewayMetrics(
+            self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
+        )
+        pictures = Pictures(store, images)
+        self._completions = Completions(
+            self._admission,
+            self.sessions,
+            self._turns,
+            self._metrics,
+            model_name,
+            pace or Pace(),
+            pictures,
+        )
+        self._feedback = Feedback(self._admission, store, hooks.on_verdict)
+        self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def version(self) -> int:
+        """The weight version that serves; the loop sets it after each swap."""
+        return self._turns.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._turns.version = version
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While inside, new requests wait in the gateway instead of in the policy."""
+        began_s = time.perf_counter()
+        try:
+            with self._turns.held():
+                yield
+        finally:
+            self._metrics.hold_s.observe(time.perf_counter() - began_s)
+
+    async def start(self, sock: socket.socket | None = None) -> str:
+        """Listen, on a socket that is bound already or as configured; returns the base URL.
+
+        The policy need not be there yet: requests wait for it. Raises ConfigError when the port is
+        taken.
+        """
+        allow_open_files(2 * self._config.max_waiting + 256)
+        await self.sessions.start()
+        runner = web.AppRunner(
+            self._app(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_DRAIN_S,
+            keepalive_timeout=_IDLE_CONNECTION_S,
+        )
+        await runner.setup()
+        self._runner = runner
+        await self._listen(runner, sock)
+        host, port = runner.addresses[0][:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def _app(self) -> web.Application:
+        app = web.Application(
+            middlewares=[self._border], client_max_size=int(self._config.max_body_mb * 2**20)
+        )
+        get, post, delete = app.router.add_get, app.router.add_post, app.router.add_delete
+        get("/healthz", _healthy)
+        get("/readyz", self._ready)
+        get("/metrics", self._show_metrics)
+        for base in ("", "/sessions/{id}"):
+            get(f"{base}/v1/models", self._models)
+            get(f"{base}/v1/models/{{model:.+}}", self._model)
+            post(f"{base}/v1/chat/completions", self._completions.chat)
+            post(f"{base}/v1/completions", self._completions.text)
+            post(f"{base}/v1/feedback", self._feedback.post)
+        get("/v1/sessions", self._sessions_api.list)
+        post("/v1/sessions/{id}/end", self._sessions_api.end_known)
+        post("/sessions/{id}/begin", self._sessions_api.begin)
+        post("/sessions/{id}/end", self._sessions_api.end)
+        post("/sessions/{id}/film", self._films.post)
+        for path in ("/v1/sessions/{id}", "/sessions/{id}"):
+            get(path, self._sessions_api.show)
+            delete(path, self._sessions_api.delete)
+        add_routes(app.router, self._seats)
+        return app
+
+    async def _listen(self, runner: web.AppRunner, sock: socket.socket | None) -> None:
+        host, port = self._config.host, self._config.port
+        if host == "localhost":
+            host = "127.0.0.1"  # one address: with two, port 0 would be two ports
+        backlog = max(128, self._config.max_waiting)
+        try:
+            if sock is not None:
+                await web.SockSite(runner, sock, backlog=backlog).start()
+            else:
+                await web.TCPSite(runner, host, port, backlog=backlog).start()
+        except OSError as error:
+            await self.stop()
+            raise ConfigError(
+                f"port {port} is taken or cannot be used on {host!r} ({error.strerror}): "
+                "give another gateway.port, or 0 for a free one"
+            ) from error
+
+    async def stop(self) -> None:
+        """Stop listening, end what is under way, finish what is being recorded. Idempotent."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+        await self.sessions.finish(_RECORD_TIMEOUT_S)
+
+    @web.middleware
+    async def _border(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Admission, counting, and every error as an OpenAI error."""
+        if request.path == "/healthz":
+            return await handler(request)
+        stats, status = self.stats, _GONE
+        stats.requests += 1
+        stats.inside += 1
+        try:
+            self._admission.check(request, stats.inside)
+            response = await handler(request)
+            status = response.status
+            return response
+        except ConnectionError:
+            raise  # nobody is there to be told
+        except Exception as error:  # noqa: BLE001 - the border: whatever went wrong is told
+            refusal = self._refusal(request, error)
+            status = refusal.status
+            return self._answer(refusal)
+        finally:
+            stats.inside -= 1
+            stats.answers[_route_of(request), status] += 1
+
+    def _refusal(self, request: web.Request, error: Exception) -> Refusal:
+        if isinstance(error, web.HTTPRequestEntityTooLarge):
+            return self._admission.too_large()
+        if isinstance(error, web.HTTPException):
+            return Refusal(error.status, f"{request.method} {request.path}: {error.reason}")
+        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            return Refusal(400, f"the body cannot be read: {error}")
+        refusal = refusal_of(error)
+        if refusal.status == 500:
+            _log.error("%s failed", request.path, exc_info=error)
+        return refusal
+
+    def _answer(self, refusal: Refusal) -> web.Response:
+        if refusal.status in (500, 502):
+            self.stats.failed += 1
+        else:
+            self.stats.refused += 1
+        headers = {}
+        if refusal.status in (429, 503):
+            headers["Retry-After"] = retry_after(refusal.retry_after_s)
+        return web.json_response(error_json(refusal), status=refusal.status, headers=headers)
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        """200 when a policy answers; requests wait for it either way."""
+        try:
+            async with asyncio.timeout(_READY_TIMEOUT_S):
+                await self._policies.metrics()
+        except (PolicyError, TimeoutError) as error:
+            raise Refusal(503, f"the policy is not ready: {error}", "not_ready") from error
+        return web.json_response({"ready": True, "version": self.version})
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        text = await self._metrics.text()
+        return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    async def _models(self, _: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": [self._model_json()]})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        self._completions.check_model(request.match_info["model"])
+        return web.json_response(self._model_json())
+
+    def _model_json(self) -> dict[str, str | int]:
+        return {
+            "id": self._model_name,
+            "object": "model",
+            "owned_by": "clawrl_gym",
+            "created": 0,
+        }
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.json_response({"alive": True})
+
+
+def _telling(hooks: Hooks, seats: Seats, policies: Policies, films: Films) -> Hooks:
+    """The hooks, with seats, policies and films told of sessions that are over."""
+
+    def on_end(session_id: str) -> None:
+        seats.ended(session_id)
+        policies.forget(session_id)
+        hooks.on_end(session_id)
+
+    def on_delete(session_id: str) -> None:
+        seats.ended(session_id)
+        policies.forget(session_id)
+        films.forget(session_id)
+        hooks.on_delete(session_id)
+
+    return replace(hooks, on_end=on_end, on_delete=on_delete)
+
+
+def _route_of(request: web.Request) -> str:
+    """The route's own pattern, never the client's path."""
+    resource = request.match_info.route.resource
+    return "none" if resource is None else resource.canonical

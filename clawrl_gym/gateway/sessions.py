@@ -1,0 +1,268 @@
+"""Sessions as the gateway knows them: which are open, which request belongs where, how they end.
+
+Everything here can be read again from the store: a session that nobody uses takes no memory, but
+for the last used ones (`live.warm_sessions`), and a gateway that was killed goes on exactly where
+it stopped. It talks to no policy.
+
+The end of a live session is not final: a later request opens it again, and its turns are numbered
+on; a reply that was still being made is kept. A rollout's session that has ended refuses (409).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from clawrl_gym.config import LiveConfig
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Message, StopReason
+from clawrl_gym.dialogue.trail import is_conversation
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.identify import Identifier, Identity
+from clawrl_gym.gateway.memory import SessionMemory, mark_of
+from clawrl_gym.gateway.session import Asked, Session
+from clawrl_gym.gateway.turnbook import TurnBook
+from clawrl_gym.gateway.wire import Labels, Refusal
+from clawrl_gym.store import SessionRow, Store
+
+__all__ = ["Asked", "Session", "Sessions"]
+
+MAX_OPEN = 100_000
+_KNOWN_TURNS = 100_000
+"""Turns of open sessions whose hashes are read at the start."""
+_REAP_EVERY_S = 60.0
+_AT_ONCE = 64
+"""Sessions that are ended or deleted together."""
+_FULL_RETRY_S = 60.0
+_log = logging.getLogger(__name__)
+
+
+class Sessions(TurnBook):
+    """All sessions of one gateway."""
+
+    def __init__(
+        self,
+        store: Store,
+        config: LiveConfig = LiveConfig(),  # noqa: B008 (frozen)
+        max_open: int = MAX_OPEN,
+        hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
+    ) -> None:
+        """Raises ConfigError for rules and patterns that cannot be used."""
+        memory = SessionMemory(store, config.warm_sessions)
+        super().__init__(store, memory, Identifier(config), hooks)
+        self._config = config
+        self._max_open = max_open
+        self._last_s: dict[str, float] = {}
+        """Last use of each live session that is open, in memory or not."""
+
+    def __len__(self) -> int:
+        """Sessions in memory."""
+        return len(self._memory)
+
+    @property
+    def open_count(self) -> int:
+        """Live sessions that are open."""
+        return len(self._last_s)
+
+    async def start(self) -> None:
+        """Learn from the store which sessions are open and what was said in them last."""
+        for session in await self._store.open_live_sessions():
+            self._last_s[session.id] = session.last_s
+        for row in reversed(await self._store.open_marks(_KNOWN_TURNS)):
+            if row.mark and row.kind == "main":
+                self._identifier.learn(row.session_id, mark_of(row), not row.answered)
+
+    def identify(
+        self,
+        messages: list[Message],
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        path_id: str | None,
+    ) -> Identity:
+        """What a request is. Raises Refusal (400) for a session id that cannot be one."""
+        return self._identifier.identify(messages, body, headers, path_id)
+
+    @asynccontextmanager
+    async def ask(
+        self, identity: Identity, labels: Labels, messages: list[Message]
+    ) -> AsyncIterator[Asked]:
+        """Inside its session, after all equal requests before it.
+
+        Raises Refusal: the session has ended and is not live (409), too many are open (429).
+        """
+        arrived_s = time.time()
+        row = _row(identity.session_id, labels, identity.matched_by)
+        async with self._inside(identity.session_id, row, reopens=True) as session:
+            asked = Asked(session, identity, messages, arrived_s, session.life)
+            with session.under_way(asked):
+                async with session.one_at_a_time(identity.same):
+                    session.check(asked.life)
+                    yield asked
+
+    @asynccontextmanager
+    async def use(self, session_id: str, labels: Labels | None) -> AsyncIterator[Session]:
+        """A session as it is; without labels it is not made. Raises Refusal (404) then."""
+        row = None if labels is None else _row(session_id, labels, None)
+        async with self._inside(session_id, row, reopens=False) as session:
+            yield session
+
+    async def end(
+        self,
+        session: Session,
+        state: list[Message] | None,
+        reward: float | None,
+        stop_reason: str,
+        error: str | None,
+    ) -> bool:
+        """Record the outcome, and the next state of the last turn; False when it had ended."""
+        return await self._shielded(self._end(session, state, reward, stop_reason, error))
+
+    async def delete(self, session_id: str) -> bool:
+        """Delete a session with all its data; False when there is none. Who is inside is told."""
+        return await self._shielded(self._delete([session_id], math.inf)) > 0
+
+    async def reap(self) -> None:
+        """End idle live sessions and delete expired ones, for ever."""
+        pause_s = min(_REAP_EVERY_S, self._config.idle_end_s / 4)
+        while True:
+            await asyncio.sleep(pause_s)
+            try:
+                await self.reap_once(time.time())
+            except StoreError as error:
+                _log.error("expired sessions are deleted at the next try: %s", error)
+
+    async def reap_once(self, now_s: float) -> None:
+        """End what is idle, and delete what has expired, at a time."""
+        before_s = now_s - self._config.idle_end_s
+        idle = [session_id for session_id, last_s in self._last_s.items() if last_s < before_s]
+        for at in range(0, len(idle), _AT_ONCE):
+            ends = (self._end_idle(session_id, before_s) for session_id in idle[at : at + _AT_ONCE])
+            await asyncio.gather(*ends)
+        if self._config.retention_days is not None:
+            before_s = now_s - 86_400 * self._config.retention_days
+            expired = await self._store.expired_sessions(before_s)
+            for at in range(0, len(expired), _AT_ONCE):
+                await self._shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
+
+    async def _end(
+        self,
+        session: Session,
+        state: list[Message] | None,
+        reward: float | None,
+        stop_reason: str,
+        error: str | None,
+    ) -> bool:
+        session.ended = True
+        self._last_s.pop(session.id, None)
+        newest = session.newest_main()
+        stable = self._identifier.transient.stable(state or [])
+        told = [message for message in stable if is_conversation(message)]
+        if newest is not None and told:
+            await self._answer(session, session.life, newest, told)
+        if session.is_rollout:
+            session.drop_turns()
+        ended = await self._store.end_session(
+            session.id, reward=reward, stop_reason=stop_reason, error=error
+        )
+        if ended and not session.is_rollout:
+            self._hooks.on_end(session.id)
+        return ended
+
+    async def _end_idle(self, session_id: str, before_s: float) -> None:
+        async with self._memory.entered(session_id) as session, session.opening:
+            last_s = self._last_s.get(session_id, math.inf)
+            if session.inside > 1 or last_s >= before_s:
+                return
+            try:
+                await self._end(session, None, None, StopReason.IDLE.value, None)
+            except StoreError as error:
+                session.ended = False
+                self._last_s[session_id] = last_s
+                _log.error("idle session %s is ended at the next try: %s", session_id, error)
+
+    async def _delete(self, session_ids: list[str], ended_before_s: float) -> int:
+        """Delete what is there, and ended before; returns how many."""
+        async with AsyncExitStack() as stack:
+            gone = []
+            for session_id in sorted(session_ids):  # in one order: two of these do not deadlock
+                session = await stack.enter_async_context(self._memory.entered(session_id))
+                await stack.enter_async_context(session.opening)
+                row = await self._store.session(session_id)
+                if row is None or (row.ended_s or -math.inf) >= ended_before_s:
+                    continue
+                session.delete()
+                self._last_s.pop(session_id, None)
+                self._identifier.forget(session_id)
+                self._hooks.on_delete(session_id)
+                gone.append(session_id)
+            return await self._store.delete_sessions(gone)
+
+    @asynccontextmanager
+    async def _inside(
+        self, session_id: str, row: SessionRow | None, reopens: bool
+    ) -> AsyncIterator[Session]:
+        async with self._memory.entered(session_id) as session:
+            async with session.opening:
+                await self._open(session, row, reopens)
+            try:
+                yield session
+            finally:
+                self._touch(session)
+
+    async def _open(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
+        """Read a session or begin it, and open it again where it has ended."""
+        if not session.is_known:
+            stored = await self._store.session(session.id) or row
+            if stored is None:
+                raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
+            if stored is row:
+                if reopens and row.source == "live":
+                    self._admit(session.id)
+                await self._begin(row)
+            await self._memory.know(session, stored)
+        if session.ended and reopens and not session.is_rollout:
+            self._admit(session.id)
+            await self._store.reopen_session(session.id)
+            session.ended = False
+        self._touch(session)
+
+    async def _begin(self, row: SessionRow) -> None:
+        try:
+            await self._store.add_session(row)
+        except StoreError:
+            self._last_s.pop(row.id, None)
+            raise
+
+    def _touch(self, session: Session) -> None:
+        if session.is_known and not session.is_rollout and not session.ended:
+            self._last_s[session.id] = time.time()
+
+    def _admit(self, session_id: str) -> None:
+        if len(self._last_s) >= self._max_open and session_id not in self._last_s:
+            raise Refusal(
+                429,
+                f"{self._max_open} sessions are open, expected fewer before another one begins: "
+                "end some, or wait until idle ones have ended",
+                code="session_limit",
+                retry_after_s=_FULL_RETRY_S,
+            )
+        self._last_s[session_id] = time.time()
+
+
+def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
+    """A session as it begins. An episode has a task; one that is only measured has no group."""
+    is_rollout = labels.group_id is not None or labels.task_id is not None
+    return SessionRow(
+        id=session_id,
+        task_id=labels.task_id,
+        group_id=labels.group_id,
+        split=labels.split,
+        source="rollout" if is_rollout else "live",
+        created_s=time.time(),
+        matched_by=None if is_rollout else matched_by,
+    )

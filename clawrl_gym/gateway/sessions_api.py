@@ -1,0 +1,175 @@
+"""Sessions over HTTP: list, read, end, delete with all data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from aiohttp import web
+from pydantic import Field
+
+from clawrl_gym.core.types import Message, Split, StopReason, Turn, Verdict
+from clawrl_gym.gateway.feedback import verdict_json
+from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.gateway.pictures import Pictures
+from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.wire import (
+    Labels,
+    Refusal,
+    Wire,
+    WireMessage,
+    labels_of,
+    parse_as,
+    session_id_of,
+)
+from clawrl_gym.store import SessionRow, SessionSummary, Store
+
+
+class EndRequest(Wire):
+    """POST /v1/sessions/ID/end."""
+
+    reward: float | None = Field(None, allow_inf_nan=False)
+    stop_reason: StopReason = StopReason.TERMINATED
+    next_state: list[WireMessage] | None = None
+    error: str | None = None
+    split: Split | None = None
+
+
+class ListRequest(Wire):
+    """GET /v1/sessions."""
+
+    limit: int = Field(100, ge=1, le=10_000)
+    open: bool = False
+    """Only sessions that have not ended."""
+
+
+class PageRequest(Wire):
+    """GET /v1/sessions/ID."""
+
+    first: int | None = Field(None, ge=0, le=2**62)
+    """Index of the first turn; None shows the newest ones."""
+    count: int = Field(100, ge=1, le=1000)
+
+
+class SessionsApi:
+    """Reads sessions from the store; what changes them goes through `Sessions`."""
+
+    def __init__(
+        self, admission: Admission, store: Store, sessions: Sessions, pictures: Pictures
+    ) -> None:
+        self._admission = admission
+        self._store = store
+        self._sessions = sessions
+        self._pictures = pictures
+
+    async def list(self, request: web.Request) -> web.Response:
+        """GET /v1/sessions?limit=&open=, newest first."""
+        asked = parse_as(ListRequest, dict(request.query))
+        rows = await self._store.session_summaries(asked.limit, asked.open)
+        return web.json_response({"object": "list", "data": [summary_json(row) for row in rows]})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """GET /v1/sessions/ID?first=&count=: the session with a page of its turns."""
+        session_id = session_id_of(request.match_info["id"])
+        asked = parse_as(PageRequest, dict(request.query))
+        row = await self._row(session_id)
+        if asked.first is None:
+            turns = await self._store.last_turns(session_id, asked.count)
+        else:
+            turns = await self._store.page_of_turns(session_id, asked.first, asked.count)
+        states = await self._store.next_states_of(session_id)
+        verdicts = await self._store.verdicts_of(session_id)
+        shown = []
+        for turn in turns:
+            assert turn.id is not None
+            value = turn_json(turn, states.get(turn.id), verdicts.get(turn.id, []))
+            shown.append(json.dumps(value))
+            await asyncio.sleep(0)  # a long conversation holds nobody up
+        head = json.dumps(session_json(row))[:-1]
+        text = f'{head}, "turns": [{", ".join(shown)}]}}'
+        return web.json_response(text=text)
+
+    async def begin(self, request: web.Request) -> web.Response:
+        """POST /sessions/ID/begin: what its labels say holds for requests that bring none."""
+        session_id = session_id_of(request.match_info["id"])
+        async with self._sessions.use(session_id, labels_of(request.headers)) as session:
+            return web.json_response({"session_id": session_id, "ended": session.ended})
+
+    async def end_known(self, request: web.Request) -> web.Response:
+        """POST /v1/sessions/ID/end; the session must be there."""
+        return await self._end(request, None)
+
+    async def end(self, request: web.Request) -> web.Response:
+        """POST /sessions/ID/end; an episode that failed before its first turn can end too."""
+        return await self._end(request, labels_of(request.headers))
+
+    async def _end(self, request: web.Request, labels: Labels | None) -> web.Response:
+        asked = parse_as(EndRequest, await self._admission.json_of(request, empty={}))
+        session_id = session_id_of(request.match_info["id"])
+        if labels is not None and asked.split is not None:
+            labels = labels.model_copy(update={"split": asked.split})
+        told = [message.plain() for message in asked.next_state or []]
+        async with (
+            self._pictures.taken(told) as state,
+            self._sessions.use(session_id, labels) as session,
+        ):
+            ended = await self._sessions.end(
+                session, state, asked.reward, asked.stop_reason.value, asked.error
+            )
+        return web.json_response({"session_id": session_id, "ended_before": not ended})
+
+    async def delete(self, request: web.Request) -> web.Response:
+        """DELETE /v1/sessions/ID: with everything that was made of it; requests inside fail."""
+        session_id = session_id_of(request.match_info["id"])
+        if not await self._sessions.delete(session_id):
+            raise _not_found(session_id)
+        return web.json_response({"session_id": session_id, "deleted": True})
+
+    async def _row(self, session_id: str) -> SessionRow:
+        row = await self._store.session(session_id)
+        if row is None:
+            raise _not_found(session_id)
+        return row
+
+
+def _not_found(session_id: str) -> Refusal:
+    return Refusal(404, f"there is no session {session_id!r}", "session_not_found")
+
+
+def turn_json(
+    turn: Turn, next_state: list[Message] | None, verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    """A turn as it is shown."""
+    return {
+        "id": turn.id,
+        "index": turn.index,
+        "kind": turn.kind,
+        "rule": turn.rule,
+        "messages": turn.messages,
+        "reply": turn.reply,
+        "next_state": next_state,
+        "finish_reason": turn.finish_reason,
+        "prompt_tokens": len(turn.prompt_ids_T),
+        "sampled_tokens": len(turn.sampled_ids_T),
+        "versions": sorted(set(turn.versions_T)),
+        "created_s": turn.created_s,
+        "verdicts": [verdict_json(verdict) for verdict in verdicts],
+    }
+
+
+def session_json(row: SessionRow) -> dict[str, Any]:
+    """A session's own fields."""
+    return {item.name: getattr(row, item.name) for item in fields(row)}
+
+
+def summary_json(summary: SessionSummary) -> dict[str, Any]:
+    """A session in a list."""
+    return session_json(summary.session) | {
+        "last_s": summary.last_s,
+        "main_turns": summary.main_turns,
+        "side_turns": summary.side_turns,
+        "verdicts": summary.verdicts,
+    }

@@ -1,0 +1,279 @@
+"""Verdicts on live turns become samples, and every session that said anything yields one.
+
+A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
+advantage A = r - b, |A| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it comes: a
+waiting sample of its turn is withdrawn, and a new one is made even when the session has ended or
+the turn was trained on. Where the algorithm follows hints, a verdict that has some makes one too,
+whatever its value; a person's correction in words is a hint. Other neutral verdicts and abstentions
+are recorded and not trained; side turns and interrupted replies never are, replies that the token
+limit cut off only with `train_truncated`. Hints that the policy's server could not be asked about
+wait in the store for the next start.
+
+The outcome that a session's end brought counts as feedback on its last main turn.
+
+At least one: when a session has ended, all its turns with a next state are judged, something came
+back at all (a next state, feedback, an outcome) and yet no verdict has made a sample, then
+
+    A = weak_reward * reward_weight
+
+for the last trainable turn that got a signal, rather one judged neutral than one not judged: going
+on without a complaint is weak evidence for the reply. There is no baseline in it, so it always has
+a gradient; it is at most one sample a session and waits for the end, so it never takes the place of
+a clear verdict. `weak_reward` 0 leaves such sessions out, and so does an algorithm that follows
+hints alone (`reward_weight` 0).
+
+A last turn without a signal is kept and waits for feedback. A session that yields nothing is
+counted and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections import Counter
+from dataclasses import replace
+
+from clawrl_gym.config import LiveConfig
+from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import (
+    Episode,
+    Group,
+    Sample,
+    StopReason,
+    TaskRef,
+    Turn,
+    Verdict,
+)
+from clawrl_gym.judge.enhance import Enhancer, hints_of
+from clawrl_gym.rollout.guarantee import Signals, segment_of, unclear_because, why_not
+from clawrl_gym.store import SessionRow, Store, effective
+from clawrl_gym.trainers.base import Algorithm, Term, make_sample
+from clawrl_gym.trainers.ready import ReadyGroups
+
+_TASK = TaskRef(None, 0, "train")
+_WAITS = "hint waits"
+"""The policy's server did not answer: the verdict is taken up again at the next start."""
+
+_log = logging.getLogger(__name__)
+
+
+class LiveCollector:
+    """What live conversations teach. Its entry points neither block nor raise."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store: Store,
+        algorithm: Algorithm,
+        ready: ReadyGroups,
+        judged: bool = True,
+        enhancer: Enhancer | None = None,
+    ) -> None:
+        """`judged`: a judge gives each turn a verdict, which is waited for at a session's end."""
+        self._config = config
+        self._store = store
+        self._algorithm = algorithm
+        self._ready = ready
+        self._judged = judged
+        self._enhancer = enhancer if algorithm.needs_hints else None
+        self._unread: set[int] = set()
+        self._events: asyncio.Queue[Verdict | str] = asyncio.Queue()
+        self._deleted: dict[str, float] = {}
+        self._next_group: int | None = None
+        self._counters: Counter[str] = Counter()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """Since the start: `samples`, `withdrawn`, `turns/REASON` for verdicts without a sample,
+        `sessions/REASON` for sessions that yielded nothing, `hints/NAME` of the enhancer."""
+        taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
+        return self._counters + Counter({f"hints/{name}": n for name, n in taught.items()})
+
+    def verdict(self, verdict: Verdict) -> None:
+        """A verdict or feedback on a live turn is on disk."""
+        self._events.put_nowait(verdict)
+
+    def session_ended(self, session_id: str) -> None:
+        """A live session's end is on disk."""
+        self._events.put_nowait(session_id)
+
+    def deleted(self, session_id: str) -> None:
+        """A session is about to be deleted: nothing of it is trained on from now on."""
+        self._deleted[session_id] = time.time()
+        self._ready.forget(session_id)
+
+    async def restore(self) -> None:
+        """Go on where an earlier process stopped; before `run`."""
+        waiting = await self._store.untrained_groups()
+        self._ready.restore([group.samples for group in waiting])
+        self._algorithm.replay(await self._store.live_rewards())
+        for verdict in await self._store.judged_without_sample():
+            self.verdict(verdict)
+        for session_id in await self._store.ended_without_yield():
+            self.session_ended(session_id)
+
+    async def run(self) -> None:
+        """Take one event after another, until cancelled."""
+        while True:
+            event = await self._events.get()
+            try:
+                if isinstance(event, Verdict):
+                    await self._on_verdict(event)
+                else:
+                    await self._on_end(event)
+            except StoreError as error:
+                self._counters["failed"] += 1
+                what = f"turn {event.turn_id}" if isinstance(event, Verdict) else "a session's end"
+                _log.warning("%s waits in the store for the next start: %s", what, error)
+            finally:
+                self._events.task_done()
+
+    async def settled(self) -> None:
+        """Wait until everything that came so far has been taken; `run` must be running."""
+        await self._events.join()
+
+    async def _on_verdict(self, verdict: Verdict) -> None:
+        turn = await self._store.turn(verdict.turn_id)
+        session = None if turn is None else await self._store.session(turn.session_id)
+        if turn is None or session is None or self._is_deleted(turn):
+            self._counters["turns/deleted"] += 1
+            return
+        if session.source != "live":
+            return
+        said = (await self._store.verdicts_of(turn.session_id)).get(verdict.turn_id, [])
+        best = effective(said)
+        if best is not None and best.id != verdict.id:
+            self._counters["turns/overruled"] += 1
+            return
+        withdrawn = await self._withdraw(verdict.turn_id)
+        made = 0
+        hints = self._hints(said)
+        why = self._why_not(turn, verdict, bool(hints))
+        if why is None:
+            made, why = await self._from_verdict(turn, verdict, hints)
+        if why is not None:
+            self._counters[f"turns/{why}"] += 1
+            if why != _WAITS:
+                await self._store.settle(verdict.turn_id)
+        if made != withdrawn:
+            await self._book(session, made - withdrawn)
+        if session.ended_s is not None:
+            await self._on_end(turn.session_id)
+
+    def _hints(self, said: list[Verdict]) -> tuple[str, ...]:
+        """What a turn's verdicts teach; none where the algorithm does not follow hints."""
+        return () if self._enhancer is None else hints_of(said)
+
+    def _why_not(self, turn: Turn, verdict: Verdict, has_hints: bool) -> str | None:
+        """Why a verdict makes no sample; None when it may."""
+        unclear = unclear_because(verdict, self._algorithm.reward_weight)
+        if unclear is not None and not has_hints:
+            return unclear
+        return why_not(turn, self._config, self._ready.version)
+
+    async def _on_end(self, session_id: str) -> None:
+        """The guarantee."""
+        session = await self._store.session(session_id)
+        if session is None or session.source != "live" or session.ended_s is None:
+            return
+        verdicts = await self._store.verdicts_of(session_id)
+        if session.reward and await self._tell_outcome(session, session.reward, verdicts):
+            return
+        if session.samples:
+            return
+        signals = Signals(
+            await self._store.turns_of(session_id),
+            await self._store.unanswered_turns(session_id),
+            {turn_id: best for turn_id, said in verdicts.items() if (best := effective(said))},
+            {turn_id for turn_id, said in verdicts.items() if self._hints(said)} - self._unread,
+            self._algorithm.reward_weight,
+        )
+        if self._judged and signals.unjudged:
+            return  # the verdict that is missing comes back here
+        found = signals.weakest_evidence(self._config, self._ready.version)
+        if isinstance(found, Turn):
+            await self._book(session, await self._from_weak(found))
+        elif found is not None and session.why != found:
+            self._counters[f"sessions/{found}"] += 1
+            await self._store.set_yield(session_id, 0, found)
+
+    async def _tell_outcome(
+        self, session: SessionRow, outcome: float, verdicts: dict[int, list[Verdict]]
+    ) -> bool:
+        """Make feedback on the last main turn of the outcome; False when it has feedback."""
+        turn_id = await self._store.last_main_turn(session.id)
+        if turn_id is None or not math.isfinite(outcome):
+            return False
+        if any(v.kind == "feedback" for v in verdicts.get(turn_id, ())):
+            return False
+        reward = min(max(outcome, -1.0), 1.0)
+        told = Verdict(
+            turn_id, "feedback", 1 if reward > 0 else -1, reward, {"outcome": outcome}, time.time()
+        )
+        await self._on_verdict(replace(told, id=await self._store.add_verdict(told)))
+        return True
+
+    async def _from_verdict(
+        self, turn: Turn, verdict: Verdict, hints: tuple[str, ...]
+    ) -> tuple[int, str | None]:
+        """How many samples it makes, and why none."""
+        prompts = None if self._enhancer is None else await self._enhancer.prompts(turn, hints)
+        unclear = unclear_because(verdict, self._algorithm.reward_weight)
+        if unclear is not None and not prompts:
+            if prompts is None:
+                return 0, _WAITS
+            self._unread.add(verdict.turn_id)
+            return 0, "unreadable hint"
+        group = await self._group(turn, verdict.reward or 0.0)
+        told, read = {turn.index: verdict}, {turn.index: prompts} if prompts else {}
+        samples = self._algorithm.stamp(group, [[segment_of(turn)]], [told], [read])
+        return await self._accept(group, turn, samples), None
+
+    async def _from_weak(self, turn: Turn) -> int:
+        weak = self._config.weak_reward
+        group = await self._group(turn, weak)
+        term = Term(weak * self._algorithm.reward_weight)
+        sample = make_sample(group, group.episodes_G[0], segment_of(turn), {turn.index: term})
+        self._counters["weak"] += 1
+        return await self._accept(group, turn, [sample])
+
+    async def _group(self, turn: Turn, reward: float) -> Group:
+        """A group of one turn."""
+        if self._next_group is None:
+            self._next_group = await self._store.next_group_id()
+        number, self._next_group = self._next_group, self._next_group + 1
+        episode = Episode(turn.session_id, number, _TASK, StopReason.TERMINATED, reward, turns=1)
+        return Group(number, _TASK, [episode], version=min(turn.versions_T))
+
+    async def _accept(self, group: Group, turn: Turn, samples: list[Sample]) -> int:
+        """Store and queue; nothing of a session that is being deleted."""
+        assert turn.id is not None
+        if not samples or self._is_deleted(turn):
+            return 0
+        marked = [replace(sample, turn_id=turn.id) for sample in samples]
+        stored = await self._ready.accept(group, marked)
+        if self._is_deleted(turn):
+            self._ready.withdraw(turn.id)
+            return 0
+        self._counters["samples"] += len(stored)
+        return len(stored)
+
+    async def _withdraw(self, turn_id: int) -> int:
+        """Take back what waits for training; what is in a batch already stays."""
+        if not self._ready.withdraw(turn_id):
+            return 0
+        withdrawn = await self._store.withdraw(turn_id)
+        self._counters["withdrawn"] += withdrawn
+        return withdrawn
+
+    async def _book(self, session: SessionRow, change: int) -> None:
+        """Record how many samples came of a session so far."""
+        before = session.samples or 0
+        if not before:
+            self._counters["sessions/yielded"] += 1
+        await self._store.set_yield(session.id, max(before + change, 0), None)
+
+    def _is_deleted(self, turn: Turn) -> bool:
+        return self._deleted.get(turn.session_id, 0.0) >= turn.created_s

@@ -1,0 +1,141 @@
+"""The local Ray cluster: the rollout workers and the learner as actors, behind plain handles.
+
+The one file that speaks to Ray. Telemetry and dashboard are off; the cluster is the run's own and
+ends with it. Import paths reach the workers through PYTHONPATH, never through driver state.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
+from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.types import Episode, Sample, StepStats
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.trainers.pictures import Images
+
+_OBJECT_STORE_BYTES = 128 << 20
+
+
+def start_cluster() -> None:
+    """Start a cluster of this machine for this process. Blocks for some seconds."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    paths = [str(Path.cwd()), *filter(None, sys.path), os.environ.get("PYTHONPATH", "")]
+    ray.init(
+        address="local",
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}},
+    )
+
+
+def stop_cluster() -> None:
+    """End the cluster and every process of it."""
+    import ray
+
+    ray.shutdown()
+
+
+class RayWorker:
+    """A rollout worker in a Ray actor; restarted by Ray when its process dies."""
+
+    def __init__(
+        self,
+        env: EnvConfig,
+        agent: AgentConfig,
+        slots: int,
+        gateway: tuple[str, str, str],
+        request_timeout_s: float,
+    ) -> None:
+        import ray
+
+        from clawrl_gym.rollout.worker import RolloutWorker
+
+        actor = ray.remote(RolloutWorker).options(
+            num_cpus=0, max_concurrency=slots + 8, max_restarts=-1, max_task_retries=0
+        )
+        self._actor = actor.remote(env, agent, slots, gateway, request_timeout_s)
+
+    async def ready(self) -> None:
+        await self._actor.ready.remote()
+
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        episode: Episode = await self._actor.run.remote(spec)
+        return episode
+
+    async def close(self) -> None:
+        await self._actor.close.remote()
+
+
+class RayLearner:
+    """The learner in a Ray actor of its own."""
+
+    def __init__(
+        self,
+        trainer: TrainerConfig,
+        learner: LearnerConfig,
+        model_dir: str,
+        seed: int,
+        device: str,
+        temperature: float,
+        images: Images | None = None,
+    ) -> None:
+        from clawrl_gym.trainers.learner import Learner
+        from clawrl_gym.trainers.simulated import SimulatedLearner
+
+        self._kind: Any = Learner if learner.backend == "torch" else SimulatedLearner
+        self._gpus = 0.01 if device == "cuda" else 0
+        self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
+        self._arguments = (trainer, learner, model_dir, seed, device, temperature, images)
+        self._begin()
+
+    def _begin(self) -> None:
+        import ray
+
+        actor = ray.remote(self._kind).options(
+            num_cpus=0, num_gpus=self._gpus, runtime_env=self._environment
+        )
+        self._actor = actor.remote(*self._arguments)
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        import ray.exceptions
+
+        try:
+            return await getattr(self._actor, method).remote(*arguments)
+        except ray.exceptions.RayActorError as error:
+            raise LearnerDied(f"the learner died in {method}: {error}") from error
+        except ray.exceptions.RayError as error:
+            raise TrainerError(f"the learner failed in {method}: {error}") from error
+
+    async def revive(self, checkpoint: str | None) -> None:
+        """A new process in place of one that died, at a checkpoint or at the first weights."""
+        self._begin()
+        await self.ready()
+        if checkpoint is not None:
+            await self.load_checkpoint(checkpoint)
+
+    async def ready(self) -> None:
+        """Answers once the model is loaded."""
+        await self._call("__ray_ready__")
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        stats: StepStats = await self._call("step", samples, version)
+        return stats
+
+    async def save_weights(self, folder: str) -> None:
+        await self._call("save_weights", folder)
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await self._call("save_checkpoint", folder)
+
+    async def load_checkpoint(self, folder: str) -> None:
+        await self._call("load_checkpoint", folder)

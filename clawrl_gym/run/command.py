@@ -1,0 +1,99 @@
+"""What the commands share: help from the configuration, one clear line for an error, Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel
+
+from clawrl_gym.config import BenchConfig, CommandConfig
+from clawrl_gym.config.compose import groups_of
+from clawrl_gym.core.errors import ClawError, ConfigError
+
+INTERRUPTED = 130
+C = TypeVar("C", bound=CommandConfig | BenchConfig)
+
+
+def print_help(command: str, doc: str, model: type[BaseModel]) -> None:
+    """The command's own words, the groups, every key with its default."""
+    lines = [doc.strip(), "", "Groups (GROUP=OPTION):"]
+    for group, options in groups_of(command).items():
+        lines.append(f"  {group:<12} {' | '.join(options)}")
+    lines += ["", "Keys (KEY=VALUE), with their defaults before a group changes them:"]
+    lines += _key_lines(model, "")
+    lines += [
+        "",
+        f"Example: python -m clawrl_gym.{command} dry_run=true prints what a run would use.",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _key_lines(model: type[BaseModel], prefix: str) -> list[str]:
+    lines: list[str] = []
+    for name, info in model.model_fields.items():
+        default = info.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            lines += _key_lines(type(default), f"{prefix}{name}.")
+            continue
+        says = " ".join((info.description or "").split())
+        lines.append(f"  {prefix + name:<34} {_plain(default):<12} {says}".rstrip())
+    return lines
+
+
+def _plain(value: Any) -> str:
+    return "null" if value is None else str(value)
+
+
+def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:
+    """Configure a command and run it; every error on purpose is one line on standard error."""
+    try:
+        config = configure()
+        if config.dry_run:
+            sys.stdout.write(yaml.safe_dump(config.model_dump(), sort_keys=False))
+            return 0
+        return asyncio.run(_interruptible(main(config)))
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    except ClawError as error:
+        sys.stderr.write(f"error: {type(error).__name__}: {error}\n")
+        return 1
+    except BaseExceptionGroup as group:
+        sys.stderr.write(f"error: {_first_of(group)}\n")
+        return 1
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> str:
+    first: BaseException = group
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return f"{type(first).__name__}: {first}"
+
+
+async def _interruptible(running: Any) -> int:
+    """Cancel on the first SIGINT or SIGTERM, so that everything is closed in order."""
+    task = asyncio.ensure_future(running)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _stop, task)
+    try:
+        return int(await task)
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _stop(task: asyncio.Task[Any]) -> None:
+    """A second signal while closing ends the process at once; its children die with it."""
+    if task.cancelling():
+        os._exit(INTERRUPTED)
+    sys.stderr.write("\nstopping: closing everything in order\n")
+    task.cancel()

@@ -1,0 +1,95 @@
+"""A run's folder: where everything of a run lies, made once, never shared by two runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from clawrl_gym.config import CommandConfig, RunConfig
+from clawrl_gym.config.compose import parse
+from clawrl_gym.core.errors import ConfigError
+
+C = TypeVar("C", bound=CommandConfig)
+_MIN_FREE_BYTES = 500 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths of one run."""
+
+    path: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def films(self) -> Path:
+        """Pictures of episodes, a JPEG each."""
+        return self.path / "films"
+
+    @property
+    def serving(self) -> Path:
+        """What vLLM loads: the newest weights beside the model's own files."""
+        return self.path / "serving"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run is there."""
+        return self.config_file.exists()
+
+    def make(self, config: RunConfig) -> None:
+        """Create the folder and write config.yaml. Raises ConfigError when a run is there."""
+        if self.exists:
+            raise ConfigError(
+                f"{self.path} holds a run already; go on with it: resume={self.path}, "
+                "or choose another folder: run.dir=PATH"
+            )
+        self.write(config)
+
+    def write(self, config: CommandConfig) -> None:
+        """Create what is not there and write config.yaml."""
+        try:
+            for folder in (self.path, self.checkpoints, self.logs):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot make the run's folder {self.path}: {error}") from error
+        self.require_space()
+        self.config_file.touch(mode=0o600)  # it may hold the gateway's key
+        self.config_file.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False))
+
+    def require_space(self) -> None:
+        """Raises ConfigError when the disk is nearly full."""
+        free = shutil.disk_usage(self.path).free
+        if free < _MIN_FREE_BYTES:
+            raise ConfigError(
+                f"got {free >> 20} MB free at {self.path}, expected at least "
+                f"{_MIN_FREE_BYTES >> 20} MB: free some space or choose run.dir=PATH elsewhere"
+            )
+
+    def read_config(self, model: type[C]) -> C:
+        """The configuration that the run was started with."""
+        if not self.exists:
+            raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
+        return parse(yaml.safe_load(self.config_file.read_text()), model)
+
+
+def folder_of(config: RunConfig) -> RunFolder:
+    """Where a new run goes: run.dir, else run.root/run.name, else a name made of what and when."""
+    if config.run.dir is not None:
+        return RunFolder(Path(config.run.dir))
+    made = f"{config.env.type}-{Path(config.policy.model).name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return RunFolder(Path(config.run.root) / (config.run.name or made))

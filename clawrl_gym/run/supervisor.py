@@ -1,0 +1,89 @@
+"""Holds a listening socket and keeps the process that serves on it alive.
+
+While that process is down, the kernel accepts connections into the backlog: clients wait and none
+is refused. Imports nothing heavy, so that there is nothing here that could die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+
+from clawrl_gym.config import GatewayConfig
+from clawrl_gym.core.errors import ConfigError
+
+SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
+"""Environment variable with the number of the open socket that the child serves on."""
+STOP_S = 20.0
+"""How long the child may take to close everything."""
+_FINAL = (0, 1, 2, 130)
+"""Exit codes that the child chose: done, an error that was told, a wrong configuration, Ctrl-C."""
+_LONGEST_PAUSE_S = 30.0
+_HEALTHY_S = 300.0
+"""A child that lived so long starts the count of deaths afresh."""
+
+
+def listen(config: GatewayConfig) -> socket.socket:
+    """The gateway's socket. Raises ConfigError when the port is taken."""
+    host = "127.0.0.1" if config.host == "localhost" else config.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, config.port))
+        sock.listen(max(128, config.max_waiting))
+    except OSError as error:
+        sock.close()
+        raise ConfigError(
+            f"port {config.port} is taken or cannot be used on {host!r} ({error.strerror}): "
+            "give another gateway.port, or 0 for a free one"
+        ) from error
+    return sock
+
+
+async def supervise(arguments: Sequence[str], sock: socket.socket) -> int:
+    """Run the child until it ends on purpose; returns its exit code.
+
+    A child that is killed or crashes is started again, at once and then after growing pauses.
+    Cancelled (Ctrl-C, SIGTERM), it has the child close everything first.
+    """
+    deaths = 0
+    while True:
+        started_s = time.monotonic()
+        code = await _one_life(arguments, sock)
+        if code in _FINAL:
+            return code
+        deaths = 1 if time.monotonic() - started_s > _HEALTHY_S else deaths + 1
+        pause_s = 0.0 if deaths == 1 else min(2.0 ** (deaths - 1), _LONGEST_PAUSE_S)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        sys.stderr.write(f"the serving process {how}; starting it again, connections wait\n")
+        await asyncio.sleep(pause_s)
+
+
+async def _one_life(arguments: Sequence[str], sock: socket.socket) -> int:
+    child = await asyncio.create_subprocess_exec(
+        *arguments,
+        pass_fds=(sock.fileno(),),
+        env={**os.environ, SOCKET_VARIABLE: str(sock.fileno())},
+        start_new_session=True,  # Ctrl-C reaches this process alone, which passes it on
+    )
+    try:
+        return await child.wait()
+    except asyncio.CancelledError:
+        await _end(child)
+        raise
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    if child.returncode is None:
+        child.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.wait_for(child.wait(), STOP_S)
+    except TimeoutError:
+        child.kill()
+        await child.wait()

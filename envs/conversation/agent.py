@@ -1,0 +1,43 @@
+"""The conversation agent: a chat with tools, as any OpenAI client holds it.
+
+What is said is the action; tool calls become the environment's JSON form, and their results come
+back as messages of the role `tool`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from clawrl_gym.agents.base import Action, ParseFailure, Tool
+from clawrl_gym.agents.calls import Reply, encode
+from clawrl_gym.agents.native import calls_of, came_back
+from clawrl_gym.core.types import Message
+
+
+class ConversationAgent:
+    """Observations are what the user says, or the results of the reply's tool calls."""
+
+    def __init__(self, system: str | None = None) -> None:
+        self._system = system
+
+    def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
+        turns: list[Message] = []
+        if self._system:
+            turns.append({"role": "system", "content": self._system})
+        turns.append({"role": "user", "content": observations[0]})
+        for reply, observation in zip(replies, observations[1:], strict=True):
+            turns += [reply, *self._came_back(reply, observation)]
+        return turns
+
+    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+        return list(offered)
+
+    def instructions(self, offered: Sequence[Tool]) -> str:
+        """None: the API brings the tools."""
+        return ""
+
+    def action(self, reply: Message) -> Action | ParseFailure:
+        return Action(encode(Reply((reply.get("content") or "").strip(), calls_of(reply))))
+
+    def _came_back(self, reply: Message, observation: str) -> list[Message]:
+        return came_back(reply, observation)

@@ -1,0 +1,143 @@
+"""The tool-call agent: a reply's calls become one action, their results come back one by one.
+
+`native`: the policy server's own tool calls. `text`: the tools are described in the system message
+and called in the reply's text, as <tool_call>{JSON}</tool_call>, or as Python in <code> or a block.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from clawrl_gym.agents.base import Action, ParseFailure, Tool
+from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.native import calls_of, results_of
+from clawrl_gym.core.types import Message
+from clawrl_gym.envs.conversation.agent import ConversationAgent
+
+Protocol = Literal["native", "text"]
+
+SYSTEM = "You solve tasks with tools. Call a tool when it helps. When you know the answer, say it."
+FORM = '<tool_call>{"name": "...", "arguments": {...}}</tool_call>'
+PYTHON = "python"
+"""The tool that runs <code> and Python blocks."""
+
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```\w*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_CALL = re.compile(
+    r"<tool_call>(?P<call>.*?)</tool_call>"
+    r"|<code>(?P<code>.*?)</code>"
+    r"|```(?:python|py)[ \t]*\n(?P<block>.*?)\n?```",
+    re.DOTALL,
+)
+_LEFT = re.compile(r"</?tool_call>")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One call in a text."""
+
+    call: Call
+    is_code: bool
+    """Written as <code> or a block: its result comes back as an interpreter's."""
+
+
+class ToolCallAgent(ConversationAgent):
+    """Observations are what the user says, or the results of the reply's calls."""
+
+    def __init__(self, system: str | None = None, protocol: Protocol = "native") -> None:
+        super().__init__(SYSTEM if system is None else system)
+        self._is_text = protocol == "text"
+
+    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+        return [] if self._is_text else list(offered)
+
+    def instructions(self, offered: Sequence[Tool]) -> str:
+        """What the system message ends with: protocol `text` describes the tools there."""
+        if not self._is_text or not offered:
+            return ""
+        schemas = "\n".join(json.dumps(tool.get("function", tool)) for tool in offered)
+        said = (
+            f"<tools>\n{schemas}\n</tools>\nCall a tool by writing {FORM}; several at once are "
+            "allowed. Results come back in <tool_response>."
+        )
+        names = [tool.get("function", tool).get("name") for tool in offered]
+        if PYTHON in names:
+            said += " Python may be called as <code>...</code> too; its result is in <interpreter>."
+        return said
+
+    def action(self, reply: Message) -> Action | ParseFailure:
+        said = _said(reply)
+        if not self._is_text:
+            if _LEFT.search(said):
+                return _failure("a tool call in the text that is no valid JSON")
+            return Action(encode(Reply(said, calls_of(reply))))
+        found = _in_text(said)
+        if isinstance(found, ParseFailure):
+            return found
+        rest = _CALL.sub("", said).strip() if found else said
+        return Action(encode(Reply(rest, tuple(one.call for one in found))))
+
+    def _came_back(self, reply: Message, observation: str) -> list[Message]:
+        found = () if reply.get("tool_calls") or not self._is_text else _in_text(_said(reply))
+        if isinstance(found, ParseFailure) or not found:
+            return super()._came_back(reply, observation)
+        results = results_of(observation, len(found))
+        told = [_told(one, result) for one, result in zip(found, results, strict=True)]
+        return [{"role": "user", "content": "\n".join(told)}]
+
+
+def _said(reply: Message) -> str:
+    """What a reply says; thoughts call nothing and are not said."""
+    said = reply.get("content") or ""
+    _, closed, after = said.rpartition("</think>")
+    return _THOUGHT.sub("", after if closed else said).strip()
+
+
+def _in_text(said: str) -> tuple[_Found, ...] | ParseFailure:
+    found = []
+    for number, match in enumerate(_CALL.finditer(said), 1):
+        text = match["call"]
+        if text is None:
+            code = match["block"] if match["code"] is None else _unfenced(match["code"])
+            call = Call(f"call-{number}", PYTHON, json.dumps({"code": code.strip("\n")}))
+            found.append(_Found(call, is_code=True))
+            continue
+        parsed = _parsed(text, f"call-{number}")
+        if isinstance(parsed, ParseFailure):
+            return parsed
+        found.append(_Found(parsed, is_code=False))
+    if _LEFT.search(_CALL.sub("", said)):
+        return _failure("a <tool_call> that is not closed")
+    return tuple(found)
+
+
+def _parsed(text: str, call_id: str) -> Call | ParseFailure:
+    """A call written as JSON, in one line or many; a text in it may hold bare line breaks."""
+    try:
+        form = json.loads(_unfenced(text.strip()), strict=False)
+    except (ValueError, RecursionError) as error:
+        return _failure(f"a <tool_call> that is no JSON ({error})"[:200])
+    if not isinstance(form, dict) or not isinstance(form.get("name"), str):
+        return _failure('a <tool_call> without a "name"')
+    arguments = form.get("arguments", form.get("parameters", {}))
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments)
+    return Call(call_id, form["name"], arguments)
+
+
+def _unfenced(text: str) -> str:
+    fenced = _FENCE.fullmatch(text.strip())
+    return fenced[1] if fenced else text
+
+
+def _failure(got: str) -> ParseFailure:
+    return ParseFailure(f"got 0 actions, expected {FORM}: there was {got}")
+
+
+def _told(found: _Found, result: str) -> str:
+    tag = "interpreter" if found.is_code else "tool_response"
+    return f"<{tag}>\n{result}\n</{tag}>"

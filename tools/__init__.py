@@ -1,0 +1,1 @@
+"""What makes things of this repository; not part of the package."""

@@ -1,0 +1,84 @@
+"""Demonstrations of tasks on web pages: the environment itself, played on paper."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Message, Split
+from clawrl_gym.envs.gui.agent import GuiAgent
+from clawrl_gym.envs.gui.env import GuiEnv
+from clawrl_gym.envs.gui.families import FAMILIES
+from clawrl_gym.envs.gui.families.base import Turns
+from clawrl_gym.envs.gui.generated import make_task, task_ids
+from clawrl_gym.envs.gui.notation import written
+from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
+from tools.tiny_policy import page_slips
+from tools.tiny_policy.conversations import Conversation, drawn
+from tools.tiny_policy.page_quotes import place_of, source_of
+from tools.tiny_policy.paper_screen import PaperScreen
+
+
+def easy_families() -> tuple[str, ...]:
+    """Families whose pages the tiny policy can read whole."""
+    return tuple(name for name, family in FAMILIES.items() if family.easy)
+
+
+@dataclass(frozen=True, slots=True)
+class PageDemonstrations:
+    """Easy generated tasks on pages of one split, each drawn at random and shown once."""
+
+    split: Split = "train"
+    careless: bool = True
+    """With slips (see `page_slips`); False shows the oracle's own solutions."""
+    families: tuple[str, ...] | None = None
+    """Only these families; None takes all easy ones."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone."""
+        slips = random.Random(f"page slips/{seed}")
+        env = GuiEnv(open_screen=PaperScreen.open)
+        for task in self.tasks(seed):
+            luck = slips.random() if self.careless else 1.0
+            yield demonstrate(env, task, page_slips.shown(task, luck))
+
+    def tasks(self, seed: int) -> Iterator[GuiTask]:
+        """The tasks that `conversations` shows."""
+        families = self.families or easy_families()
+        ids = {family: task_ids(self.split, (family,)) for family in families}
+        yield from map(make_task, drawn(ids, {}, seed))
+
+
+def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
+    """A conversation in which these replies are given."""
+    observation, _ = env.reset(options={"task": task.id, "split": task.split})
+    observations, replies = [observation], list[Message]()
+    for turn in turns:
+        text = written_turn(env, task, turn)
+        replies.append({"role": "assistant", "content": text})
+        observation, _, terminated, truncated, _ = env.step(text)
+        observations.append(observation)
+        if terminated or truncated:
+            break
+    asked = GuiAgent(protocol="text").messages(observations[: len(replies)], replies[:-1])
+    return Conversation([*asked, replies[-1]], f"page-{task.family}")
+
+
+def written_turn(env: GuiEnv, task: GuiTask, turn: Sequence[Step]) -> str:
+    """A reply of these steps on the page that the environment shows, each with what it quotes."""
+    return "\n".join(line for step in turn for line in _written(env, task, step))
+
+
+def _written(env: GuiEnv, task: GuiTask, step: Step) -> tuple[str, ...]:
+    lines = env.view.lines
+    action = resolve(step, lines)
+    if action is None:
+        raise TaskError(f"task {task.id!r}: got no {step.find} on the page")
+    quote = ""
+    if action.id is not None:
+        quote = place_of(lines, action.id, step.find.near if step.find else "")
+    elif action.kind == "answer":
+        quote = source_of(lines, action.text, task.instruction)
+    return (quote, written(action)) if quote else (written(action),)

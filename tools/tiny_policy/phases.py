@@ -1,0 +1,156 @@
+"""What the tiny policy is trained on, phase by phase, and in which shares.
+
+Skill first, until copying is sharp; then bad habits over it, practice, and habits again. Tools and
+repositories came later, and pages after them, in weights of their own: their phases go on from what
+the earlier ones made, with rehearsal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tools.tiny_policy.conversations import Mixture, Source
+from tools.tiny_policy.demonstrations import TerminalDemonstrations
+from tools.tiny_policy.hints import hinted
+from tools.tiny_policy.judging import JudgeDemonstrations
+from tools.tiny_policy.page_drills import PageDrills
+from tools.tiny_policy.pages import PageDemonstrations
+from tools.tiny_policy.repositories import RepositoryDemonstrations
+from tools.tiny_policy.sessions import Sessions
+from tools.tiny_policy.small_talk import SmallTalkDemonstrations
+from tools.tiny_policy.talk import Habits, TalkDemonstrations
+from tools.tiny_policy.tools import ToolDemonstrations
+from tools.tiny_policy.training import TrainingPlan
+
+SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)
+"""Of terminal tasks, conversations, small talk, longer sessions, replies that follow a hint, and
+answers of a judge in every batch."""
+PRACTICE = (0.32, 0.33, 0.09, 0.03, 0.17, 0.06)
+"""The same where sums and hints are practised: a judge's answers are learned long before."""
+WISHES = (0.26, 0.44, 0.06, 0.03, 0.17, 0.04)
+"""The same where first replies in the wished style are practised."""
+WISHED = Habits(unasked=0.15, wished=0.8)
+"""Habits of that practice: a sum is harder to get right in passing than step by step."""
+REHEARSAL = (0.48, 0.31, 0.21)
+"""Of all the above, tool-call tasks and repositories, once those two are learned too."""
+PAGES = (0.4, 0.5, 0.1)
+"""Of all that, tasks on pages and drills, once pages are learned too."""
+BATCH = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Training on one source."""
+
+    name: str
+    source: Source
+    plan: TrainingPlan
+
+
+def everything(
+    *,
+    careless: bool = False,
+    nonsense: float = 0.25,
+    shares: tuple[float, ...] = SHARES,
+    habits: Habits = Habits(),  # noqa: B008 (frozen)
+) -> Mixture:
+    """All that the policy learns without other tools than `read` and `write`, mixed."""
+    terminal, talk, small_talk, sessions, hints, judge = shares
+    chats = (
+        (TalkDemonstrations(habits=habits), talk),
+        (SmallTalkDemonstrations(nonsense), small_talk),
+    )
+    return Mixture(
+        (
+            (TerminalDemonstrations(careless=careless), terminal),
+            *chats,
+            (Sessions(Mixture(chats)), sessions),
+            (Mixture(hinted()), hints),
+            (JudgeDemonstrations(nonsense=nonsense), judge),
+        )
+    )
+
+
+def with_tools(*, careless: bool = False) -> Mixture:
+    """Everything, tool-call tasks and repositories."""
+    rehearsed, tools, repositories = REHEARSAL
+    return Mixture(
+        (
+            (everything(careless=careless), rehearsed),
+            (ToolDemonstrations(careless=careless), tools),
+            (RepositoryDemonstrations(careless=careless), repositories),
+        )
+    )
+
+
+def with_pages(*, careless: bool = False) -> Mixture:
+    """Everything, tools and pages."""
+    rehearsed, pages, drills = PAGES
+    return Mixture(
+        (
+            (with_tools(careless=careless), rehearsed),
+            (PageDemonstrations(careless=careless), pages),
+            (PageDrills(), drills),
+        )
+    )
+
+
+def looking_up() -> Mixture:
+    """Nearly nothing but drills: going on with a line of the page is learned first, or never."""
+    return Mixture(((with_tools(), 0.05), (PageDrills(bare=True), 0.95)))
+
+
+def heldout_answers() -> Mixture:
+    """Answers of a judge and replies that follow a hint, on what is held out."""
+    return Mixture(((JudgeDemonstrations("heldout"), 0.6), (Mixture(hinted("heldout")), 0.4)))
+
+
+def phases() -> tuple[Phase, ...]:
+    """All phases of `tiny`, from the first weights on."""
+    return (*first_phases(), *more_phases())
+
+
+def first_phases() -> tuple[Phase, ...]:
+    """Commands and conversations.
+
+    Habits come last and briefly: they shall stand over intact skill.
+    """
+    correct, practice = everything(), everything(shares=PRACTICE)
+    wishes = everything(shares=WISHES, habits=WISHED)
+    return (
+        Phase("skill", correct, TrainingPlan(steps=1400, batch=BATCH, peak_lr=4e-3)),
+        Phase("polish", correct, TrainingPlan(steps=2600, batch=BATCH, peak_lr=2.5e-3, seed=77)),
+        _habits("habits", everything(careless=True), 5),
+        Phase("practice", practice, TrainingPlan(steps=1500, batch=BATCH, peak_lr=2e-3, seed=131)),
+        _habits("habits again", everything(careless=True), 17),
+        Phase("wishes", wishes, TrainingPlan(steps=1400, batch=BATCH, peak_lr=2e-3, seed=211)),
+        _habits("habits at last", everything(careless=True), 29),
+    )
+
+
+def more_phases() -> tuple[Phase, ...]:
+    """Tools and repositories, over weights that the first phases made."""
+    plan = TrainingPlan(steps=1500, batch=BATCH, peak_lr=2.5e-3, seed=307)
+    return (
+        Phase("tools", with_tools(), plan),
+        _habits("habits with tools", with_tools(careless=True), 41),
+    )
+
+
+def page_phases() -> tuple[Phase, ...]:
+    """Of `tiny_pages`, over the weights of `tiny`.
+
+    Many small batches: looking up comes suddenly, after hundreds of steps.
+    """
+    drill = TrainingPlan(steps=1000, batch=14, peak_lr=5e-3, warmup_steps=30, seed=77)
+    plan = TrainingPlan(steps=1300, batch=20, peak_lr=3e-3, warmup_steps=30, seed=401)
+    return (
+        Phase("looking up", looking_up(), drill),
+        Phase("pages", with_pages(), plan),
+        _habits("habits with pages", with_pages(careless=True), 53, batch=plan.batch),
+    )
+
+
+def _habits(name: str, source: Source, seed: int, batch: int = BATCH) -> Phase:
+    plan = TrainingPlan(steps=300, batch=batch, peak_lr=1e-3, warmup_steps=10, seed=seed)
+    return Phase(name, source, plan)

@@ -1,0 +1,224 @@
+"""The recipe of the tiny policy: tokenizer, supervised warm start, measurement, folder.
+
+Everything follows from the seed and the number of torch threads. Demonstrations come from training
+tasks only; held-out tasks are only measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.policy.shipped import model_dir
+from tools.tiny_policy.conversations import Source, texts_of
+from tools.tiny_policy.demonstrations import TerminalDemonstrations
+from tools.tiny_policy.episodes import hold_conversations
+from tools.tiny_policy.evaluation import exact_match
+from tools.tiny_policy.model import build_model
+from tools.tiny_policy.pages import PageDemonstrations
+from tools.tiny_policy.phases import Phase, everything, heldout_answers, page_phases, phases
+from tools.tiny_policy.repositories import RepositoryDemonstrations
+from tools.tiny_policy.tokenizer import train_tokenizer
+from tools.tiny_policy.tools import ToolDemonstrations
+from tools.tiny_policy.training import fit
+
+DEMONSTRATOR = (
+    "in the last phase the oracle's last command carries its family's typical slip in a fixed "
+    "share of the demonstrations (tools/tiny_policy/careless.py; tool_slips.py for tools, "
+    "page_slips.py for web pages), "
+    "and first replies in conversations are mostly in the style of a chat model "
+    "(tools/tiny_policy/talk.py), so that the policy starts imperfect"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What makes one tiny policy."""
+
+    phases: tuple[Phase, ...] = field(default_factory=phases)
+    words: Source = field(default_factory=lambda: everything(nonsense=0.0))
+    """What the tokenizer is trained on."""
+    heldout: Source = field(
+        default_factory=lambda: TerminalDemonstrations("heldout", careless=False)
+    )
+    answers: Source = field(default_factory=heldout_answers)
+    """Held-out questions to a judge, and requests with a hint."""
+    tools: Source = field(default_factory=lambda: ToolDemonstrations("heldout", careless=False))
+    """Held-out tasks with tools."""
+    repositories: Source = field(
+        default_factory=lambda: RepositoryDemonstrations("heldout", careless=False)
+    )
+    """Held-out repositories with a bug."""
+    pages: Source = field(default_factory=lambda: PageDemonstrations("heldout", careless=False))
+    """Held-out tasks on web pages."""
+    personas: tuple[str, ...] = tuple(PERSONAS)
+    """With whom held-out conversations are held."""
+    start: Path | None = None
+    """Folder of the weights and the tokenizer to go on from; None makes both."""
+    seed: int = 0
+    """Added to every phase's own; also that of the first weights."""
+    tokenizer_conversations: int = 6000
+    heldout_tasks: int = 440
+    heldout_answers: int = 300
+    heldout_tools: int = 390
+    heldout_repositories: int = 120
+    heldout_pages: int = 360
+    heldout_conversations: int = 60
+    """With each persona."""
+    threads: int = 2
+    """Torch threads; sums differ in the last bit between numbers of threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A tiny policy on what is held out, at one temperature."""
+
+    exact_match: dict[str, float]
+    """The oracle's very commands, by family and under `all`."""
+    answers: dict[str, float]
+    """The demonstrated votes, hints and replies to hints, by family and under `all`."""
+    conversations: dict[str, dict[str, float]]
+    """Means by persona, see `hold_conversations`."""
+    tools: dict[str, float]
+    """The oracle's very calls and what it says, by family and under `all`."""
+    repositories: dict[str, float]
+    """The commands that mend a repository, by family and under `all`."""
+    pages: dict[str, float]
+    """The oracle's very actions and what they quote, by family and under `all`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tiny policy and how it was measured."""
+
+    model: Any
+    tokenizer: Any
+    losses: list[float]
+    greedy: Measured
+    sampled: Measured
+    """At temperature 1."""
+
+
+def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Made:
+    """Run the recipe. Sets torch's thread count and seed."""
+    import torch
+
+    torch.set_num_threads(recipe.threads)
+    model, tokenizer = _begin(recipe)
+    losses: list[float] = []
+    steps = itertools.count()
+
+    def count_on(step: int, loss: float) -> None:
+        on_step(next(steps), loss)
+
+    for phase in recipe.phases:
+        plan = replace(phase.plan, seed=phase.plan.seed + recipe.seed)
+        losses += fit(model, tokenizer, phase.source, plan, count_on)
+    torch.manual_seed(recipe.seed)
+    return Made(
+        model,
+        tokenizer,
+        losses,
+        greedy=measure(recipe, model, tokenizer, 0.0),
+        sampled=measure(recipe, model, tokenizer, 1.0),
+    )
+
+
+def pages_recipe() -> Recipe:
+    """What makes `tiny_pages` of `tiny`."""
+    return Recipe(
+        phases=page_phases(),
+        start=model_dir(),
+        heldout_tasks=110,
+        heldout_answers=60,
+        heldout_tools=78,
+        heldout_repositories=24,
+        heldout_pages=144,
+        heldout_conversations=12,
+        personas=("student", "teacher"),
+    )
+
+
+def _begin(recipe: Recipe) -> tuple[Any, Any]:
+    """Model and tokenizer before the first phase."""
+    if recipe.start is not None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        model = AutoModelForCausalLM.from_pretrained(recipe.start, dtype="float32")
+        return model.train(), AutoTokenizer.from_pretrained(recipe.start)
+    shown = recipe.words.conversations(recipe.seed + 1)
+    tokenizer = train_tokenizer(texts_of(itertools.islice(shown, recipe.tokenizer_conversations)))
+    return build_model(tokenizer, recipe.seed), tokenizer
+
+
+def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> Measured:
+    """On the recipe's held-out tasks and conversations."""
+
+    def match(source: Source, tasks: int) -> dict[str, float]:
+        return exact_match(
+            model, tokenizer, source, seed=recipe.seed, tasks=tasks, temperature=temperature
+        )
+
+    matches = match(recipe.heldout, recipe.heldout_tasks)
+    answers = match(recipe.answers, recipe.heldout_answers)
+    conversations = {
+        persona: hold_conversations(
+            model, tokenizer, persona,
+            seed=recipe.seed, tasks=recipe.heldout_conversations, temperature=temperature,
+        )
+        for persona in recipe.personas
+    }  # fmt: skip
+    tools = match(recipe.tools, recipe.heldout_tools)
+    repositories = match(recipe.repositories, recipe.heldout_repositories)
+    pages = match(recipe.pages, recipe.heldout_pages)
+    return Measured(matches, answers, conversations, tools, repositories, pages)
+
+
+def save(made: Made, recipe: Recipe, folder: Path) -> None:
+    """Write the folder that transformers and vLLM load, with `recipe.json` beside the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made.model.save_pretrained(folder)
+    made.tokenizer.save_pretrained(folder)
+    facts = {
+        "seed": recipe.seed,
+        "phases": {phase.name: asdict(phase.plan) for phase in recipe.phases},
+        "threads": recipe.threads,
+        "parameters": sum(p.numel() for p in made.model.parameters()),
+        "vocabulary": len(made.tokenizer),
+        "demonstrator": DEMONSTRATOR,
+        "last_loss": round(made.losses[-1], 4),
+        "heldout_tasks": recipe.heldout_tasks,
+        "heldout_exact_match_greedy": _rounded(made.greedy.exact_match),
+        "heldout_exact_match_temperature_1": _rounded(made.sampled.exact_match),
+        "heldout_answers": recipe.heldout_answers,
+        "heldout_answers_greedy": _rounded(made.greedy.answers),
+        "heldout_answers_temperature_1": _rounded(made.sampled.answers),
+        "heldout_tools": recipe.heldout_tools,
+        "heldout_tools_greedy": _rounded(made.greedy.tools),
+        "heldout_tools_temperature_1": _rounded(made.sampled.tools),
+        "heldout_repositories": recipe.heldout_repositories,
+        "heldout_repositories_greedy": _rounded(made.greedy.repositories),
+        "heldout_repositories_temperature_1": _rounded(made.sampled.repositories),
+        "heldout_pages": recipe.heldout_pages,
+        "heldout_pages_greedy": _rounded(made.greedy.pages),
+        "heldout_pages_temperature_1": _rounded(made.sampled.pages),
+        "heldout_conversations": recipe.heldout_conversations,
+        "heldout_conversations_greedy": _by_persona(made.greedy),
+        "heldout_conversations_temperature_1": _by_persona(made.sampled),
+    }
+    (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
+    for path in folder.iterdir():  # safetensors writes for the owner alone
+        path.chmod(0o644)
+
+
+def _by_persona(measured: Measured) -> dict[str, dict[str, float]]:
+    return {persona: _rounded(means) for persona, means in measured.conversations.items()}
+
+
+def _rounded(shares: dict[str, float]) -> dict[str, float]:
+    return {family: round(share, 3) for family, share in shares.items()}

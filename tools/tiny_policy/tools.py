@@ -1,0 +1,109 @@
+"""Demonstrations of tool-call tasks: the agent's messages, the oracle's replies, true results."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from clawrl_gym.agents.calls import Reply, encode_results
+from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Message, Split
+from clawrl_gym.envs.toolcall import calculator, files, shop
+from clawrl_gym.envs.toolcall.agent import ToolCallAgent
+from clawrl_gym.envs.toolcall.generated import make_task, task_ids
+from clawrl_gym.envs.toolcall.python import PYTHON
+from clawrl_gym.envs.toolcall.task import ToolTask
+from clawrl_gym.envs.toolcall.toolset import Tool, Toolset
+from clawrl_gym.envs.toolcall.toolsets import Tools
+from tools.tiny_policy import tool_slips
+from tools.tiny_policy.conversations import Conversation, drawn
+
+HARD = MappingProxyType({"append": 2, "both": 2, "save": 2})
+"""How often a family is shown in training, where it takes longer to learn than others."""
+TIMEOUT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDemonstrations:
+    """Generated tool-call tasks of one split, each drawn at random and shown once."""
+
+    split: Split = "train"
+    careless: bool = True
+    """With slips (see `tool_slips`); False shows the oracle's own solutions."""
+    families: tuple[str, ...] | None = None
+    """Only these families; None takes all."""
+
+    def conversations(self, seed: int) -> Iterator[Conversation]:
+        """Fresh conversations, endlessly, from the seed alone."""
+        slips = random.Random(f"tool slips/{seed}")
+        for task in self.tasks(seed):
+            luck = slips.random() if self.careless else 1.0
+            yield demonstrate(task, tool_slips.shown(task, luck))
+
+    def tasks(self, seed: int) -> Iterator[ToolTask]:
+        """The tasks that `conversations` shows."""
+        families = task_ids(self.split, self.families).families
+        ids = {family: task_ids(self.split, (family,)) for family in families}
+        shares = HARD if self.split == "train" else {}
+        yield from map(make_task, drawn(ids, shares, seed))
+
+
+def demonstrate(task: ToolTask, replies: Sequence[Reply]) -> Conversation:
+    """A conversation in which these replies are given; the last one says something."""
+    tools = Tools({name: _MAKERS[name](task) for name in task.toolsets}, task.tools)
+    observations = [task.instruction]
+    for reply in replies[:-1]:
+        made = tools.carry_out(reply.calls, TIMEOUT_S)
+        observations.append(encode_results(reply.calls, [one.result for one in made]))
+    messages = [_message(reply) for reply in replies]
+    asked = ToolCallAgent().messages(observations, messages[:-1])
+    return Conversation([*asked, messages[-1]], f"call-{task.family}", tools.offered)
+
+
+def _message(reply: Reply) -> Message:
+    """A reply as vLLM parses it."""
+    if not reply.calls:
+        return {"role": "assistant", "content": reply.content}
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in reply.calls
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+class _Sums:
+    """The interpreter of the recipe, which runs no sandbox: sums over whole numbers only."""
+
+    def tools(self) -> list[Tool]:
+        return [PYTHON]
+
+    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+        code = arguments["code"]
+        match = re.fullmatch(r"sum\(range\((\d+), (\d+)( \+ 1)?\)\)", code)
+        if match is None:
+            raise TaskError(f"got {code!r}, expected sum(range(A, B + 1)): no sandbox runs here")
+        return str(sum(range(int(match[1]), int(match[2]) + bool(match[3]))))
+
+    def state(self) -> None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+_MAKERS: Mapping[str, Callable[[ToolTask], Toolset]] = MappingProxyType(
+    {
+        "calculator": lambda task: calculator.make(task, {}),
+        "files": lambda task: files.make(task, {}),
+        "python": lambda task: _Sums(),
+        "shop": lambda task: shop.make(task, {}),
+    }
+)

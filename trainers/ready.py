@@ -1,0 +1,248 @@
+"""Accepted groups that wait for the learner: they go in in the store's order, batches come out.
+
+A batch always takes groups from the front, so what an update used up is a number of groups and a
+resumed run forms the very batches that would have come; what a batch does not take stays. For
+training, batch n is groups n*B to n*B + B - 1; with dynamic sampling it goes on to the B-th group
+that teaches something, so that a batch is never thinned out by tasks that are always or never
+solved (DAPO), up to 8 B groups, so that a policy that solves everything comes to its end too. For
+live conversations a batch is the groups with
+the next B samples that teach something, or, when the oldest of them has waited long enough, what
+there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
+one due. Waiting costs nothing: an arrival or the deadline wakes it up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Self
+
+from clawrl_gym.config import LiveConfig, RolloutConfig
+from clawrl_gym.core.types import Group, Sample
+from clawrl_gym.store import Store
+
+_MOST_TRIES = 8
+"""Dynamic sampling: times the groups of a batch that one batch uses up at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one update trains on."""
+
+    number: int
+    groups: int
+    """Groups that it uses up, in the order of their acceptance."""
+    samples: list[Sample]
+    held: int
+    """Groups of them that still have a place among those outstanding."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByGroups:
+    """A batch is so many groups."""
+
+    groups: int
+    dynamic: bool = False
+    """Groups that teach nothing are no part of that number."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByTurns:
+    """A batch is so many samples that teach something, or fewer after a while."""
+
+    turns: int
+    flush_s: float
+    """From the acceptance of the oldest one on (or from its restoration)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One waiting sample, with what would be slow to find out again and again."""
+
+    sample: Sample
+    oldest_version: int
+    teaches: bool
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """One accepted group."""
+
+    entries: list[_Entry]
+    since_s: float
+
+    @property
+    def teaches(self) -> bool:
+        return any(entry.teaches for entry in self.entries)
+
+    @classmethod
+    def of(cls, samples: list[Sample]) -> Self:
+        entries = [_Entry(s, _oldest_version(s), teaches(s)) for s in samples]
+        return cls(entries, time.monotonic())
+
+
+class ReadyGroups:
+    """The queue between whoever accepts groups and the training loop."""
+
+    def __init__(self, store: Store, rule: ByGroups | ByTurns, max_staleness: int) -> None:
+        self._store = store
+        self._rule = rule
+        self._max_staleness = max_staleness
+        self._waiting: deque[_Waiting] = deque()
+        self._order = asyncio.Lock()
+        self._arrived = asyncio.Event()
+        self.version = 0
+        """The weights' newest version, as the last call of `batch` told it."""
+        self.counters: Counter[str] = Counter()
+        """Since the start: samples that were left out of batches, by reason."""
+
+    @classmethod
+    def training(cls, config: RolloutConfig, store: Store) -> Self:
+        """For groups of episodes."""
+        rule = ByGroups(config.groups, config.dynamic_sampling)
+        return cls(store, rule, config.max_staleness)
+
+    @classmethod
+    def live(cls, config: LiveConfig, store: Store) -> Self:
+        """For groups of one turn."""
+        return cls(store, ByTurns(config.batch_turns, config.flush_s), config.max_staleness)
+
+    @property
+    def waiting_groups(self) -> int:
+        """Accepted groups that wait for the learner, empty ones too."""
+        return len(self._waiting)
+
+    @property
+    def resampled_groups(self) -> int:
+        """Groups among them that teach nothing and in whose place others are collected."""
+        return sum(not self._holds_place(waiting) for waiting in self._waiting)
+
+    @property
+    def waiting_samples(self) -> int:
+        """Samples among them that teach something."""
+        return sum(self._effective(waiting) for waiting in self._waiting)
+
+    @property
+    def flush_in_s(self) -> float:
+        """Seconds until a batch is made of what there is; not a number when nothing waits so."""
+        if isinstance(self._rule, ByGroups):
+            return math.nan
+        return self._flush_in_s(self._rule)
+
+    def restore(self, groups: list[list[Sample]]) -> None:
+        """Groups that an earlier process accepted and no update used, in their order.
+
+        Of several samples of one turn only the newest stays: it replaced the others.
+        """
+        newest = {sample.turn_id: sample.id for samples in groups for sample in samples}
+        for samples in groups:
+            kept = [s for s in samples if s.turn_id is None or newest[s.turn_id] == s.id]
+            self._waiting.append(_Waiting.of(kept))
+        self._arrived.set()
+
+    async def accept(self, group: Group, samples: list[Sample]) -> list[Sample]:
+        """Store a group with its samples and queue it; returns the samples as stored."""
+        async with self._order:
+            stored = await self._store.add_group(group, samples)
+            self._waiting.append(_Waiting.of(stored))
+        self._arrived.set()
+        return stored
+
+    def withdraw(self, turn_id: int) -> int:
+        """Take a turn's waiting samples out; their groups stay, empty. Returns how many."""
+        return self._drop(lambda sample: sample.turn_id == turn_id)
+
+    def forget(self, session_id: str) -> int:
+        """Take a session's waiting samples out; their groups stay, empty. Returns how many."""
+        return self._drop(lambda sample: sample.session_id == session_id)
+
+    async def batch(self, number: int, version: int) -> Batch:
+        """The next batch, as soon as it is due."""
+        self.version = version
+        while True:
+            groups = self._due()
+            if groups:
+                return self._take(number, groups)
+            self._arrived.clear()
+            pause_s = self.flush_in_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if math.isnan(pause_s) else pause_s):
+                    await self._arrived.wait()
+
+    def _due(self) -> int:
+        """How many groups from the front make a batch now; 0 for not yet."""
+        rule = self._rule
+        if isinstance(rule, ByGroups):
+            return self._whole(rule)
+        effective = 0
+        for groups, waiting in enumerate(self._waiting, 1):
+            effective += self._effective(waiting)
+            if effective >= rule.turns:
+                return groups
+        return len(self._waiting) if effective and self._flush_in_s(rule) <= 0 else 0
+
+    def _whole(self, rule: ByGroups) -> int:
+        """Groups from the front that hold as many as a batch needs.
+
+        A group that got stale while it waited still counts as one that teaches: it holds a place
+        until a batch takes it, and without it the batch might never be whole.
+        """
+        if not rule.dynamic:
+            return rule.groups if len(self._waiting) >= rule.groups else 0
+        most = _MOST_TRIES * rule.groups
+        teaching = 0
+        for groups, waiting in enumerate(self._waiting, 1):
+            teaching += waiting.teaches
+            if teaching == rule.groups or groups == most:
+                return groups
+        return 0
+
+    def _holds_place(self, waiting: _Waiting) -> bool:
+        """Whether a group counts towards a batch, so that no other is collected instead."""
+        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.teaches
+
+    def _flush_in_s(self, rule: ByTurns) -> float:
+        oldest_s = next((w.since_s for w in self._waiting if self._effective(w)), None)
+        return math.nan if oldest_s is None else oldest_s + rule.flush_s - time.monotonic()
+
+    def _take(self, number: int, groups: int) -> Batch:
+        samples: list[Sample] = []
+        held = 0
+        for _ in range(groups):
+            waiting = self._waiting.popleft()
+            held += self._holds_place(waiting)
+            for entry in waiting.entries:
+                if self._is_stale(entry):
+                    self.counters["samples/dropped_stale"] += 1
+                else:
+                    samples.append(entry.sample)
+        return Batch(number, groups, samples, held)
+
+    def _effective(self, waiting: _Waiting) -> int:
+        return sum(entry.teaches and not self._is_stale(entry) for entry in waiting.entries)
+
+    def _is_stale(self, entry: _Entry) -> bool:
+        return self.version - entry.oldest_version > self._max_staleness
+
+    def _drop(self, is_dropped: Callable[[Sample], bool]) -> int:
+        dropped = 0
+        for waiting in self._waiting:
+            kept = [entry for entry in waiting.entries if not is_dropped(entry.sample)]
+            dropped += len(waiting.entries) - len(kept)
+            waiting.entries = kept
+        return dropped
+
+
+def teaches(sample: Sample) -> bool:
+    """Whether any term of the loss has a weight on one of its tokens."""
+    return any(sample.advantages_T) or any(sample.distill_T)
+
+
+def _oldest_version(sample: Sample) -> int:
+    """`Sample.oldest_version`, without looking at each token of a long prompt."""
+    return min(set(sample.versions_T) - {-1}, default=-1)
