@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _bench(config: BenchConfig) -> int:
-    from clawrl_gym.comparison.comparison import bench
+    from clawrl_gym.comparison.pipeline import bench
 
     return await bench(config)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.ui.charts import write_curve_svg
-from clawrl_gym.ui.report_page import render_page
+from clawrl_gym.ui.report import render_page
 from clawrl_gym.ui.run_data import read_run
 
 REPORT_FILE = "report.html"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from clawrl_gym import train
 from clawrl_gym.bench import configure, main
-from clawrl_gym.comparison.comparison import bench
+from clawrl_gym.comparison.pipeline import bench
 from clawrl_gym.comparison.plan import plan_runs, quoted
 from clawrl_gym.core.errors import ConfigError
 

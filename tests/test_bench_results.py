@@ -139,7 +139,7 @@ def test_the_page_draws_every_measure_and_stands_alone(tmp_path: Path) -> None:
 
 
 def test_every_recipe_of_a_page_has_its_own_colour_and_dashes() -> None:
-    template = Path(benchmark.__file__).with_name("bench.html.j2").read_text()
+    template = Path(benchmark.__file__).with_name("page.html.j2").read_text()
     for index in range(COLOURS):
         assert f".s-{colour(index)}{{--c:#" in template
         assert index == 0 or f"svg .s-{colour(index)}.line.dashed{{stroke-dasharray" in template

@@ -18,7 +18,7 @@ from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.journal import EVALUATIONS_FILE
 from clawrl_gym.ui.judging import judging_line, mark, reading_line, reading_of, teacher_line, why
 from clawrl_gym.ui.lessons import TaughtLine, hint_read, lesson_cards, read_lesson_log, some_of
-from clawrl_gym.ui.report_page import gap_legend, sign, tint
+from clawrl_gym.ui.report import gap_legend, sign, tint
 from clawrl_gym.ui.run_data import read_run
 from tests.fake_run import HINT, make_run
 from tests.test_report import Page

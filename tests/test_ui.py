@@ -16,8 +16,8 @@ from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.panel import render
 from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import ViewState
-from clawrl_gym.ui.terminal import LiveView, RunView, make_view
 from clawrl_gym.ui.text import duration, number, one_line, share
+from clawrl_gym.ui.view import LiveView, RunView, make_view
 
 STEP = {
     "train/reward": 0.625, "train/success": 0.5, "learner/loss": 0.0123, "learner/grad_norm": 0.8,

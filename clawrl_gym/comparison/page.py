@@ -38,7 +38,7 @@ def write_page(
         loader=FileSystemLoader([_HERE, _REPORT]), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    text = pages.get_template("bench.html.j2").render(
+    text = pages.get_template("page.html.j2").render(
         title=Path(config.dir).resolve().name,
         config=config,
         start=start,

@@ -32,7 +32,7 @@ from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.ui.live_page import LivePage
-from clawrl_gym.ui.terminal import View
+from clawrl_gym.ui.view import View
 
 _TEACHER = "teacher"
 """Who renders enhanced prompts, to the fleet: not a session."""

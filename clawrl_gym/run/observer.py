@@ -19,8 +19,8 @@ from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.judging import reading_of
-from clawrl_gym.ui.terminal import RunView
 from clawrl_gym.ui.transcripts import Decoder
+from clawrl_gym.ui.view import RunView
 
 _GAUGE_EVERY_S = 0.5
 _MEMORY_EVERY = 10

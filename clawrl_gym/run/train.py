@@ -30,8 +30,8 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
-from clawrl_gym.ui.terminal import RunView, make_view
 from clawrl_gym.ui.transcripts import find_tokenizer
+from clawrl_gym.ui.view import RunView, make_view
 
 
 async def train(config: RunConfig) -> int:

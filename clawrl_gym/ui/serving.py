@@ -17,8 +17,8 @@ from clawrl_gym.ui.judging import mark, why
 from clawrl_gym.ui.line import LineView
 from clawrl_gym.ui.serving_panel import render
 from clawrl_gym.ui.serving_state import ServeState, calls_of, versions_of
-from clawrl_gym.ui.terminal import LivePanel, View, is_live
 from clawrl_gym.ui.text import duration, number, one_line
+from clawrl_gym.ui.view import LivePanel, View, is_live
 
 
 class ServeView(View, Protocol):

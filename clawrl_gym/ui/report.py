@@ -11,10 +11,11 @@ from typing import Any
 from markupsafe import Markup
 
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
-from clawrl_gym.ui import charts, counts, lanes, spans
+from clawrl_gym.ui import charts, counts, spans
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.run_data import Card, RunData
 from clawrl_gym.ui.text import duration, number, share
+from clawrl_gym.ui.timeline import timeline_svg
 from clawrl_gym.ui.transcripts import Token, Transcript
 
 _PAGE = Path(__file__).resolve().parent / "page"
@@ -188,7 +189,7 @@ def timelines(run: RunData) -> list[tuple[str, Markup, Markup]]:
     for title, start_s, stop_s in windows:
         label = f"Timeline of the four loops, {title}"
         wide, narrow = (
-            lanes.timeline_svg(run.spans, start_s=start_s, end_s=stop_s, width=width, label=label)
+            timeline_svg(run.spans, start_s=start_s, end_s=stop_s, width=width, label=label)
             for width in (1040, 400)
         )
         drawn.append((title, wide, narrow))

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from clawrl_gym.comparison.page import write_curves, write_page
 from clawrl_gym.comparison.plan import PlannedRun, plan_runs
+from clawrl_gym.comparison.progress import BenchView
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.results import RecipeResult, read_results
 from clawrl_gym.comparison.runner import TRAIN, Runner, check_same
 from clawrl_gym.comparison.tables import data_of, tables_of
-from clawrl_gym.comparison.view import BenchView
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import describe_start
