@@ -14,7 +14,7 @@ from clawrl_gym.agents.context import HeadTail, size_chars
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Turn
 from clawrl_gym.dialogue.merge import merge_turns
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
-from clawrl_gym.rollout.chat import GatewayChat
+from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from tests.gateway_rig import Bench
 
@@ -171,7 +171,7 @@ async def in_place(function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
 
 
 async def play(bench: Bench, env: Any, bounds: Bounds, turns: int = 24) -> Episode:
-    chat = GatewayChat(bench.url, bench.gateway.key, "tiny", 10.0, limit=4)
+    chat = GatewayChat(PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0, limit=4)
     spec = EpisodeSpec("c", 1, TaskRef("t", 3, "train"), turns, 60.0)
     try:
         return await run_episode(spec, env, SweAgent("s"), chat, in_place, bounds)

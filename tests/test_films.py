@@ -20,6 +20,7 @@ from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.base import UnicodeEnv
 from clawrl_gym.gateway.films import MOST_BYTES, Films
 from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.worker import RolloutWorker
 from clawrl_gym.ui.live_page import LivePage
@@ -233,8 +234,8 @@ async def played(
     bench: Bench, films: str, group: int | None, env: str = "FilmedEnv"
 ) -> tuple[StopReason, list[Path]]:
     config = GymEnvConfig.model_validate({"target": f"{__name__}:{env}", "films": films})
-    gateway = (bench.url, bench.gateway.key, "tiny")
-    worker = RolloutWorker(config, AgentConfig(type="text"), 1, gateway, 10.0)
+    policy = PolicyAddress(bench.url, bench.gateway.key, "tiny")
+    worker = RolloutWorker(config, AgentConfig(type="text"), 1, policy, 10.0)
     spec = EpisodeSpec("e", group, TaskRef("t", 3, "heldout"), max_turns=2, timeout_s=30.0)
     FilmedEnv.was_filming.clear()
     episode = await worker.run(spec)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from clawrl_gym.config import AgentConfig, GymEnvConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
-from clawrl_gym.rollout.chat import GatewayChat
+from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.worker import RolloutWorker
@@ -87,8 +87,8 @@ async def run(
 ) -> Episode:
     """An episode of a Python program; what it needs to talk is there already."""
     command = (sys.executable, "-I", "-c", TALK + program, *arguments)
-    chat = GatewayChat(bench.url, bench.gateway.key, "tiny", 10.0, limit=4)
-    harness = Harness(command, bench.url, bench.gateway.key, "tiny")
+    chat = GatewayChat(PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0, limit=4)
+    harness = Harness(command, PolicyAddress(bench.url, bench.gateway.key, "tiny"))
     try:
         return await run_harness(spec, env or Count(), harness, chat, in_place)
     finally:
@@ -210,8 +210,8 @@ async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
 
 
 async def test_a_program_that_cannot_be_started_says_so(bench: Bench) -> None:
-    chat = GatewayChat(bench.url, bench.gateway.key, "tiny", 10.0, limit=4)
-    harness = Harness(("/nowhere/agent",), bench.url, bench.gateway.key, "tiny")
+    chat = GatewayChat(PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0, limit=4)
+    harness = Harness(("/nowhere/agent",), PolicyAddress(bench.url, bench.gateway.key, "tiny"))
     episode = await run_harness(SPEC, Count(), harness, chat, in_place)
     await chat.close()
     assert episode.stop_reason is StopReason.ENV_ERROR
@@ -230,7 +230,7 @@ async def test_a_gateway_that_is_not_there_is_a_policy_error(bench: Bench) -> No
 
         reply: Any = None
 
-    harness = Harness(("true",), bench.url, "k", "tiny")
+    harness = Harness(("true",), PolicyAddress(bench.url, "k", "tiny"))
     episode = await run_harness(SPEC, Count(), harness, Deaf(), in_place)
     assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
 
@@ -297,7 +297,7 @@ async def test_the_report_of_the_checks_is_not_told_to_the_program(
 async def test_a_worker_runs_the_configured_program(bench: Bench) -> None:
     agent = AgentConfig(type="harness", command=[sys.executable, "-I", "-c", TALK + PLAY])
     env = GymEnvConfig(target="tests.e2e.guess_env:SayEnv")
-    worker = RolloutWorker(env, agent, 1, (bench.url, bench.gateway.key, "tiny"), 10.0)
+    worker = RolloutWorker(env, agent, 1, PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0)
     spec = EpisodeSpec("h", 5, TaskRef(None, 3, "train"), max_turns=2, timeout_s=30.0)
     episode = await worker.run(spec)
     await worker.close()

@@ -1,29 +1,46 @@
-"""The gateway's client inside a Ray worker: one shared connection pool, typed errors."""
+"""How episodes reach a policy: over HTTP, one connection pool for many episodes, typed errors.
+
+`GatewayChat` speaks to our gateway, which records the session; `EndpointChat` to any other server
+of the OpenAI API, which records nothing; `FunctionChat` to a function of one's own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import isawaitable
 from io import BytesIO
 from typing import Any
 
 import aiohttp
 
 from clawrl_gym.agents.base import Tool
-from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import ContextError, PolicyError, boundary
 from clawrl_gym.core.types import Episode, Message
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyAddress:
+    """Where a policy answers."""
+
+    base_url: str
+    """Of our gateway; of any other server with its `/v1`."""
+    key: str
+    model: str
+    is_gateway: bool = True
+    """False: any server of the OpenAI API, which knows no sessions."""
+    max_tokens: int | None = None
+    """Longest reply; None leaves it to the server. The gateway has its own."""
 
 
 class GatewayChat:
     """Speaks the gateway's OpenAI API for many episodes at once."""
 
-    def __init__(self, base_url: str, key: str, model: str, timeout_s: float, limit: int) -> None:
-        self._base_url = base_url
-        self._model = model
-        self._http = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {key}"},
-            timeout=aiohttp.ClientTimeout(total=timeout_s),
-            connector=aiohttp.TCPConnector(limit=limit),
-        )
+    def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
+        self._base_url = address.base_url
+        self._model = address.model
+        self._http = _http(address, timeout_s, limit)
 
     async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
         body: dict[str, Any] = {"model": self._model, "messages": messages}
@@ -59,19 +76,104 @@ class GatewayChat:
         await self._http.close()
 
     async def _post(self, path: str, body: dict[str, Any] | bytes, headers: dict[str, str]) -> Any:
-        sent: dict[str, Any] = (
-            {"data": BytesIO(body)} if isinstance(body, bytes) else {"json": body}
-        )
-        try:
-            async with self._http.post(self._base_url + path, headers=headers, **sent) as answer:
-                if answer.status == 200:
-                    return await answer.json()
-                text = await answer.text()
-        except (TimeoutError, aiohttp.ClientError) as error:
-            raise PolicyError(f"the gateway did not answer {path}: {error!r}") from error
-        if "context_length_exceeded" in text:
-            raise ContextError(text[:300])
-        raise PolicyError(f"the gateway answered {answer.status} to {path}: {text[:300]}")
+        return await _posted(self._http, self._base_url + path, body, headers)
+
+
+class EndpointChat:
+    """Speaks the OpenAI API of any server; nothing of an episode is recorded there."""
+
+    def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
+        self._url = address.base_url.rstrip("/") + "/chat/completions"
+        self._address = address
+        self._http = _http(address, timeout_s, limit)
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+        fields: dict[str, object] = {
+            "tools": tools or None,
+            "temperature": spec.temperature,
+            "max_tokens": self._address.max_tokens,
+        }
+        body: dict[str, Any] = {"model": self._address.model, "messages": messages}
+        body |= {name: value for name, value in fields.items() if value is not None}
+        answer = await _posted(self._http, self._url, body, {})
+        usage = answer.get("usage") or {}
+        return Answer(answer["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+
+    async def begin(self, spec: EpisodeSpec) -> None:
+        """Nothing to open: there are no sessions."""
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        """Nothing to record."""
+
+    async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
+        """Nobody keeps films."""
+
+    async def close(self) -> None:
+        await self._http.close()
+
+
+class FunctionChat:
+    """A function as the policy: messages and tools in, a message or its text out; may be async."""
+
+    def __init__(self, function: Callable[[list[Message], list[Tool]], Any]) -> None:
+        self._function = function
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+        """Raises PolicyError for whatever the function raises or gives that is no message."""
+        with boundary(PolicyError, "the policy's function"):
+            reply = self._function(messages, tools)
+            if isawaitable(reply):
+                reply = await reply
+        if isinstance(reply, str):
+            return Answer({"role": "assistant", "content": reply})
+        if not isinstance(reply, dict):
+            raise PolicyError(
+                f"got a reply of type {type(reply).__name__} from the policy's function, expected "
+                "a text or a message such as {'role': 'assistant', 'content': '...'}"
+            )
+        message: Message = {**reply, "role": "assistant"}  # type: ignore[typeddict-item]
+        return Answer(message)
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        """Nothing to record."""
+
+
+PolicyChat = GatewayChat | EndpointChat
+
+
+def chat_of(address: PolicyAddress, timeout_s: float, limit: int) -> PolicyChat:
+    """The client that an address wants, with at most `limit` connections."""
+    kind = GatewayChat if address.is_gateway else EndpointChat
+    return kind(address, timeout_s, limit)
+
+
+def _http(address: PolicyAddress, timeout_s: float, limit: int) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        headers={"Authorization": f"Bearer {address.key}"},
+        timeout=aiohttp.ClientTimeout(total=timeout_s),
+        connector=aiohttp.TCPConnector(limit=limit),
+    )
+
+
+async def _posted(
+    http: aiohttp.ClientSession, url: str, body: dict[str, Any] | bytes, headers: dict[str, str]
+) -> Any:
+    """The JSON answer. Raises ContextError or PolicyError."""
+    sent: dict[str, Any] = {"data": BytesIO(body)} if isinstance(body, bytes) else {"json": body}
+    try:
+        async with http.post(url, headers=headers, **sent) as answer:
+            if answer.status == 200:
+                return await answer.json()
+            text = await answer.text()
+    except (TimeoutError, aiohttp.ClientError) as error:
+        raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
+    if "context_length_exceeded" in text or "maximum context length" in text:
+        raise ContextError(text[:300])
+    raise PolicyError(f"the policy answered {answer.status} to {url}: {text[:300]}")
 
 
 def _labels(spec: EpisodeSpec) -> dict[str, str]:

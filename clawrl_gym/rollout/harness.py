@@ -33,6 +33,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.types import Episode, StopReason
+from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.desk import Desk, HarnessChat
 from clawrl_gym.rollout.episode import EpisodeSpec, ending_of
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
@@ -50,9 +51,14 @@ class Harness:
     """A program, and where it finds the policy."""
 
     command: tuple[str, ...]
-    gateway_url: str
-    key: str
-    model: str
+    policy: PolicyAddress
+
+    def base_url(self, session_id: str) -> str:
+        """Where the program asks: the gateway's session, or the server itself."""
+        policy = self.policy
+        return (
+            f"{policy.base_url}/sessions/{session_id}/v1" if policy.is_gateway else policy.base_url
+        )
 
 
 async def run_harness(
@@ -104,23 +110,26 @@ async def _run(desk: Desk, harness: Harness, folder: Path) -> int | None:
 
 async def _start(desk: Desk, harness: Harness, folder: Path) -> asyncio.subprocess.Process:
     spec, progress = desk.spec, desk.progress
-    base_url = f"{harness.gateway_url}/sessions/{spec.session_id}/v1"
+    base_url = harness.base_url(spec.session_id)
     names = {
-        "base_url": base_url, "model": harness.model, "task": str(folder / "task.json"),
+        "base_url": base_url, "model": harness.policy.model, "task": str(folder / "task.json"),
         "socket": str(folder / "socket"), "folder": str(folder),
         "agents": str(Path(__file__).parents[1] / "agents"),
     }  # fmt: skip
     task = {
-        "task": spec.task.id, "observation": progress.observations[0], "model": harness.model,
-        "system": progress.system, "tools": progress.info.get("tools") or [],
-    }  # fmt: skip
+        "task": spec.task.id,
+        "observation": progress.observations[0],
+        "model": harness.policy.model,
+        "system": progress.system,
+        "tools": progress.info.get("tools") or [],
+    }
     (folder / "task.json").write_text(json.dumps(task))
     environ = {name: os.environ[name] for name in _ENV if name in os.environ} | {
         "HOME": str(folder),
         "OPENAI_BASE_URL": base_url,
         "OPENAI_API_BASE": base_url,
-        "OPENAI_API_KEY": harness.key,
-        "CLAWRL_MODEL": harness.model,
+        "OPENAI_API_KEY": harness.policy.key,
+        "CLAWRL_MODEL": harness.policy.model,
         "CLAWRL_SOCKET": names["socket"],
         "CLAWRL_TASK": names["task"],
         "CLAWRL_TEMPERATURE": "" if spec.temperature is None else f"{spec.temperature:g}",

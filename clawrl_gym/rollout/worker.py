@@ -16,7 +16,7 @@ from clawrl_gym.agents.base import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Episode, StopReason
-from clawrl_gym.rollout.chat import GatewayChat
+from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 
@@ -125,28 +125,25 @@ class RolloutWorker:
         env: EnvConfig,
         agent: AgentConfig,
         slots: int,
-        gateway: tuple[str, str, str],
+        policy: PolicyAddress,
         request_timeout_s: float,
     ) -> None:
         self._agent = None if agent.type == "harness" else build_agent(agent, env)
-        self._harness = Harness(tuple(agent.command), *gateway)
+        self._harness = Harness(tuple(agent.command), policy)
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
         self._slots: asyncio.Queue[_Slot] = asyncio.Queue()
         self._all = [_Slot(env, number) for number in range(slots)]
         for slot in self._all:
             self._slots.put_nowait(slot)
         self._films = getattr(env, "films", "none")
-        self._gateway = gateway
+        self._policy = policy
         self._request_timeout_s = request_timeout_s
-        self._chat: GatewayChat | None = None
+        self._chat: PolicyChat | None = None
 
     async def ready(self) -> bool:
         """Answers once the actor runs; opens the connection pool on the actor's own loop."""
         if self._chat is None:
-            base_url, key, model = self._gateway
-            self._chat = GatewayChat(
-                base_url, key, model, self._request_timeout_s, limit=2 * len(self._all)
-            )
+            self._chat = chat_of(self._policy, self._request_timeout_s, limit=2 * len(self._all))
         return True
 
     async def run(self, spec: EpisodeSpec) -> Episode:
@@ -171,7 +168,7 @@ class RolloutWorker:
         finally:
             self._slots.put_nowait(slot)
 
-    async def _send_film(self, spec: EpisodeSpec, slot: _Slot, chat: GatewayChat) -> None:
+    async def _send_film(self, spec: EpisodeSpec, slot: _Slot, chat: PolicyChat) -> None:
         """A film that does not arrive is a line in the log, and nothing to the episode."""
         try:
             async with asyncio.timeout(_FILM_TIMEOUT_S):

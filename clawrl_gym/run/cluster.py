@@ -15,6 +15,7 @@ from typing import Any
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.types import Episode, Sample, StepStats
+from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.trainers.pictures import Images
 
@@ -53,7 +54,7 @@ class RayWorker:
         env: EnvConfig,
         agent: AgentConfig,
         slots: int,
-        gateway: tuple[str, str, str],
+        policy: PolicyAddress,
         request_timeout_s: float,
     ) -> None:
         import ray
@@ -63,7 +64,7 @@ class RayWorker:
         actor = ray.remote(RolloutWorker).options(
             num_cpus=0, max_concurrency=slots + 8, max_restarts=-1, max_task_retries=0
         )
-        self._actor = actor.remote(env, agent, slots, gateway, request_timeout_s)
+        self._actor = actor.remote(env, agent, slots, policy, request_timeout_s)
 
     async def ready(self) -> None:
         await self._actor.ready.remote()

@@ -25,6 +25,7 @@ from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run import cluster
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import JudgeMaker
@@ -100,6 +101,11 @@ class Engine:
         self.gateway_url = await self.gateway.start(sock)
         stack.push_async_callback(self.gateway.stop)
         self._view.phase("gateway", f"ready at {self.gateway_url}")
+
+    @property
+    def address(self) -> PolicyAddress:
+        """Where episodes reach the policy."""
+        return PolicyAddress(self.gateway_url, self.gateway.key, self.servers.model_name)
 
     def judging(self, stack: AsyncExitStack, *, hints: bool) -> Judge | None:
         """The configured judge; None when nobody judges."""

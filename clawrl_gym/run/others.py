@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
 from clawrl_gym.core.types import TaskRef
+from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
@@ -26,12 +27,12 @@ class OtherEnv:
     config: EnvConfig
     tasks: list[TaskRef]
 
-    async def evaluate(self, run: RunConfig, gateway: tuple[str, str, str]) -> Evaluation:
-        """Every task once, with workers of its own. `gateway` is (URL, key, model)."""
+    async def evaluate(self, run: RunConfig, policy: PolicyAddress) -> Evaluation:
+        """Every task once, with workers of its own."""
         slots = run.rollout.envs_per_worker
         async with AsyncExitStack() as stack:
             worker = cluster.RayWorker(
-                self.config, AgentConfig(), slots, gateway, run.policy.request_timeout_s
+                self.config, AgentConfig(), slots, policy, run.policy.request_timeout_s
             )
             await worker.ready()
             stack.push_async_callback(worker.close)

@@ -128,7 +128,7 @@ class Run:
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
         config, engine = self._config, self._engine
-        address = (engine.gateway_url, engine.gateway.key, engine.servers.model_name)
+        address = engine.address
         slots = config.rollout.envs_per_worker
         self._view.phase("workers", f"{config.rollout.workers} with {slots} environments each")
         workers = [
@@ -225,11 +225,10 @@ class Run:
 
     async def _evaluate_others(self, step: int) -> None:
         engine = self._engine
-        gateway = (engine.gateway_url, engine.gateway.key, engine.servers.model_name)
         for other in self._others:
             self._view.phase("held-out", f"{len(other.tasks)} tasks of env={other.name}")
             with engine.timeline.span("collect", "held-out", step=step, env=other.name):
-                result = await other.evaluate(self._config, gateway)
+                result = await other.evaluate(self._config, engine.address)
             self._view.phase("held-out", "ready")
             engine.metrics.log(step, other_metrics(other.name, result))
             self._view.message(f"held-out of env={other.name}: {result.success:.0%} solved")

@@ -19,7 +19,7 @@ from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.swe.corpus import make_instance
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.rollout.chat import GatewayChat
+from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
 from tests.e2e.runs import ROOT
@@ -87,8 +87,8 @@ async def play(bench: Bench, *options: str) -> Episode:
     """One episode of mini-swe-agent."""
     python = await asyncio.to_thread(installed)
     command = (python, "{agents}/mini_swe_agent.py", *options)
-    harness = Harness(command, bench.url, bench.gateway.key, "tiny")
-    chat = GatewayChat(bench.url, bench.gateway.key, "tiny", 30.0, limit=4)
+    harness = Harness(command, PolicyAddress(bench.url, bench.gateway.key, "tiny"))
+    chat = GatewayChat(PolicyAddress(bench.url, bench.gateway.key, "tiny"), 30.0, limit=4)
     env = SweEnv(sandbox=SANDBOX)
     thread = ThreadPoolExecutor(1)
 
