@@ -1,0 +1,56 @@
+"""Hashes of generated tasks, written once: what an id stands for never changes.
+
+`python -m tests.golden_tasks` writes them anew, for a family that is added.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from clawrl_gym.envs.swe.corpus import Corpus
+from clawrl_gym.envs.terminal.generated import GeneratedTasks
+
+FOLDER = Path(__file__).parent / "fixtures/golden"
+SOURCES = {"terminal": (GeneratedTasks(), 22), "swe": (Corpus(), 26)}
+"""Name -> source of tasks, number of families."""
+TASKS = {"train": 8, "heldout": 4}
+"""Of each family."""
+
+
+def plain(value):
+    """As JSON: dataclasses by class and field values in order, so that a field may be renamed."""
+    if dataclasses.is_dataclass(value):
+        fields = [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
+        return [type(value).__name__, *fields]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Mapping):
+        return [[plain(key), plain(entry)] for key, entry in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [plain(entry) for entry in value]
+    return value
+
+
+def digest(task):
+    return hashlib.sha256(json.dumps(plain(task)).encode()).hexdigest()[:16]
+
+
+def digests(name):
+    source, families = SOURCES[name]
+    ids = [
+        task_id
+        for split, count in TASKS.items()
+        for task_id in source.ids(split)[: count * families]
+    ]
+    return {task_id: digest(source.load(task_id)) for task_id in ids}
+
+
+def recorded(name):
+    return json.loads((FOLDER / f"{name}_tasks.json").read_text())
+
+
+if __name__ == "__main__":
+    for name in SOURCES:
+        (FOLDER / f"{name}_tasks.json").write_text(json.dumps(digests(name), indent=0) + "\n")
