@@ -23,11 +23,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.envs.sandbox.base import Limits, Place
 from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE, ensure_image
-from clawrl_gym.envs.sandbox.docker.owner import OWNER_LABEL
+from clawrl_gym.envs.sandbox.docker.ownership import OWNER_LABEL
 from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Place
 
 _COMMAND_S = 60.0
 _MOST_ALIVE = 500

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from clawrl_gym.envs.sandbox.base import Place
-from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.interface import Place
+from clawrl_gym.envs.sandbox.launcher_client import client
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.interpreter import Interpreter
 

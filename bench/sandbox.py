@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.launcher_client import client
 
 Result = TypeVar("Result")
 _MOST_ALIVE = 500

@@ -7,7 +7,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE, TERMINAL_IMAGE, ensure_image
-from clawrl_gym.envs.sandbox.docker.owner import OWNER_LABEL, own_name
+from clawrl_gym.envs.sandbox.docker.ownership import OWNER_LABEL, own_name
 
 _ROOT = Path(__file__).resolve().parents[1]
 _SCRIPT = _ROOT / "docker" / "engine.sh"

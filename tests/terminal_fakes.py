@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 
 Script = dict[str, Callable[["MemorySandbox"], ExecResult]]
 

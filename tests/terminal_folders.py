@@ -1,7 +1,7 @@
 """Task folders for tests, written from their files."""
 
-from clawrl_gym.envs.terminal.bases import Bases
-from clawrl_gym.envs.terminal.folder import FolderTasks
+from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
+from clawrl_gym.envs.terminal.machine_request import Bases
 
 REWARD = "echo $((! $?)) > /logs/verifier/reward.txt\n"
 """The end of a test.sh: 1 when the command before succeeded."""

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import Limits, Place
 from clawrl_gym.envs.sandbox.docker.images import (
     SWE_IMAGE,
     TERMINAL_IMAGE,
     build_image,
     ensure_image,
 )
+from clawrl_gym.envs.sandbox.interface import Limits, Place
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from clawrl_gym.envs.sandbox.docker import owner
+from clawrl_gym.envs.sandbox.docker import ownership
 from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE
 from clawrl_gym.envs.sandbox.docker.reaper import reap
@@ -18,32 +18,32 @@ LATER = str(int(time.time()) + 3600)
 
 
 def of(name, expires=LATER):
-    return {owner.OWNER_LABEL: name, owner.EXPIRES_LABEL: expires}
+    return {ownership.OWNER_LABEL: name, ownership.EXPIRES_LABEL: expires}
 
 
 def dead_name():
-    namespace, boot, _, _ = owner.own_name().replace(":", "-").split("-")
+    namespace, boot, _, _ = ownership.own_name().replace(":", "-").split("-")
     return f"{namespace}:{boot}-4000000-1"
 
 
 def test_only_the_dead_and_the_expired_are_left_over():
-    own, dead = owner.own_name(), dead_name()
-    assert not owner.is_left_over(of(own))
-    assert owner.is_left_over(of(own, "1000"))
-    assert owner.is_left_over(of(dead))
+    own, dead = ownership.own_name(), dead_name()
+    assert not ownership.is_left_over(of(own))
+    assert ownership.is_left_over(of(own, "1000"))
+    assert ownership.is_left_over(of(dead))
 
 
 @pytest.mark.parametrize("labels", [{}, {"clawrl.owner": ""}, {"clawrl.owner": "x:y-1-1"}])
 def test_what_cannot_be_judged_is_left_alone(labels):
-    assert not owner.is_left_over(labels)
-    assert not owner.is_left_over(labels | {owner.EXPIRES_LABEL: "soon"})
+    assert not ownership.is_left_over(labels)
+    assert not ownership.is_left_over(labels | {ownership.EXPIRES_LABEL: "soon"})
 
 
 def test_owners_on_other_machines_or_in_other_process_namespaces_are_not_judged():
     dead = dead_name()
     namespace, _, rest = dead.partition(":")
-    assert not owner.is_left_over(of(f"{int(namespace) + 1}:{rest}"))
-    assert not owner.is_left_over(of(f"{namespace}:000000000000-4000000-1"))
+    assert not ownership.is_left_over(of(f"{int(namespace) + 1}:{rest}"))
+    assert not ownership.is_left_over(of(f"{namespace}:000000000000-4000000-1"))
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def exists(identity):
 @pytest.mark.docker
 def test_s17_what_a_dead_run_left_is_removed_and_nothing_else(made):
     """S17: leases and containers of dead runs are never reaped in the reference."""
-    dead, expired = made(of(dead_name())), made(of(owner.own_name(), "1000"))
-    living, foreign = made(of(owner.own_name())), made({"other": "label"})
+    dead, expired = made(of(dead_name())), made(of(ownership.own_name(), "1000"))
+    living, foreign = made(of(ownership.own_name())), made({"other": "label"})
     assert reap() >= 2
     assert [exists(i) for i in (dead, expired, living, foreign)] == [False, False, True, True]
 
@@ -80,7 +80,7 @@ def test_an_owner_that_is_killed_leaves_no_container():
     """Neither an idle one nor one whose command runs on; no reaper is needed."""
     code = f"""
         import time
-        from clawrl_gym.envs.sandbox.base import Limits, Place
+        from clawrl_gym.envs.sandbox.interface import Limits, Place
         from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
         idle = open_docker_sandbox(Limits(), Place(), image={BASE_IMAGE!r})
         busy = open_docker_sandbox(Limits(), Place(), image={BASE_IMAGE!r})

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits, Place, Sandbox
 from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.host import Host
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE, build_image
 from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Place, Sandbox
 from tests.docker_engine import own_containers
 
 pytestmark = pytest.mark.docker

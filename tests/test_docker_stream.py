@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from clawrl_gym.envs.sandbox.docker.stream import Stream
+from clawrl_gym.envs.sandbox.docker.transport import Stream
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits, Sandbox
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Sandbox
 
 pytestmark = pytest.mark.sandbox
 

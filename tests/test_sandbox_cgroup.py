@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, Home, alive, find_home, identity
+from clawrl_gym.envs.sandbox.interface import Limits
 
 DEAD = "clawrl-000000000000-4000000-1"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.interface import Limits
 from tests.sandbox_roots import make_root
 
 pytestmark = pytest.mark.sandbox

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from clawrl_gym.envs.sandbox.pipes import Pipes
 from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
+from clawrl_gym.envs.sandbox.transport import Pipes
 
 ARRANGE = 'exec 3<&0 4>&1 >/dev/null 2>&1; exec "$BASH" --noprofile --norc -s <&3'
 

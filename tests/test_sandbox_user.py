@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 
 def run_as_user(folder, code, secret=""):
     prelude = """
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
         def say(sandbox, command, timeout_s=10):
             print(sandbox.exec(command, timeout_s).output, end="")

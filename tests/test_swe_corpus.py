@@ -7,7 +7,7 @@ import pytest
 from clawrl_gym.agents.base import Action
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.sandbox.base import Limits, Place
+from clawrl_gym.envs.sandbox.interface import Limits, Place
 from clawrl_gym.envs.swe.agent import SweAgent
 from clawrl_gym.envs.swe.corpus import Corpus, make_instance
 from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of, needs

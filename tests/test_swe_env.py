@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.swe.corpus import make_instance, unmet
 from clawrl_gym.envs.swe.env import SweEnv, list_tasks, prepare, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
@@ -372,7 +372,7 @@ git remote add origin /nowhere && echo dirty > local.txt
 @sandboxed
 def test_s23_later_history_of_an_image_is_forgotten_and_earlier_tags_stay() -> None:
     """S23: `git log --all`, the reflog and packed objects after the base held the gold patch."""
-    from clawrl_gym.envs.sandbox.base import Place
+    from clawrl_gym.envs.sandbox.interface import Place
     from clawrl_gym.envs.sandbox.opening import Sandboxes
     from clawrl_gym.envs.swe.repository import Repository, adopt, changes
 

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import Limits, Sandbox
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.grading import Graded, grade
 from clawrl_gym.envs.swe.instance import Instance

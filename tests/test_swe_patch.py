@@ -11,7 +11,7 @@ import pytest
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch_paths import PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.protected import without_tests
+from clawrl_gym.envs.swe.protected_files import without_tests
 
 ONE = """\
 diff --git a/shop.py b/shop.py

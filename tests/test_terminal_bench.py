@@ -3,11 +3,11 @@
 import pytest
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult
-from clawrl_gym.envs.terminal.bases import Bases
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal.env import TerminalEnv
-from clawrl_gym.envs.terminal.folder import FolderTasks
+from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.grading import grade
+from clawrl_gym.envs.terminal.machine_request import Bases
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import HELLO, load, write
 

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.terminal.env import TerminalEnv, list_tasks, observation_of
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from tests.terminal_fakes import MemoryOpener

@@ -1,10 +1,10 @@
 import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult
-from clawrl_gym.envs.tasks import FileData, Task
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal.checks import Absent, FileIs
 from clawrl_gym.envs.terminal.grading import SandboxLeftovers, grade, parse_reward, report_of
+from clawrl_gym.envs.terminal.task import FileData, Task
 from tests.terminal_fakes import MemorySandbox
 
 REWARDS = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.terminal import context
-from clawrl_gym.envs.terminal.bases import Bases
+from clawrl_gym.envs.terminal import task_folder
 from clawrl_gym.envs.terminal.build import build_steps
-from clawrl_gym.envs.terminal.context import Context
 from clawrl_gym.envs.terminal.dockerfile import parse
 from clawrl_gym.envs.terminal.env import list_tasks
-from clawrl_gym.envs.terminal.folder import FolderTasks
+from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.harbor import strip_canary
+from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.task_folder import Context
 
 TOTAL = Path(__file__).parent / "fixtures" / "tasks" / "total"
 
@@ -239,7 +239,7 @@ def test_a_fifo_is_refused_without_waiting(folder):
 
 def test_a_file_that_is_too_large_is_refused_unread(folder):
     with (folder / "total" / "tests" / "huge").open("wb") as huge:
-        huge.truncate(context.MAX_TOTAL_BYTES + 1)
+        huge.truncate(task_folder.MAX_TOTAL_BYTES + 1)
     with pytest.raises(TaskError, match="holds too much at 'tests/huge'"):
         load(folder)
 

@@ -3,10 +3,10 @@
 import pytest
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.tasks import BuildStep, FileData, Health, Image, Machine
 from clawrl_gym.envs.terminal.machines import Machines, await_health, placed
+from clawrl_gym.envs.terminal.task import BuildStep, FileData, Health, Image, Machine
 from tests.terminal_fakes import MemoryOpener, MemorySandbox
 
 

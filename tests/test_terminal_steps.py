@@ -3,11 +3,11 @@
 import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.machines import Machines
+from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.envs.terminal.trial import Trial
 from tests.terminal_fakes import MemoryOpener
 from tests.terminal_folders import STEPS, load, write

@@ -6,13 +6,13 @@ import tarfile
 import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult
-from clawrl_gym.envs.tasks import Artifact
-from clawrl_gym.envs.terminal import handover
-from clawrl_gym.envs.terminal.bases import Bases
+from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.terminal import artifacts
+from clawrl_gym.envs.terminal.artifacts import give, take, take_all
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.grading import grade
-from clawrl_gym.envs.terminal.handover import give, take, take_all
+from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.task import Artifact
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import APART, REWARD, STEPS, load, write
 
@@ -96,8 +96,8 @@ def test_an_archive_that_is_none_is_nothing(junk):
 
 
 def test_too_many_files_are_nothing():
-    many = [member(f"app/out/{number}", b"") for number in range(handover.MAX_FILES)]
-    assert len(names(taken(packed(*many)))) == handover.MAX_FILES
+    many = [member(f"app/out/{number}", b"") for number in range(artifacts.MAX_FILES)]
+    assert len(names(taken(packed(*many)))) == artifacts.MAX_FILES
     assert taken(packed(*many, member("app/out/one more", b""))) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 from clawrl_gym.agents.calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.registration import load_target
-from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.toolcall import toolsets
 from clawrl_gym.envs.toolcall.env import ToolCallEnv, list_tasks
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Place
+from clawrl_gym.envs.sandbox.interface import ExecResult, Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.interpreter import RENEWED, Interpreter
 from clawrl_gym.envs.toolcall.python import Python

@@ -7,7 +7,7 @@ import pytest
 
 from clawrl_gym.agents.calls import Call, Reply
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult, Place
+from clawrl_gym.envs.sandbox.interface import ExecResult, Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall

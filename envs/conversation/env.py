@@ -11,7 +11,6 @@ from typing import Any
 from clawrl_gym.agents.calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.base import UnicodeEnv
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
@@ -19,6 +18,7 @@ from clawrl_gym.envs.conversation.partner import Info, Partner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.tasks import task_ids
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
+from clawrl_gym.envs.task_env import UnicodeEnv
 
 
 class ConversationEnv(UnicodeEnv):

@@ -13,7 +13,7 @@ from clawrl_gym.envs.conversation.tasks import ConversationTask, make_task, task
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.envs.conversation.user import Speaker, User
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.source import asked_task
+from clawrl_gym.envs.task_source import asked_task
 
 
 class SimulatedPartner:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clawrl_gym.agents.calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.base import Info, TaskEnv
 from clawrl_gym.envs.gui import notation
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.held import AnyScreen, OpenScreen, real_screen
@@ -26,6 +25,7 @@ from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text import heading, render
 from clawrl_gym.envs.gui.turn import DONE, Mouse, Turn, carry_out
 from clawrl_gym.envs.parts import encode_parts, plain
+from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.terminal.grading import report_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gui.task import GuiTask
-from clawrl_gym.envs.source import TaskSource
+from clawrl_gym.envs.task_source import TaskSource
 
 GENERATED, MINIWOB = "generated", "miniwob"
 

@@ -15,14 +15,14 @@ from dataclasses import asdict
 from typing import Self
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits
-from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.channel import Machine
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.sandbox.isolation import cure_for
-from clawrl_gym.envs.sandbox.machine import Machine
-from clawrl_gym.envs.sandbox.pipes import Pipes
+from clawrl_gym.envs.sandbox.launcher_client import client
 from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
 from clawrl_gym.envs.sandbox.shell import Shell
+from clawrl_gym.envs.sandbox.transport import Pipes
 
 _ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

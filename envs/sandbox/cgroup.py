@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.interface import Limits
 
 _PREFIX = "clawrl-"
 _NEEDED = ("memory", "pids")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import seccomp
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import find_home
+from clawrl_gym.envs.sandbox.interface import Limits
 
 _OLDEST_BUBBLEWRAP = (0, 8)
 _PROBE_S = 10.0

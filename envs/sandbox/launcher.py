@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from clawrl_gym.envs.sandbox import kernel, tree
-from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.limiting import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.slots import Slots

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.sandbox.base import Limits, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Place, Sandbox
 
 SandboxKind = Literal["bubblewrap", "docker"]
 Opener = Callable[..., Sandbox]

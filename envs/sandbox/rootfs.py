@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.tree import (
     host_loader_cache,
     is_plain,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
 
 _GREET_TRIES = 3

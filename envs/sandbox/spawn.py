@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.envs.sandbox import kernel, rootfs, seccomp
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.cgroup import Cgroups
+from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, first_uid
 
 SESSION_FD, OUTPUT_FD = 3, 4

@@ -8,8 +8,7 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.base import Info, TaskEnv
-from clawrl_gym.envs.sandbox.base import ExecResult, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Place, Sandbox
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import ready_image
@@ -17,6 +16,7 @@ from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.observation import observation_text
 from clawrl_gym.envs.swe.repository import Changes, Repository, activate, changes, open_repository
 from clawrl_gym.envs.swe.source import corpus_families, open_source
+from clawrl_gym.envs.task_env import Info, TaskEnv
 
 SUBMITTED = "(submitted)"
 """What comes back to a submission."""

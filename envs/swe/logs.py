@@ -25,7 +25,7 @@ from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.swe.instance import Instance
 
 READ_TIMEOUT_S = 60.0
-_PROGRAM = Path(__file__).with_name("log_reader.py")
+_PROGRAM = Path(__file__).with_name("log_worker.py")
 _TRIES = 2
 _STOP_S = 5.0
 _ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "PYTHON_DOTENV_DISABLED": "1"}

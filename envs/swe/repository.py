@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Place, Sandbox
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.setup import set_up
-from clawrl_gym.envs.tasks import FileData
+from clawrl_gym.envs.terminal.task import FileData
 
 MAX_PATCH_BYTES = 4_000_000
 _QUIET = {

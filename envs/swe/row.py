@@ -20,7 +20,7 @@ from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.images import SWE_GYM_REPOSITORIES, image_of
 from clawrl_gym.envs.swe.instance import WORKDIR, Instance
 from clawrl_gym.envs.swe.logs import known
-from clawrl_gym.envs.swe.protected import files_named_by, own_patch
+from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
 
 Row = Mapping[str, Any]
 SMITH_PREFIX = "swesmith/"

@@ -6,9 +6,9 @@ import secrets
 import shlex
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.protected import own_patch
+from clawrl_gym.envs.swe.protected_files import own_patch
 
 _WHO = (
     "GIT_AUTHOR_NAME=base GIT_AUTHOR_EMAIL=base@localhost GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' "

@@ -14,11 +14,11 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.source import TaskSource
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
 from clawrl_gym.envs.swe.row import Defaults, Row, instance_of, repository_of
 from clawrl_gym.envs.swe.verified import is_verified
+from clawrl_gym.envs.task_source import TaskSource
 
 CORPUS = "corpus"
 EASY = "easy"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
-from clawrl_gym.envs.tasks import BuildStep, FileData
-from clawrl_gym.envs.terminal.context import Context
 from clawrl_gym.envs.terminal.dockerfile import Copy, Dockerfile, Run
+from clawrl_gym.envs.terminal.task import BuildStep, FileData
+from clawrl_gym.envs.terminal.task_folder import Context
 
 STANDARD_FOLDERS = frozenset(
     ("/", "/bin", "/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/usr/bin",

@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from clawrl_gym.envs.tasks import Leftovers
+from clawrl_gym.envs.terminal.task import Leftovers
 
 _USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0o777)
 """Of files, for what a check on permissions could say."""

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.tasks import Health
-from clawrl_gym.envs.terminal.bases import Wanted
+from clawrl_gym.envs.terminal.machine_request import Wanted
+from clawrl_gym.envs.terminal.task import Health
 
 WITHOUT_EFFECT = frozenset(
     ("command", "container_name", "hostname", "init", "stdin_open", "tty", "restart", "ports",

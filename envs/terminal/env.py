@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.base import TaskEnv
-from clawrl_gym.envs.sandbox.base import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
-from clawrl_gym.envs.tasks import SUBMIT, Task
-from clawrl_gym.envs.terminal.bases import Bases
+from clawrl_gym.envs.task_env import TaskEnv
+from clawrl_gym.envs.terminal.machine_request import Bases
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import GENERATED, open_source
+from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
 
 

@@ -18,8 +18,8 @@ from clawrl_gym.envs.task_ids import (
     parse_id,
     split_of_content,
 )
-from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal.families import FAMILIES, Draft
+from clawrl_gym.envs.terminal.task import Task
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
-from clawrl_gym.envs.tasks import Machine, Task
-from clawrl_gym.envs.terminal import handover
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
+from clawrl_gym.envs.terminal import artifacts
 from clawrl_gym.envs.terminal.machines import Machines, write_files
-from clawrl_gym.envs.terminal.summary import failures_of
+from clawrl_gym.envs.terminal.pytest_summary import failures_of
+from clawrl_gym.envs.terminal.task import Machine, Task
 
 MAX_READ_BYTES = 4 << 20
 """Longest file that a check or a reward may read."""
@@ -145,11 +145,11 @@ def _grade_apart(
     task: Task, machine: Machine, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
     """On the grader's own machine, which sees of the agent's only the artifacts."""
-    taken = handover.take_all(left, task.artifacts, machines.handover_bytes)
+    taken = artifacts.take_all(left, task.artifacts, machines.handover_bytes)
     own, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         for archive in taken:
-            handover.give(own, archive)
+            artifacts.give(own, archive)
         return _run_grader(replace(task, workdir=workdir), own, timeout_s)
     finally:
         own.close()

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.tasks import Artifact, BuildStep, FileData, Machine, Task
 from clawrl_gym.envs.terminal import dockerfile
-from clawrl_gym.envs.terminal.bases import NEEDS_DOCKER, Bases, Wanted
 from clawrl_gym.envs.terminal.compose import read_compose
-from clawrl_gym.envs.terminal.context import Context
+from clawrl_gym.envs.terminal.machine_request import NEEDS_DOCKER, Bases, Wanted
 from clawrl_gym.envs.terminal.network import refuse_fetching
+from clawrl_gym.envs.terminal.task import Artifact, BuildStep, FileData, Machine, Task
+from clawrl_gym.envs.terminal.task_folder import Context
 from clawrl_gym.envs.terminal.task_toml import (
     Artifacts,
     EnvironmentTable,

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
-from clawrl_gym.envs.sandbox.base import Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import Place, Sandbox
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.tasks import FileData, Health, Image, Machine
+from clawrl_gym.envs.terminal.task import FileData, Health, Image, Machine
 
 _STEP_S = 60.0
 """For what takes no time, such as changing to a folder."""

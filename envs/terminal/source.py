@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.source import TaskSource
-from clawrl_gym.envs.tasks import Task
-from clawrl_gym.envs.terminal.bases import Bases
-from clawrl_gym.envs.terminal.folder import FolderTasks
+from clawrl_gym.envs.task_source import TaskSource
+from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
+from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.task import Task
 
 GENERATED = "generated"
 

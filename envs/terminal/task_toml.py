@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.tasks import Artifact, Health
-from clawrl_gym.envs.terminal.context import Context
+from clawrl_gym.envs.terminal.task import Artifact, Health
+from clawrl_gym.envs.terminal.task_folder import Context
 
 
 def _no_bool(value: Any) -> Any:

@@ -18,13 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.tasks import FileData, Task
-from clawrl_gym.envs.terminal.bases import Bases, Wanted
 from clawrl_gym.envs.terminal.compose import read_compose
-from clawrl_gym.envs.terminal.context import Context
 from clawrl_gym.envs.terminal.harbor import strip_canary
+from clawrl_gym.envs.terminal.machine_request import Bases, Wanted
 from clawrl_gym.envs.terminal.network import refuse_fetching
-from clawrl_gym.envs.terminal.summary import collected
+from clawrl_gym.envs.terminal.pytest_summary import collected
+from clawrl_gym.envs.terminal.task import FileData, Task
+from clawrl_gym.envs.terminal.task_folder import Context
 from clawrl_gym.envs.terminal.task_toml import Seconds
 
 COMPOSE_VARIABLES = {

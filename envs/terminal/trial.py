@@ -6,8 +6,7 @@ import shlex
 from dataclasses import replace
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
-from clawrl_gym.envs.tasks import SUBMIT, Task
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal.grading import Grade, grade
 from clawrl_gym.envs.terminal.machines import (
     Machines,
@@ -16,6 +15,7 @@ from clawrl_gym.envs.terminal.machines import (
     placed,
     write_files,
 )
+from clawrl_gym.envs.terminal.task import SUBMIT, Task
 
 _LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0

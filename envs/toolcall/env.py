@@ -12,8 +12,8 @@ from typing import Any
 from clawrl_gym.agents.calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.base import Info, TaskEnv
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
+from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, Made, Outcome, ToolTask

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.terminal.grading import report_of
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
 

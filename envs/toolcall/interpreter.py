@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import ExecResult, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 
 _START_S = 20.0
 _GRACE_S = 1.0

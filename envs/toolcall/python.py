@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from clawrl_gym.envs.sandbox.base import Place
+from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.interpreter import Interpreter
 from clawrl_gym.envs.toolcall.task import ToolTask

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.source import TaskSource
+from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
 
 GENERATED, SHOP = "generated", "shop"

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.agents.calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.base import Place
+from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
 from clawrl_gym.envs.toolcall.grading import ProgramGoal

@@ -3,7 +3,7 @@
 import clawrl_gym
 from clawrl_gym.core.types import StopReason
 from clawrl_gym.envs.registration import ENTRY_POINT_GROUP, builtin_specs
-from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.envs.sandbox.interface import Sandbox
 
 
 def test_the_package_offers_nothing_but_its_version() -> None:

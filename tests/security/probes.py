@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import Limits, Place, Sandbox
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Place, Sandbox
 
 LIMITS = Limits(memory_mb=256, disk_mb=32, pids=48)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.sandbox.base import Place
+from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.interpreter import Interpreter
 from tests.security.probes import sleepers, wait_until

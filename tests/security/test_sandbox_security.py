@@ -19,7 +19,7 @@ import pytest
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.cgroup import find_home
-from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.launcher_client import client
 from tests.security.probes import LIMITS, output, sleepers, system_call, wait_until
 
 pytestmark = pytest.mark.sandbox
@@ -233,7 +233,7 @@ def test_s14_nothing_is_left_on_the_host_after_the_end():
 
 def test_s15_a_killed_owner_takes_its_sandboxes_along():
     code = """
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
         import time
         boxes = [open_sandbox(Limits()) for _ in range(10)]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.interface import Limits
 from tests.security.probes import (
     KINDS,
     KINDS_WITH_CGROUPS,

@@ -13,8 +13,8 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.observation import View
 
 if TYPE_CHECKING:
-    from clawrl_gym.envs.base import Info
     from clawrl_gym.envs.gui.task import GuiTask
+    from clawrl_gym.envs.task_env import Info
 
 _ALIKE = 5
 _LOOKED_AT = 3000

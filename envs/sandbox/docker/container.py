@@ -16,14 +16,14 @@ from functools import cached_property
 from typing import Any
 
 from clawrl_gym.envs.sandbox import processes
-from clawrl_gym.envs.sandbox.base import Limits, Place
-from clawrl_gym.envs.sandbox.docker import owner
+from clawrl_gym.envs.sandbox.docker import ownership
 from clawrl_gym.envs.sandbox.docker.carry import Changes
 from clawrl_gym.envs.sandbox.docker.changes import EngineChanges, LayerChanges
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call, said
-from clawrl_gym.envs.sandbox.docker.holder import HOLDER, KILL
 from clawrl_gym.envs.sandbox.docker.host import Host
-from clawrl_gym.envs.sandbox.docker.stream import Stream
+from clawrl_gym.envs.sandbox.docker.init_process import HOLDER, KILL
+from clawrl_gym.envs.sandbox.docker.transport import Stream
+from clawrl_gym.envs.sandbox.interface import Limits, Place
 
 _OWN_PROCESSES = 3
 """Holder, feeder and shell: not counted against the sandbox's limit."""
@@ -73,7 +73,7 @@ class Plan:
             "Env": [f"{name}={value}" for name, value in self.place.env.items()],
             "WorkingDir": self.place.workdir,
             "Hostname": "sandbox",
-            "Labels": owner.labels(self.ttl_s),
+            "Labels": ownership.labels(self.ttl_s),
             "AttachStdin": True,
             "AttachStdout": True,
             "AttachStderr": True,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
-from clawrl_gym.envs.sandbox.docker import context as build_context
+from clawrl_gym.envs.sandbox.docker import build_context
 from clawrl_gym.envs.sandbox.docker.engine import engine
 
 Say = Callable[[str], None]

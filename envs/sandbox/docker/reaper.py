@@ -9,7 +9,7 @@ import threading
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.container import remove
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
-from clawrl_gym.envs.sandbox.docker.owner import OWNER_LABEL, is_left_over
+from clawrl_gym.envs.sandbox.docker.ownership import OWNER_LABEL, is_left_over
 
 _EVERY_S = 60.0
 _log = logging.getLogger(__name__)

@@ -18,7 +18,6 @@ from typing import Self
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
-from clawrl_gym.envs.sandbox.base import ExecResult, Limits, Place
 from clawrl_gym.envs.sandbox.docker import archive
 from clawrl_gym.envs.sandbox.docker.carry import carry
 from clawrl_gym.envs.sandbox.docker.container import Container, Plan, has_quota
@@ -26,6 +25,7 @@ from clawrl_gym.envs.sandbox.docker.disk import Watched, watcher
 from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Place
 from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
 from clawrl_gym.envs.sandbox.shell import Shell
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.base import Sandbox
+from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
     Drawn,
@@ -36,7 +36,7 @@ from clawrl_gym.envs.task_ids import (
     parse_id,
     split_of_content,
 )
-from clawrl_gym.envs.tasks import FileData
+from clawrl_gym.envs.terminal.task import FileData
 
 PREFIX = "swe-"
 _LOOK_S = 20.0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clawrl_gym.envs.terminal.families import data, files, text, turns
-from clawrl_gym.envs.terminal.families.base import Draft, Family
+from clawrl_gym.envs.terminal.families.family import Draft, Family
 
 __all__ = ["FAMILIES", "Draft", "Family"]
 

@@ -8,7 +8,7 @@ import zlib
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import CommitHolds, FileIs, ModeIs
-from clawrl_gym.envs.terminal.families.base import Draft
+from clawrl_gym.envs.terminal.families.family import Draft
 
 VARIABLES = (
     "ACCOUNT", "CITY", "COLOR", "COUNTRY", "DOMAIN", "LEVEL", "MODEL", "OWNER",

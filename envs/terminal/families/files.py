@@ -7,7 +7,7 @@ import tarfile
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import Absent, FileIs, ModeIs, TarHolds
-from clawrl_gym.envs.terminal.families.base import Draft
+from clawrl_gym.envs.terminal.families.family import Draft
 
 MODES = (600, 640, 644, 700, 711, 744, 750, 755, 400, 440, 444, 500, 550, 555)
 

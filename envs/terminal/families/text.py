@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import FileIs, NamesPath
-from clawrl_gym.envs.terminal.families.base import Draft
+from clawrl_gym.envs.terminal.families.family import Draft
 
 LEVELS = ("ERROR", "WARN", "INFO", "DEBUG")
 

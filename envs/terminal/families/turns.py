@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from clawrl_gym.envs.draw import WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import FileIs
-from clawrl_gym.envs.terminal.families.base import Draft
+from clawrl_gym.envs.terminal.families.family import Draft
 from clawrl_gym.envs.terminal.families.files import append, copy, move
 from clawrl_gym.envs.terminal.families.text import count, upper
 

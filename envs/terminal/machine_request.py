@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.tasks import Health, Image, Machine
 from clawrl_gym.envs.terminal import dockerfile
 from clawrl_gym.envs.terminal.build import build_steps
-from clawrl_gym.envs.terminal.context import Context
+from clawrl_gym.envs.terminal.task import Health, Image, Machine
+from clawrl_gym.envs.terminal.task_folder import Context
 
 HOST_BASE = "host"
 """`FROM host`: the sandbox as it is; with bubblewrap this machine's own /usr."""

@@ -6,7 +6,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.envs.base import TaskEnv
+from clawrl_gym.envs.task_env import TaskEnv
 
 GIVEN = {"train": ("one", "two"), "heldout": ()}
 

@@ -31,8 +31,8 @@ import gymnasium
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError, boundary
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.source import TaskSource, asked_task
 from clawrl_gym.envs.spaces import Unicode
+from clawrl_gym.envs.task_source import TaskSource, asked_task
 
 Info = dict[str, Any]
 

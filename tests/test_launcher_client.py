@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import Limits
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.envs.sandbox.client import client
+from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.launcher_client import client
 
 pytestmark = pytest.mark.sandbox
 
@@ -57,9 +57,9 @@ def test_the_launcher_is_small_and_knows_nothing_of_its_owner():
 def test_a_launcher_that_was_killed_is_an_error_and_then_replaced():
     code = """
         import os, signal
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.client import client
+        from clawrl_gym.envs.sandbox.launcher_client import client
         from clawrl_gym.core.errors import SandboxError
         sandbox = open_sandbox(Limits())
         os.kill(client().launcher_pid, signal.SIGKILL)
@@ -79,9 +79,9 @@ def test_a_launcher_that_was_killed_is_an_error_and_then_replaced():
 
 def test_the_launcher_ends_with_its_owner():
     code = """
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.client import client
+        from clawrl_gym.envs.sandbox.launcher_client import client
         kept = open_sandbox(Limits())
         print(client().launcher_pid)
     """
@@ -93,9 +93,9 @@ def test_the_launcher_ends_with_its_owner():
 def test_the_launcher_ends_with_an_owner_that_was_killed():
     code = """
         import os, signal
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.client import client
+        from clawrl_gym.envs.sandbox.launcher_client import client
         kept = open_sandbox(Limits())
         print(client().launcher_pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -108,9 +108,9 @@ def test_the_launcher_ends_with_an_owner_that_was_killed():
 def test_a_forked_child_gets_a_launcher_of_its_own():
     code = """
         import os, sys
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.client import client
+        from clawrl_gym.envs.sandbox.launcher_client import client
         parents = open_sandbox(Limits())
         child = os.fork()
         if child == 0:
@@ -137,7 +137,7 @@ def test_an_interrupt_at_the_keyboard_does_not_reach_the_launcher():
 def test_a_launcher_that_cannot_start_says_why(tmp_path):
     code = """
         import sys
-        from clawrl_gym.envs.sandbox.base import Limits
+        from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
         sys.executable = "/bin/false"
         open_sandbox(Limits())

@@ -14,8 +14,8 @@ import tarfile
 from collections.abc import Sequence
 
 from clawrl_gym.core.errors import EnvError, SandboxError
-from clawrl_gym.envs.sandbox.base import Sandbox
-from clawrl_gym.envs.tasks import Artifact
+from clawrl_gym.envs.sandbox.interface import Sandbox
+from clawrl_gym.envs.terminal.task import Artifact
 
 MAX_FILES = 10_000
 _PACK_S = 120.0

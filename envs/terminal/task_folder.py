@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.tasks import FileData
+from clawrl_gym.envs.terminal.task import FileData
 
 MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 10_000

@@ -2,7 +2,7 @@ import pytest
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal.network import fetching_line, refuse_fetching
-from clawrl_gym.envs.terminal.summary import collected, failures_of
+from clawrl_gym.envs.terminal.pytest_summary import collected, failures_of
 
 HEADER = "=========== short test summary info ============\n"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.tasks import Check
+from clawrl_gym.envs.terminal.task import Check
 
 
 @dataclass(frozen=True, slots=True)

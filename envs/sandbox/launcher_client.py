@@ -21,7 +21,7 @@ from pathlib import Path
 
 import clawrl_gym
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.base import Limits
+from clawrl_gym.envs.sandbox.interface import Limits
 
 # A bare package in place of ours, whose own __init__ registers environments and imports numpy.
 _PROGRAM = """\

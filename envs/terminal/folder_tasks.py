@@ -14,9 +14,9 @@ from typing import Protocol
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.tasks import Task
 from clawrl_gym.envs.terminal import harbor, terminal_bench
-from clawrl_gym.envs.terminal.bases import Bases
+from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.task import Task
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 HELDOUT_SHARE = 5
