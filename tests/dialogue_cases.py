@@ -26,10 +26,10 @@ from typing import Any
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.delta import split_ids, split_messages
+from clawrl_gym.dialogue.graph import Mark, Trail
 from clawrl_gym.dialogue.history import HistoryIndex
-from clawrl_gym.dialogue.merge import merge_turns
-from clawrl_gym.dialogue.splice import make_prompt
-from clawrl_gym.dialogue.trail import Mark, Trail
+from clawrl_gym.dialogue.merging import merge_turns
+from clawrl_gym.dialogue.prompts import make_prompt
 from clawrl_gym.gateway.wire import Labels
 from clawrl_gym.judge.enhance import joined, with_hint
 from clawrl_gym.store import Store, StoreReader

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
-from clawrl_gym.dialogue.merge import Segment
+from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
 from clawrl_gym.trainers.binary import LEAST, Binary
 

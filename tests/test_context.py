@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.agents.context import HeadTail, size_chars
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Turn
-from clawrl_gym.dialogue.merge import merge_turns
+from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
-from clawrl_gym.dialogue.merge import Segment
+from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.grpo import Grpo
 

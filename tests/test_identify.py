@@ -9,8 +9,8 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
+from clawrl_gym.dialogue.graph import Mark, Trail
 from clawrl_gym.dialogue.history import HistoryIndex
-from clawrl_gym.dialogue.trail import Mark, Trail
 from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.wire import Refusal
 from tests.recordings import conversation, recorded, shipped

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
-from clawrl_gym.dialogue.trail import Trail
+from clawrl_gym.dialogue.graph import Trail
 from clawrl_gym.gateway.transient import Transient
 from clawrl_gym.store import Store
 from tests.recordings import conversation, recorded, shipped

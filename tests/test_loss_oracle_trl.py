@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
-from clawrl_gym.dialogue.merge import Segment
+from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loss import LossSettings, policy_loss

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.core.types import Episode, Group, Lesson, Sample, Verdict
 
 if TYPE_CHECKING:
-    from clawrl_gym.dialogue.merge import Segment
+    from clawrl_gym.dialogue.merging import Segment
 
 Verdicts = Mapping[int, Verdict]
 """Verdicts on the turns of one episode, by `Turn.index`."""

@@ -21,7 +21,7 @@ from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
 
 if TYPE_CHECKING:
-    from clawrl_gym.dialogue.merge import Segment
+    from clawrl_gym.dialogue.merging import Segment
 
 LEAST = 1 - MAX_BASELINE
 """Size of the smallest advantage of a clear verdict."""

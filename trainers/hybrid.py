@@ -17,7 +17,7 @@ from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
 from clawrl_gym.trainers.opd import Opd
 
 if TYPE_CHECKING:
-    from clawrl_gym.dialogue.merge import Segment
+    from clawrl_gym.dialogue.merging import Segment
 
 
 class Hybrid(Algorithm):

@@ -15,7 +15,7 @@ from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
 
 if TYPE_CHECKING:
-    from clawrl_gym.dialogue.merge import Segment
+    from clawrl_gym.dialogue.merging import Segment
 
 
 class Opd(Algorithm):

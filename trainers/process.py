@@ -17,7 +17,7 @@ from clawrl_gym.trainers.advantage import RunningBaseline, group_advantages
 from clawrl_gym.trainers.base import Verdicts
 
 if TYPE_CHECKING:
-    from clawrl_gym.dialogue.merge import Segment
+    from clawrl_gym.dialogue.merging import Segment
 
 _SOURCE = "process"
 Added = dict[int, float]

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.types import INTERRUPTED
-from clawrl_gym.dialogue.trail import Mark, Trail
+from clawrl_gym.dialogue.graph import Mark, Trail
 
 MAX_KEYS = 262_144
 _TURNS_A_SESSION = 32

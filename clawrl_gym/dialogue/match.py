@@ -22,7 +22,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.trail import Mark, Trail, said
+from clawrl_gym.dialogue.graph import Mark, Trail, said
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.splice import PastTurn, Prompt, Render, extends, make_prompt
+from clawrl_gym.dialogue.prompts import PastTurn, Prompt, Render, extends, make_prompt
 from clawrl_gym.gateway.answerers import Policy
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.draft import assembled

@@ -23,8 +23,8 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, TurnKind
+from clawrl_gym.dialogue.graph import Mark, Trail, digest_of_request
 from clawrl_gym.dialogue.history import HistoryIndex
-from clawrl_gym.dialogue.trail import Mark, Trail, digest_of_request
 from clawrl_gym.gateway.kinds import Kinds
 from clawrl_gym.gateway.transient import Transient, compiled
 from clawrl_gym.gateway.wire import Refusal, session_id_of

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from clawrl_gym.dialogue.splice import PastTurn
-from clawrl_gym.dialogue.trail import Mark
+from clawrl_gym.dialogue.graph import Mark
+from clawrl_gym.dialogue.prompts import PastTurn
 from clawrl_gym.gateway.session import MAX_MARKS, Session
 from clawrl_gym.store import SessionRow, Store, TurnMark
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message
+from clawrl_gym.dialogue.graph import Mark
 from clawrl_gym.dialogue.match import newest_goes_on, next_states
-from clawrl_gym.dialogue.splice import PastTurn
-from clawrl_gym.dialogue.trail import Mark
+from clawrl_gym.dialogue.prompts import PastTurn
 from clawrl_gym.gateway.identify import Identity
 from clawrl_gym.gateway.wire import Refusal
 

@@ -21,12 +21,12 @@ from typing import Any
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Message, StopReason
-from clawrl_gym.dialogue.trail import is_conversation
+from clawrl_gym.dialogue.graph import is_conversation
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.memory import SessionMemory, mark_of
+from clawrl_gym.gateway.recording import TurnBook
 from clawrl_gym.gateway.session import Asked, Session
-from clawrl_gym.gateway.turnbook import TurnBook
 from clawrl_gym.gateway.wire import Labels, Refusal
 from clawrl_gym.store import SessionRow, Store
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from clawrl_gym.config import JudgeConfig, RolloutConfig
 from clawrl_gym.core.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
-from clawrl_gym.dialogue.merge import MergeResult, merge_turns
+from clawrl_gym.dialogue.merging import MergeResult, merge_turns
 from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer, hints_of

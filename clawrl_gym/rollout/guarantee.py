@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import INTERRUPTED, Turn, Verdict
-from clawrl_gym.dialogue.merge import Segment, merge_turns
+from clawrl_gym.dialogue.merging import Segment, merge_turns
 
 _NEVER = (INTERRUPTED, "abort", "error")
 """Finish reasons of replies that are never trained on."""

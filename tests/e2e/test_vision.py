@@ -17,7 +17,7 @@ from clawrl_gym.config import (
     TrainerConfig,
 )
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
-from clawrl_gym.dialogue.merge import merge_turns
+from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.server import PolicyServer

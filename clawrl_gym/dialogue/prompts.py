@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clawrl_gym.core.types import Message, Turn
-from clawrl_gym.dialogue.trail import Rendered, is_conversation, same_reply, thought
+from clawrl_gym.dialogue.graph import Rendered, is_conversation, same_reply, thought
 
 Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 import clawrl_gym.policy
 from clawrl_gym.core.types import Message, Turn
-from clawrl_gym.dialogue.splice import PastTurn, extends, make_prompt, same_message
-from clawrl_gym.dialogue.trail import Rendered
+from clawrl_gym.dialogue.graph import Rendered
+from clawrl_gym.dialogue.prompts import PastTurn, extends, make_prompt, same_message
 from tests.fakes import END, FakePolicy, sampled
 from tests.recordings import recorded
 from tests.test_sessions import assistant, calling, make_turn, tool, user

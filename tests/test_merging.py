@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
-from clawrl_gym.dialogue.merge import Segment, merge_turns
+from clawrl_gym.dialogue.merging import Segment, merge_turns
 
 
 def turn(

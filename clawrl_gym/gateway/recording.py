@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.dialogue.graph import Mark
 from clawrl_gym.dialogue.match import followed, interrupted, is_part_of, next_states
-from clawrl_gym.dialogue.splice import PastTurn
-from clawrl_gym.dialogue.trail import Mark
+from clawrl_gym.dialogue.prompts import PastTurn
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier
 from clawrl_gym.gateway.memory import SessionMemory

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.dialogue.trail import Mark, Trail, digest_of
+from clawrl_gym.dialogue.graph import Mark, Trail, digest_of
 from tests.test_sessions import assistant, calling, make_turn, tool, user
 
 texts = st.text(max_size=30)
