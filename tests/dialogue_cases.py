@@ -26,8 +26,8 @@ from typing import Any
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.delta import split_ids, split_messages
-from clawrl_gym.dialogue.graph import Mark, Trail
-from clawrl_gym.dialogue.history import HistoryIndex
+from clawrl_gym.dialogue.graph import Branch, TurnNode
+from clawrl_gym.dialogue.history import SessionIndex
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.dialogue.prompts import make_prompt
 from clawrl_gym.gateway.wire import Labels
@@ -343,8 +343,8 @@ def random_messages(draw: random.Random) -> tuple[list[str], list[str]]:
 
 def random_index(draw: random.Random) -> list[str | None]:
     """What an index answers to requests, while turns come and sessions are forgotten."""
-    index = HistoryIndex(max_keys=60)
-    turns: list[tuple[list[Message], Mark]] = []
+    index = SessionIndex(max_keys=60)
+    turns: list[tuple[list[Message], TurnNode]] = []
     answers: list[str | None] = []
     for number in range(60):
         sessions = [f"s{at}" for at in range(6)]
@@ -352,7 +352,7 @@ def random_index(draw: random.Random) -> list[str | None]:
         messages.append(user(draw.choice(WORDS)))
         if draw.random() < 0.15:
             messages[0] = user("a summary")
-        trail = Trail.of(messages, draw.choice(["", "", "ann"]))
+        trail = Branch.of(messages, draw.choice(["", "", "ann"]))
         claims, is_retry = draw.random() < 0.8, draw.random() < 0.2
         session_id = index.find(trail, claims=claims, is_retry=is_retry)
         answers.append(session_id)
@@ -365,7 +365,7 @@ def random_index(draw: random.Random) -> list[str | None]:
             session_id, number, "main", [1], [2], [0.0], [0],
             INTERRUPTED if draw.random() < 0.1 else "stop", messages, reply, 0.0, id=number,
         )  # fmt: skip
-        mark = Mark.of(turn, trail, b"", [])
+        mark = TurnNode.of(turn, trail, b"", [])
         index.learn(session_id, mark, draw.random() < 0.9)
         turns.append(([*messages, reply], mark))
         if draw.random() < 0.2:

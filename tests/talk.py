@@ -10,7 +10,7 @@ from typing import Any
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.sessions import Asked, Sessions
+from clawrl_gym.gateway.sessions import Sessions, TurnRequest
 from clawrl_gym.gateway.wire import Labels
 from clawrl_gym.store import Store
 from tests.recordings import shipped
@@ -64,7 +64,7 @@ class Talk:
             self.sessions.delivered(asked, turn)
             return turn
 
-    async def record(self, asked: Asked, reply: str | Message, finish: str = "stop") -> Turn:
+    async def record(self, asked: TurnRequest, reply: str | Message, finish: str = "stop") -> Turn:
         said: Message = {"role": "assistant", "content": reply} if isinstance(reply, str) else reply
         turn = Turn(
             session_id=asked.session.id,

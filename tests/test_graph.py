@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Message
-from clawrl_gym.dialogue.graph import Mark, Trail, digest_of
+from clawrl_gym.dialogue.graph import Branch, TurnNode, digest_of
 from tests.test_sessions import assistant, calling, make_turn, tool, user
 
 texts = st.text(max_size=30)
@@ -21,8 +21,8 @@ messages = st.lists(st.builds(user, texts) | st.builds(assistant, texts), max_si
 def test_a_mark_is_read_as_it_was_written(
     messages: list[Message], reply: str, ids_T: list[int]
 ) -> None:
-    mark = Mark.of(make_turn(messages, reply, id=7), Trail.of(messages, "ann"), b"same", ids_T)
-    read = Mark.read(mark.text(), 7, mark.kind, mark.finish_reason, mark.created_s)
+    mark = TurnNode.of(make_turn(messages, reply, id=7), Branch.of(messages, "ann"), b"same", ids_T)
+    read = TurnNode.read(mark.text(), 7, mark.kind, mark.finish_reason, mark.created_s)
     assert read == mark
     assert mark.rendered.begins([*ids_T, 1])
 
@@ -32,8 +32,8 @@ def test_a_mark_is_read_as_it_was_written(
 def test_a_request_is_on_the_trail_of_the_turn_that_it_extends(
     before: list[Message], reply: str, after: list[Message]
 ) -> None:
-    mark = Mark.of(make_turn(before, reply), Trail.of(before), b"", [])
-    trail = Trail.of([*before, assistant(reply), *after])
+    mark = TurnNode.of(make_turn(before, reply), Branch.of(before), b"", [])
+    trail = Branch.of([*before, assistant(reply), *after])
     assert trail.chains[len(before) + 1] == mark.chain
     assert trail.chains[len(before)] == mark.request
     assert mark.likeness(trail, len(before))[1] == min(8, len(before))
@@ -46,15 +46,15 @@ def test_other_words_are_another_trail(messages: list[Message], other: list[Mess
         return [[one["role"], " ".join((one["content"] or "").split())] for one in told]
 
     same = said(messages) == said(other)
-    assert (Trail.of(messages).whole == Trail.of(other).whole) == same
+    assert (Branch.of(messages).whole == Branch.of(other).whole) == same
 
 
 def test_system_messages_take_no_part_and_users_do() -> None:
     system: Message = {"role": "system", "content": "now"}
     developer: Message = {"role": "developer", "content": "now"}
-    plain = Trail.of([user("a")])
-    assert Trail.of([system, user("a"), developer]).chains == plain.chains
-    assert Trail.of([user("a")], "ann").whole != plain.whole
+    plain = Branch.of([user("a")])
+    assert Branch.of([system, user("a"), developer]).chains == plain.chains
+    assert Branch.of([user("a")], "ann").whole != plain.whole
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def replace_arguments(message: Message, arguments: object) -> Message:
 
 
 def test_a_turn_that_went_on_from_a_reply_remembers_it() -> None:
-    first = Mark.of(make_turn([user("a")], "one"), Trail.of([user("a")]), b"", [])
+    first = TurnNode.of(make_turn([user("a")], "one"), Branch.of([user("a")]), b"", [])
     told = [user("a"), assistant("one"), user("b")]
-    second = Mark.of(make_turn(told), Trail.of(told), b"", [])
+    second = TurnNode.of(make_turn(told), Branch.of(told), b"", [])
     assert second.passed == (first.passing,)
-    fork = Trail.of([user("a"), assistant("one"), user("other")])
+    fork = Branch.of([user("a"), assistant("one"), user("other")])
     assert fork.passing(1) == first.passing
-    other = Trail.of([user("x"), assistant("one"), user("other")])
+    other = Branch.of([user("x"), assistant("one"), user("other")])
     assert other.passing(1) not in second.passed

@@ -9,8 +9,8 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.graph import Mark, Trail
-from clawrl_gym.dialogue.history import HistoryIndex
+from clawrl_gym.dialogue.graph import Branch, TurnNode
+from clawrl_gym.dialogue.history import SessionIndex
 from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.wire import Refusal
 from tests.recordings import conversation, recorded, shipped
@@ -33,7 +33,7 @@ class Bench:
     def answer(self, identity: Identity, reply: str, finish_reason: str = "stop") -> None:
         self.turns += 1
         turn = make_turn([], reply, id=self.turns, finish_reason=finish_reason)
-        mark = Mark.of(turn, identity.trail, identity.same, [])
+        mark = TurnNode.of(turn, identity.trail, identity.same, [])
         self.identifier.learn(identity.session_id, mark)
 
     def say(self, *messages: Message, reply: str = "ok", **body: Any) -> Identity:
@@ -281,32 +281,32 @@ def test_a_pattern_without_a_group_is_a_clear_error() -> None:
         Identifier(LiveConfig(runtime_session=("(",)))
 
 
-def _mark(number: int, text: str) -> tuple[Trail, Mark]:
-    trail = Trail.of([user(text)])
-    return trail, Mark.of(make_turn([], "ok", id=number), trail, b"", [])
+def _mark(number: int, text: str) -> tuple[Branch, TurnNode]:
+    trail = Branch.of([user(text)])
+    return trail, TurnNode.of(make_turn([], "ok", id=number), trail, b"", [])
 
 
 def test_the_index_is_bounded_and_forgets_the_longest_unused_session() -> None:
     """Reference defect: session maps only grew."""
-    index = HistoryIndex(max_keys=300)
+    index = SessionIndex(max_keys=300)
     for number in range(1000):
         index.learn(f"s{number}", _mark(number, str(number))[1], True)
     assert len(index) <= 300
-    newest = Trail.of([user("999"), assistant("ok"), user("go on")])
-    oldest = Trail.of([user("0"), assistant("ok"), user("go on")])
+    newest = Branch.of([user("999"), assistant("ok"), user("go on")])
+    oldest = Branch.of([user("0"), assistant("ok"), user("go on")])
     assert index.find(newest, claims=True, is_retry=False) == "s999"
     assert index.find(oldest, claims=True, is_retry=False) is None
 
 
 def test_one_long_session_does_not_fill_the_index() -> None:
-    index = HistoryIndex()
+    index = SessionIndex()
     for number in range(10_000):
         index.learn("s", _mark(number, str(number))[1], True)
     assert len(index) < 100
 
 
 def test_a_session_that_is_forgotten_leaves_nothing() -> None:
-    index = HistoryIndex()
+    index = SessionIndex()
     trail, mark = _mark(1, "hi")
     index.begun("s", trail)
     index.learn("s", mark, True)

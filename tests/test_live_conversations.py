@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
-from clawrl_gym.dialogue.graph import Trail
+from clawrl_gym.dialogue.graph import Branch
 from clawrl_gym.gateway.transient import Transient
 from clawrl_gym.store import Store
 from tests.recordings import conversation, recorded, shipped
@@ -411,7 +411,7 @@ def signs_in(messages: list[Message]) -> set[str]:
 def key_of(turn: Turn) -> bytes:
     """The same for turns that nothing tells apart."""
     stable = Transient(WARM.transient).stable(turn.messages)
-    return Trail.of([*stable, turn.reply]).whole
+    return Branch.of([*stable, turn.reply]).whole
 
 
 def counted(

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 
 import clawrl_gym.policy
 from clawrl_gym.core.types import Message, Turn
-from clawrl_gym.dialogue.graph import Rendered
-from clawrl_gym.dialogue.prompts import PastTurn, extends, make_prompt, same_message
+from clawrl_gym.dialogue.graph import Rendering
+from clawrl_gym.dialogue.prompts import PreviousTurn, extends, make_prompt, same_message
 from tests.fakes import END, FakePolicy, sampled
 from tests.recordings import recorded
 from tests.test_sessions import assistant, calling, make_turn, tool, user
@@ -36,8 +36,8 @@ PIECES = [
 ]
 
 
-def past_of(turn: Turn, rendered_T: list[int]) -> PastTurn:
-    return PastTurn(turn, Rendered.of(rendered_T))
+def past_of(turn: Turn, rendered_T: list[int]) -> PreviousTurn:
+    return PreviousTurn(turn, Rendering.of(rendered_T))
 
 
 class RealTemplate:
@@ -161,7 +161,7 @@ async def test_openclaws_requests_never_extend_each_other_word_for_word(folder: 
 
 
 def test_a_rendering_is_known_by_its_hash() -> None:
-    told = Rendered.of([1, 2, 3])
+    told = Rendering.of([1, 2, 3])
     assert told.begins([1, 2, 3])
     assert told.begins([1, 2, 3, 4])
     assert not told.begins([1, 2])
@@ -204,7 +204,7 @@ async def test_with_the_real_template_every_prompt_extends_and_reads_the_same(
     """Four turns with replies in odd spellings, some cut off: ids extend, the text is the same."""
     draw = random.Random(seed)
     messages: list[Message] = [{"role": "system", "content": "Work."}, user("start")]
-    past: PastTurn | None = None
+    past: PreviousTurn | None = None
     for _ in range(4):
         prompt = await make_prompt(real.render, {"messages": messages}, past)
         assert real.text(prompt.ids_T) == real.text(prompt.rendered_ids_T)

@@ -13,7 +13,7 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.memory import SessionMemory
+from clawrl_gym.gateway.memory import SessionCache
 from clawrl_gym.gateway.session import MAX_MARKS, WARM_TURNS, Session
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.wire import Labels, Refusal
@@ -641,7 +641,7 @@ async def test_memory_is_bounded_and_read_again_from_the_store(store: Store) -> 
 
 async def test_large_turns_leave_memory_sooner(store: Store) -> None:
     """10,000 idle sessions with prompts of 40,000 characters must fit: few stay whole."""
-    memory = SessionMemory(store, warm_sessions=100, max_bytes=1_000_000)
+    memory = SessionCache(store, warm_sessions=100, max_bytes=1_000_000)
     talk = Talk(store)
     talk.sessions._memory = memory
     system: Message = {"role": "system", "content": "x" * 40_000}

@@ -71,7 +71,7 @@ def digest_of_request(body: object) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class Branch:
     """A request's messages without system messages and transient blocks, and their hashes."""
 
     messages: list[Message]
@@ -83,7 +83,7 @@ class Trail:
     """Positions of the assistant's messages."""
 
     @classmethod
-    def of(cls, stable: Iterable[Message], user: str = "") -> Trail:
+    def of(cls, stable: Iterable[Message], user: str = "") -> Branch:
         """`user` is the person whose conversation it is, where the client says so."""
         messages = [message for message in stable if is_conversation(message)]
         digests = [digest_of(message) for message in messages]
@@ -123,22 +123,22 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendering:
     """A request as the chat template rendered it, as a hash that can tell what begins with it."""
 
     length: int
     digest: bytes
 
     @classmethod
-    def of(cls, ids_T: list[int]) -> Rendered:
+    def of(cls, ids_T: list[int]) -> Rendering:
         return cls(len(ids_T), _hash(array("i", ids_T).tobytes(), _CHAIN_BYTES))
 
     def begins(self, ids_T: list[int]) -> bool:
-        return len(ids_T) >= self.length and Rendered.of(ids_T[: self.length]) == self
+        return len(ids_T) >= self.length and Rendering.of(ids_T[: self.length]) == self
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TurnNode:
     """What is kept of a turn to know it again; the store keeps it beside the turn, as text."""
 
     turn_id: int
@@ -160,10 +160,10 @@ class Mark:
     """Chains of the last replies in the request, shortened: these have been gone on from."""
     pair: bytes | None
     """The request's last message and the reply."""
-    rendered: Rendered
+    rendered: Rendering
 
     @classmethod
-    def of(cls, turn: Turn, trail: Trail, same: bytes, rendered_ids_T: list[int]) -> Mark:
+    def of(cls, turn: Turn, trail: Branch, same: bytes, rendered_ids_T: list[int]) -> TurnNode:
         reply = digest_of(turn.reply)
         return cls(
             turn_id=turn.id or 0,
@@ -178,7 +178,7 @@ class Mark:
             replies_before=b"".join(trail.replies_before(len(trail.messages))[-KEPT_BEFORE:]),
             passed=tuple(map(trail.passing, trail.replies[-KEPT_BEFORE:])),
             pair=trail.pair_with(reply),
-            rendered=Rendered.of(rendered_ids_T),
+            rendered=Rendering.of(rendered_ids_T),
         )
 
     def text(self) -> str:
@@ -192,7 +192,7 @@ class Mark:
     @classmethod
     def read(
         cls, text: str, turn_id: int, kind: TurnKind, finish_reason: str, created_s: float
-    ) -> Mark:
+    ) -> TurnNode:
         """The inverse of `text`."""
         *told, length = text.split(" ")
         hashes = [bytes.fromhex(each) for each in told]
@@ -212,10 +212,10 @@ class Mark:
                 passed[at : at + _MESSAGE_BYTES] for at in range(0, len(passed), _MESSAGE_BYTES)
             ),
             pair=pair or None,
-            rendered=Rendered(int(length), rendered),
+            rendered=Rendering(int(length), rendered),
         )
 
-    def likeness(self, trail: Trail, at: int) -> tuple[int, int]:
+    def likeness(self, trail: Branch, at: int) -> tuple[int, int]:
         """How many replies, and how many messages, before `at` are those before this turn's own."""
         replies = _common_end(self.replies_before, trail.replies_before(at))
         return replies, _common_end(self.before, trail.digests[:at])

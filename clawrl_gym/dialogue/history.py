@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.types import INTERRUPTED
-from clawrl_gym.dialogue.graph import Mark, Trail
+from clawrl_gym.dialogue.graph import Branch, TurnNode
 
 MAX_KEYS = 262_144
 _TURNS_A_SESSION = 32
@@ -28,7 +28,7 @@ class _Known:
     """Greater is later."""
 
 
-class HistoryIndex:
+class SessionIndex:
     """Sessions by what was said in them."""
 
     def __init__(self, max_keys: int = MAX_KEYS) -> None:
@@ -41,18 +41,18 @@ class HistoryIndex:
     def __len__(self) -> int:
         return len(self._places)
 
-    def begun(self, session_id: str, trail: Trail) -> None:
+    def begun(self, session_id: str, trail: Branch) -> None:
         """A request came; asked again before it is answered, it is known."""
         self._put(session_id, _REQUEST + trail.whole, True)
 
-    def learn(self, session_id: str, mark: Mark, is_waiting: bool) -> None:
+    def learn(self, session_id: str, mark: TurnNode, is_waiting: bool) -> None:
         """A turn was recorded."""
         self._put(session_id, _REQUEST + mark.request, mark.finish_reason == INTERRUPTED)
         if mark.pair is not None:
             self._put(session_id, _PAIR + mark.pair, False)
         self._put(session_id, _TURN + mark.chain, is_waiting)
 
-    def answered(self, session_id: str, mark: Mark) -> None:
+    def answered(self, session_id: str, mark: TurnNode) -> None:
         """A turn has its next state."""
         places = self._places.get(_TURN + mark.chain, {})
         if session_id in places:
@@ -63,7 +63,7 @@ class HistoryIndex:
         for key in known.keys if known is not None else ():
             self._drop(session_id, key)
 
-    def find(self, trail: Trail, *, claims: bool, is_retry: bool) -> str | None:
+    def find(self, trail: Branch, *, claims: bool, is_retry: bool) -> str | None:
         """The session that a request belongs to; None for a new one.
 
         With `claims` it answers the turn that it goes on from, so that the next request with the
@@ -74,7 +74,7 @@ class HistoryIndex:
             self._use(found)
         return found
 
-    def _find(self, trail: Trail, claims: bool, is_retry: bool) -> str | None:
+    def _find(self, trail: Branch, claims: bool, is_retry: bool) -> str | None:
         asked = self._places.get(_REQUEST + trail.whole, {})
         if not trail.replies:
             return self._best(asked, {}) if is_retry else None

@@ -22,20 +22,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.graph import Mark, Trail, said
+from clawrl_gym.dialogue.graph import Branch, TurnNode, said
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """A turn's reply, found in a request."""
 
-    mark: Mark
+    mark: TurnNode
     at: int
     """Its position in the trail."""
 
 
 def _replies_in(
-    trail: Trail, marks: Sequence[Mark], waiting: Collection[int], under_way: Collection[bytes] = ()
+    trail: Branch,
+    marks: Sequence[TurnNode],
+    waiting: Collection[int],
+    under_way: Collection[bytes] = (),
 ) -> list[Match]:
     """The turns whose replies stand in a request, last first.
 
@@ -43,7 +46,7 @@ def _replies_in(
     state yet; `under_way` are the chains of requests whose replies are still being made or
     were interrupted, so that these are not taken for others.
     """
-    by_chain: dict[bytes, list[Mark]] = {}
+    by_chain: dict[bytes, list[TurnNode]] = {}
     for mark in marks:
         by_chain.setdefault(mark.chain, []).append(mark)
     found = []
@@ -58,7 +61,7 @@ def _replies_in(
 
 
 def _most_like(
-    trail: Trail, positions: list[int], marks: Sequence[Mark], waiting: Collection[int]
+    trail: Branch, positions: list[int], marks: Sequence[TurnNode], waiting: Collection[int]
 ) -> Match | None:
     """The turn that the last known reply among `positions` belongs to, without any chain."""
     for at in reversed(positions):
@@ -77,7 +80,9 @@ def _most_like(
     return None
 
 
-def _only_newest(alike: list[Mark], marks: Sequence[Mark], waiting: Collection[int]) -> list[Mark]:
+def _only_newest(
+    alike: list[TurnNode], marks: Sequence[TurnNode], waiting: Collection[int]
+) -> list[TurnNode]:
     """Of turns that cannot be told apart, the one that is being gone on with; none in doubt.
 
     It is the session's newest main turn and waits, and all others were said before it in the same
@@ -90,7 +95,7 @@ def _only_newest(alike: list[Mark], marks: Sequence[Mark], waiting: Collection[i
     return [newest] if all(mark is newest or mark.turn_id in past for mark in alike) else []
 
 
-def _past_of(mark: Mark, marks: Sequence[Mark]) -> set[int]:
+def _past_of(mark: TurnNode, marks: Sequence[TurnNode]) -> set[int]:
     """The turns whose replies a turn stands on."""
     by_passing = {other.passing: other for other in marks}
     past: set[int] = set()
@@ -104,7 +109,7 @@ def _past_of(mark: Mark, marks: Sequence[Mark]) -> set[int]:
     return past
 
 
-def _twin(same: list[Mark], waiting: Collection[int]) -> Mark:
+def _twin(same: list[TurnNode], waiting: Collection[int]) -> TurnNode:
     """Of turns with the same request and the same reply, one that has its next state already.
 
     Else the newest: the same was asked again, and the same was said. One of them is gone on from.
@@ -114,8 +119,11 @@ def _twin(same: list[Mark], waiting: Collection[int]) -> Mark:
 
 
 def next_states(
-    trail: Trail, marks: Sequence[Mark], waiting: Collection[int], under_way: Collection[bytes] = ()
-) -> list[tuple[Mark, list[Message]]]:
+    trail: Branch,
+    marks: Sequence[TurnNode],
+    waiting: Collection[int],
+    under_way: Collection[bytes] = (),
+) -> list[tuple[TurnNode, list[Message]]]:
     """The next states that a main request brings to main turns that have none yet."""
     brought = []
     for match in _replies_in(trail, marks, waiting, under_way):
@@ -126,8 +134,8 @@ def next_states(
 
 
 def newest_goes_on(
-    trail: Trail, newest: Mark | None, waiting: Collection[int]
-) -> list[tuple[Mark, list[Message]]]:
+    trail: Branch, newest: TurnNode | None, waiting: Collection[int]
+) -> list[tuple[TurnNode, list[Message]]]:
     """The next state of an episode's newest turn, where its cut history says the same words twice.
 
     Only for sessions that are known to go straight on: it looks at the last reply alone.
@@ -139,7 +147,7 @@ def newest_goes_on(
     return [(newest, state)] if state and trail.digests[at] == newest.reply else []
 
 
-def followed(trail: Trail, marks: Sequence[Mark]) -> Mark | None:
+def followed(trail: Branch, marks: Sequence[TurnNode]) -> TurnNode | None:
     """The turn that a request goes on from, word for word; the newest of equal ones."""
     if not trail.replies:
         return None
@@ -147,7 +155,7 @@ def followed(trail: Trail, marks: Sequence[Mark]) -> Mark | None:
     return next((mark for mark in reversed(marks) if mark.chain == chain), None)
 
 
-def interrupted(trail: Trail, marks: Sequence[Mark]) -> list[Mark]:
+def interrupted(trail: Branch, marks: Sequence[TurnNode]) -> list[TurnNode]:
     """Interrupted turns whose request stands before the last reply: it may be a part of theirs."""
     if not trail.replies:
         return []

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from clawrl_gym.core.types import Message, Turn
-from clawrl_gym.dialogue.graph import Rendered, is_conversation, same_reply, thought
+from clawrl_gym.dialogue.graph import Rendering, is_conversation, same_reply, thought
 
 Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
 
@@ -44,11 +44,11 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class PastTurn:
+class PreviousTurn:
     """A turn that a later request may extend."""
 
     turn: Turn
-    rendered: Rendered
+    rendered: Rendering
     """Its request as rendered afresh."""
 
 
@@ -72,7 +72,7 @@ def extends(messages: list[Message], turn: Turn) -> bool:
     )
 
 
-async def make_prompt(render: Render, body: dict[str, Any], past: PastTurn | None) -> Prompt:
+async def make_prompt(render: Render, body: dict[str, Any], past: PreviousTurn | None) -> Prompt:
     """Render a request and join it to the turn before it."""
     rendered_T = await render(body)
     if past is None:
@@ -91,7 +91,7 @@ async def make_prompt(render: Render, body: dict[str, Any], past: PastTurn | Non
 
 
 async def _splice(
-    render: Render, body: dict[str, Any], past: PastTurn, rendered_T: list[int]
+    render: Render, body: dict[str, Any], past: PreviousTurn, rendered_T: list[int]
 ) -> list[int] | Literal["retoken", "template"]:
     """The used ids and what follows the reply, or why that cannot be told exactly.
 

@@ -25,7 +25,7 @@ from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
 from clawrl_gym.gateway.requests import ChatRequest, Wishes
-from clawrl_gym.gateway.sessions import Asked, Sessions
+from clawrl_gym.gateway.sessions import Sessions, TurnRequest
 from clawrl_gym.gateway.sse import ChatEvents, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnMaker
 from clawrl_gym.gateway.wire import Labels, Refusal, error_json, labels_of, parse_as, refusal_of
@@ -217,7 +217,7 @@ class Completions:
                 self._turns.stats.failed += 1
                 return await stream.close(event(error_json(refusal)))
 
-    async def _turn(self, asked: Asked, ask: Ask, send: Send | None = None) -> Turn:
+    async def _turn(self, asked: TurnRequest, ask: Ask, send: Send | None = None) -> Turn:
         """The turn, and the session's end when the client said that this is the last."""
         turn = await self._turns.turn(asked, ask, send)
         if asked.identity.done:

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.prompts import PastTurn, Prompt, Render, extends, make_prompt
+from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
 from clawrl_gym.gateway.answerers import Policy
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.draft import assembled
@@ -37,7 +37,7 @@ class Draft:
     """One reply, made by one policy or, when that fails, by several."""
 
     ask: Ask
-    past: PastTurn | None
+    past: PreviousTurn | None
     """The turn that its prompt is joined to."""
     prompt: Prompt | None = None
     _ids_T: list[int] = field(default_factory=list)

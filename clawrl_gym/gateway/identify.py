@@ -23,8 +23,8 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, TurnKind
-from clawrl_gym.dialogue.graph import Mark, Trail, digest_of_request
-from clawrl_gym.dialogue.history import HistoryIndex
+from clawrl_gym.dialogue.graph import Branch, TurnNode, digest_of_request
+from clawrl_gym.dialogue.history import SessionIndex
 from clawrl_gym.gateway.kinds import Kinds
 from clawrl_gym.gateway.transient import Transient, compiled
 from clawrl_gym.gateway.wire import Refusal, session_id_of
@@ -48,7 +48,7 @@ class Identity:
     """The client says that its session is over after this turn."""
     is_retry: bool | None
     """The client says that it asks again, or that it does not; None when it says nothing."""
-    trail: Trail = field(repr=False)
+    trail: Branch = field(repr=False)
     same: bytes = field(repr=False)
     """Hash of the whole request."""
 
@@ -69,7 +69,7 @@ class Identifier:
         self._runtime = [compiled(pattern, key) for pattern in config.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
-        self._history = HistoryIndex()
+        self._history = SessionIndex()
 
     def identify(
         self,
@@ -82,7 +82,7 @@ class Identifier:
         told = {name.lower(): value for name, value in headers.items()}
         stable = self.transient.stable(messages)
         user = body.get("user")
-        trail = Trail.of(stable, user if isinstance(user, str) else "")
+        trail = Branch.of(stable, user if isinstance(user, str) else "")
         kind, rule = self._kinds.of(stable, body, told.get("x-turn-type"))
         is_retry = _is_retry(told)
         session_id, matched_by = (
@@ -102,18 +102,18 @@ class Identifier:
             same=digest_of_request([kind, messages, compared]),
         )
 
-    def learn(self, session_id: str, mark: Mark, is_waiting: bool = True) -> None:
+    def learn(self, session_id: str, mark: TurnNode, is_waiting: bool = True) -> None:
         """A main turn was recorded; a later request without any id may go on from it."""
         self._history.learn(session_id, mark, is_waiting)
 
-    def answered(self, session_id: str, mark: Mark) -> None:
+    def answered(self, session_id: str, mark: TurnNode) -> None:
         """A turn has got its next state."""
         self._history.answered(session_id, mark)
 
     def forget(self, session_id: str) -> None:
         self._history.forget(session_id)
 
-    def _by_runtime(self, trail: Trail) -> tuple[str, MatchedBy] | None:
+    def _by_runtime(self, trail: Branch) -> tuple[str, MatchedBy] | None:
         """By a line in the first message; later ones may quote anybody's."""
         if not trail.messages or trail.messages[0].get("role") != "user":
             return None
@@ -126,7 +126,7 @@ class Identifier:
         return None
 
     def _by_history(
-        self, trail: Trail, kind: TurnKind, is_retry: bool | None
+        self, trail: Branch, kind: TurnKind, is_retry: bool | None
     ) -> tuple[str, MatchedBy]:
         session_id = self._history.find(trail, claims=kind == "main", is_retry=bool(is_retry))
         if session_id is not None:

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from clawrl_gym.dialogue.graph import Mark
-from clawrl_gym.dialogue.prompts import PastTurn
+from clawrl_gym.dialogue.graph import TurnNode
+from clawrl_gym.dialogue.prompts import PreviousTurn
 from clawrl_gym.gateway.session import MAX_MARKS, Session
 from clawrl_gym.store import SessionRow, Store, TurnMark
 
@@ -19,7 +19,7 @@ MAX_BYTES = 64 * 2**20
 """What idle sessions may take, about; beyond it fewer stay than asked for."""
 
 
-class SessionMemory:
+class SessionCache:
     """Sessions by id; brings them in and lets them go."""
 
     def __init__(self, store: Store, warm_sessions: int, max_bytes: int = MAX_BYTES) -> None:
@@ -58,7 +58,7 @@ class SessionMemory:
         session.waiting = {mark.turn_id for mark in marks if mark.mark and not mark.answered}
         session.is_known = True
 
-    async def whole(self, session: Session, mark: Mark) -> PastTurn | None:
+    async def whole(self, session: Session, mark: TurnNode) -> PreviousTurn | None:
         """A turn, read again when it is not here; None when it was deleted meanwhile."""
         past = session.whole(mark.turn_id)
         if past is None:
@@ -66,7 +66,7 @@ class SessionMemory:
             turn = await self._store.turn(mark.turn_id)
             if turn is None or life != session.life:
                 return None
-            past = PastTurn(turn, mark.rendered)
+            past = PreviousTurn(turn, mark.rendered)
         session.warm(mark.turn_id, past)
         return past
 
@@ -88,6 +88,6 @@ class SessionMemory:
         return idle > self._warm_sessions or (idle > 0 and self.size_bytes > self._max_bytes)
 
 
-def mark_of(row: TurnMark) -> Mark:
+def mark_of(row: TurnMark) -> TurnNode:
     """A mark as the store keeps it."""
-    return Mark.read(row.mark, row.turn_id, row.kind, row.finish_reason, row.created_s)
+    return TurnNode.read(row.mark, row.turn_id, row.kind, row.finish_reason, row.created_s)

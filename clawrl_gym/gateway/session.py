@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.graph import Mark
+from clawrl_gym.dialogue.graph import TurnNode
 from clawrl_gym.dialogue.match import newest_goes_on, next_states
-from clawrl_gym.dialogue.prompts import PastTurn
+from clawrl_gym.dialogue.prompts import PreviousTurn
 from clawrl_gym.gateway.identify import Identity
 from clawrl_gym.gateway.wire import Refusal
 
@@ -35,7 +35,7 @@ _MAX_ASKED = 64
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class TurnRequest:
     """One request inside a session."""
 
     session: Session
@@ -73,7 +73,7 @@ class Session:
     inside: int = 0
     """Who uses it; it is not forgotten meanwhile."""
     next_index: int = 0
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TurnNode] = field(default_factory=list)
     """Newest last."""
     waiting: set[int] = field(default_factory=set)
     """Ids of turns in `marks` without a next state."""
@@ -81,9 +81,9 @@ class Session:
     """Ids of turns in `marks` whose replies have reached the client."""
     counted_bytes: int = 0
     """What was last counted for it."""
-    _asked: list[Asked] = field(default_factory=list)
+    _asked: list[TurnRequest] = field(default_factory=list)
     """Requests since the oldest that is under way, in the order of their arrival."""
-    _warm: OrderedDict[int, PastTurn] = field(default_factory=OrderedDict)
+    _warm: OrderedDict[int, PreviousTurn] = field(default_factory=OrderedDict)
     _alone: dict[bytes, _Turnstile] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -100,7 +100,7 @@ class Session:
                 del self._alone[same]
 
     @contextmanager
-    def under_way(self, asked: Asked) -> Iterator[None]:
+    def under_way(self, asked: TurnRequest) -> Iterator[None]:
         """Remember a request until all that came before it are done."""
         self._asked.append(asked)
         try:
@@ -112,7 +112,7 @@ class Session:
             ):
                 del self._asked[0]
 
-    def after(self, asked: Asked) -> list[Asked]:
+    def after(self, asked: TurnRequest) -> list[TurnRequest]:
         """Main requests that came while this one was under way."""
         if asked not in self._asked:
             return []
@@ -128,7 +128,7 @@ class Session:
         if self.ended and self.is_rollout:
             raise Refusal(409, f"session {self.id!r} has ended: begin another one", "session_ended")
 
-    def retried(self, asked: Asked) -> Mark | None:
+    def retried(self, asked: TurnRequest) -> TurnNode | None:
         """The turn that this very request made, when it is asked again for the same reply.
 
         A rollout only ever repeats a request whose answer it has not got. A live client that says
@@ -142,7 +142,7 @@ class Session:
                 return mark
         return None
 
-    def _is_replayed(self, mark: Mark, asked: Asked) -> bool:
+    def _is_replayed(self, mark: TurnNode, asked: TurnRequest) -> bool:
         identity = asked.identity
         if mark.turn_id not in self.waiting or mark.finish_reason == INTERRUPTED:
             return False
@@ -154,7 +154,7 @@ class Session:
             return identity.is_explicit and identity.is_retry is None
         return True
 
-    def brought_by(self, asked: Asked) -> list[tuple[Mark, list[Message]]]:
+    def brought_by(self, asked: TurnRequest) -> list[tuple[TurnNode, list[Message]]]:
         """The next states in a main request."""
         others = (one for one in self._asked if one.is_under_way and one is not asked)
         under_way = {one.identity.trail.whole for one in others}
@@ -165,7 +165,7 @@ class Session:
             return brought
         return newest_goes_on(trail, self.newest_main(), self.waiting)
 
-    def add(self, mark: Mark, past: PastTurn) -> None:
+    def add(self, mark: TurnNode, past: PreviousTurn) -> None:
         """A turn was recorded."""
         self.marks.append(mark)
         self.waiting.add(mark.turn_id)
@@ -175,18 +175,18 @@ class Session:
             self.delivered.discard(old.turn_id)
         del self.marks[:-MAX_MARKS]
 
-    def warm(self, turn_id: int, past: PastTurn) -> None:
+    def warm(self, turn_id: int, past: PreviousTurn) -> None:
         """Keep a turn whole for a while."""
         self._warm[turn_id] = past
         self._warm.move_to_end(turn_id)
         while len(self._warm) > WARM_TURNS:
             self._warm.popitem(last=False)
 
-    def whole(self, turn_id: int) -> PastTurn | None:
+    def whole(self, turn_id: int) -> PreviousTurn | None:
         """A turn that is kept whole."""
         return self._warm.get(turn_id)
 
-    def newest_main(self) -> Mark | None:
+    def newest_main(self) -> TurnNode | None:
         return next((mark for mark in reversed(self.marks) if mark.kind == "main"), None)
 
     def drop_turns(self) -> None:
@@ -208,7 +208,7 @@ class Session:
         return _MARK_BYTES * len(self.marks) + sum(_size(past) for past in self._warm.values())
 
 
-def _size(past: PastTurn) -> int:
+def _size(past: PreviousTurn) -> int:
     turn = past.turn
     tokens = len(turn.prompt_ids_T) + 3 * len(turn.sampled_ids_T)
     texts = map(text_of, (*turn.messages, turn.reply))

@@ -24,13 +24,13 @@ from clawrl_gym.core.types import Message, StopReason
 from clawrl_gym.dialogue.graph import is_conversation
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity
-from clawrl_gym.gateway.memory import SessionMemory, mark_of
-from clawrl_gym.gateway.recording import TurnBook
-from clawrl_gym.gateway.session import Asked, Session
+from clawrl_gym.gateway.memory import SessionCache, mark_of
+from clawrl_gym.gateway.recording import TurnRecorder
+from clawrl_gym.gateway.session import Session, TurnRequest
 from clawrl_gym.gateway.wire import Labels, Refusal
 from clawrl_gym.store import SessionRow, Store
 
-__all__ = ["Asked", "Session", "Sessions"]
+__all__ = ["Session", "Sessions", "TurnRequest"]
 
 MAX_OPEN = 100_000
 _KNOWN_TURNS = 100_000
@@ -42,7 +42,7 @@ _FULL_RETRY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Sessions(TurnBook):
+class Sessions(TurnRecorder):
     """All sessions of one gateway."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Sessions(TurnBook):
         hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
     ) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
-        memory = SessionMemory(store, config.warm_sessions)
+        memory = SessionCache(store, config.warm_sessions)
         super().__init__(store, memory, Identifier(config), hooks)
         self._config = config
         self._max_open = max_open
@@ -90,7 +90,7 @@ class Sessions(TurnBook):
     @asynccontextmanager
     async def ask(
         self, identity: Identity, labels: Labels, messages: list[Message]
-    ) -> AsyncIterator[Asked]:
+    ) -> AsyncIterator[TurnRequest]:
         """Inside its session, after all equal requests before it.
 
         Raises Refusal: the session has ended and is not live (409), too many are open (429).
@@ -98,7 +98,7 @@ class Sessions(TurnBook):
         arrived_s = time.time()
         row = _row(identity.session_id, labels, identity.matched_by)
         async with self._inside(identity.session_id, row, reopens=True) as session:
-            asked = Asked(session, identity, messages, arrived_s, session.life)
+            asked = TurnRequest(session, identity, messages, arrived_s, session.life)
             with session.under_way(asked):
                 async with session.one_at_a_time(identity.same):
                     session.check(asked.life)

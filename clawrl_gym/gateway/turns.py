@@ -33,7 +33,7 @@ from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.gateway.answerers import Policies, Policy, Seats
 from clawrl_gym.gateway.draft import Ask, Draft, delta_of
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.gateway.sessions import Asked, Sessions
+from clawrl_gym.gateway.sessions import Sessions, TurnRequest
 from clawrl_gym.gateway.wire import Refusal
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.generation import Delta, Generation
@@ -77,7 +77,7 @@ class TurnMaker:
         finally:
             self._unheld.set()
 
-    async def turn(self, asked: Asked, ask: Ask, send: Send | None = None) -> Turn:
+    async def turn(self, asked: TurnRequest, ask: Ask, send: Send | None = None) -> Turn:
         """The turn that answers a request, on disk. With `send`, its reply goes there in pieces.
 
         Raises Refusal when the session has ended, ContextError, and PolicyError when the policy
@@ -92,7 +92,7 @@ class TurnMaker:
         await self._sessions.record_next_states(asked)
         return await self._seated(asked, ask, send) or await self._new(asked, ask, send)
 
-    async def _seated(self, asked: Asked, ask: Ask, send: Send | None) -> Turn | None:
+    async def _seated(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn | None:
         """A reply that no policy sampled, as a side turn without ids; None without a seat."""
         if self._seats is None or asked.identity.kind != "main" or ask.body is None:
             return None
@@ -106,7 +106,7 @@ class TurnMaker:
         turn = _turn(asked, ask, Generation([], [], [], [], "stop"), reply)
         return await self._record(asked, replace(turn, kind="side", rule="seat"), [])
 
-    async def _new(self, asked: Asked, ask: Ask, send: Send | None) -> Turn:
+    async def _new(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn:
         past = await self._sessions.before(asked) if ask.body is not None else None
         draft = Draft(ask, past)
         try:
@@ -178,7 +178,7 @@ class TurnMaker:
         self._policies.failed(policy)
         return self._policies.alive > 0 and self._policies.of(session_id) is not policy
 
-    async def _keep(self, asked: Asked, draft: Draft) -> None:
+    async def _keep(self, asked: TurnRequest, draft: Draft) -> None:
         """Store what was sampled of a reply that was not finished."""
         if not draft.has_begun or draft.prompt is None:
             return
@@ -192,7 +192,7 @@ class TurnMaker:
             return
         self.stats.interrupted += 1
 
-    async def _record(self, asked: Asked, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+    async def _record(self, asked: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
         """Store a turn; not left before it is stored, so that an equal request then finds it."""
         recording = asyncio.ensure_future(self._sessions.record(asked, turn, rendered_ids_T))
         try:
@@ -212,7 +212,7 @@ class TurnMaker:
         self.stats.tokens_sampled += len(turn.sampled_ids_T)
 
 
-def _turn(asked: Asked, ask: Ask, generation: Generation, reply: Message) -> Turn:
+def _turn(asked: TurnRequest, ask: Ask, generation: Generation, reply: Message) -> Turn:
     """Numbered when it is recorded."""
     read = {k: v for k, v in (ask.body or {}).items() if k != "messages"}
     return Turn(
