@@ -5,17 +5,15 @@ Their workers live as long as one evaluation.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
+from clawrl_gym.config import EnvConfig, RunConfig
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.evaluation import Evaluation, evaluate
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.tasks import TaskSource
-from clawrl_gym.run import cluster
+from clawrl_gym.run.environments import Environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +27,17 @@ class OtherEnv:
 
     async def evaluate(self, run: RunConfig, policy: PolicyAddress) -> Evaluation:
         """Every task once, with workers of its own."""
-        slots = run.rollout.envs_per_worker
-        async with AsyncExitStack() as stack:
-            worker = cluster.RayWorker(
-                self.config, AgentConfig(), slots, policy, run.policy.request_timeout_s
-            )
-            await worker.ready()
-            stack.push_async_callback(worker.close)
-            return await evaluate(
-                self.tasks,
-                WorkerPool([worker], slots),
-                self.config.max_turns,
-                run.rollout.episode_timeout_s,
-                run.rollout.max_retries,
-                run.eval.temperature,
-            )
+        environments = Environments(
+            self.config,
+            policy,
+            slots=run.rollout.envs_per_worker,
+            workers=1,
+            timeout_s=run.rollout.episode_timeout_s,
+            max_retries=run.rollout.max_retries,
+            request_timeout_s=run.policy.request_timeout_s,
+        )
+        async with environments:
+            return await environments.evaluate(self.tasks, temperature=run.eval.temperature)
 
 
 def other_envs(config: RunConfig) -> list[OtherEnv]:

@@ -24,9 +24,9 @@ from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run import cluster
-from clawrl_gym.run.engine import Engine
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
@@ -98,7 +98,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
     view = make_serve_view(config.ui, title=str(folder.path))
     try:
         async with AsyncExitStack() as stack:
-            service = Service(config, Engine(config, folder, view), view)
+            service = Service(config, RunParts(config, folder, view), view)
             await service.start(stack, sock)
             await service.run(stack)
     finally:
@@ -109,34 +109,34 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
 class Service:
     """What serves and learns, alive."""
 
-    def __init__(self, config: ServeConfig, engine: Engine, view: ServeView) -> None:
+    def __init__(self, config: ServeConfig, parts: RunParts, view: ServeView) -> None:
         self._config = config
-        self._engine = engine
+        self._parts = parts
         self._view = view
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
         """Open the store and listen; nothing slow."""
-        config, engine = self._config, self._engine
-        self._resumed = await engine.open(stack, resume=True)
-        self._ready = ReadyGroups.live(config.live, engine.store)
+        config, parts = self._config, self._parts
+        self._resumed = await parts.open(stack, resume=True)
+        self._ready = ReadyGroups.live(config.live, parts.policy.store)
         algorithm = build_algorithm(config.trainer, None)
-        judge = engine.judging(stack, hints=algorithm.needs_hints)
+        judge = parts.judging(stack, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
             config.live,
-            engine.store,
+            parts.policy.store,
             algorithm,
             self._ready,
             judged=judge is not None,
-            enhancer=engine.enhancer() if algorithm.needs_hints else None,
+            enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
-        self._queue = JudgeQueue(judge, engine.store, config.judge, self._on_verdict)
+        self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)
         self._observer = ServeObserver(
-            engine,
+            parts,
             self._view,
             self._collector,
             self._queue,
             self._ready,
-            find_tokenizer([engine.model]),
+            find_tokenizer([parts.policy.model]),
         )
         hooks = Hooks(
             on_turn=self._observer.turn,
@@ -147,14 +147,16 @@ class Service:
         )
         if config.learn:
             await self._collector.restore()
-        await engine.start_gateway(stack, hooks, sock)
-        self._view.message(f"base URL: {engine.gateway_url}/v1   key: {engine.gateway.key}")
+        await parts.policy.listen(stack, hooks, sock)
+        self._view.message(
+            f"base URL: {parts.policy.address.base_url}/v1   key: {parts.policy.gateway.key}"
+        )
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""
-        engine = self._engine
+        parts = self._parts
         async with asyncio.TaskGroup() as running:
-            running.create_task(engine.gateway.sessions.reap())
+            running.create_task(parts.policy.gateway.sessions.reap())
             running.create_task(self._queue.run())
             running.create_task(self._observer.run())
             running.create_task(self._serve_policy())
@@ -164,24 +166,24 @@ class Service:
                 running.create_task(self._learn(self._resumed))
 
     async def _serve_policy(self) -> None:
-        await self._engine.start_policy(self._resumed)
-        self._view.message(f"ready: talk to {self._engine.gateway_url}/v1")
-        await self._engine.servers.watch()
+        await self._parts.policy.start(self._resumed)
+        self._view.message(f"ready: talk to {self._parts.policy.address.base_url}/v1")
+        await self._parts.policy.servers.watch()
 
     async def _learn(self, resumed: UpdateRow | None) -> None:
-        config, engine = self._config, self._engine
-        await engine.start_cluster()
-        await engine.start_learner(resumed)
+        config, parts = self._config, self._parts
+        await parts.start_cluster()
+        await parts.start_learner(resumed)
         loop = TrainLoop(
             config.learner,
-            engine.learner,
+            parts.learner,
             self._ready.batch,
-            engine.publish,
+            parts.publish,
             self._on_update,
-            engine.folder.checkpoints,
-            engine.timeline,
+            parts.folder.checkpoints,
+            parts.timeline,
         )
-        await loop.run(engine.version, _FOREVER)
+        await loop.run(parts.policy.version, _FOREVER)
 
     def _on_verdict(self, verdict: Verdict) -> None:
         """Without learning, verdicts stay in the store; their samples come when it is on again."""
@@ -194,5 +196,5 @@ class Service:
             self._collector.session_ended(session_id)
 
     async def _on_update(self, update: Update) -> None:
-        await self._engine.record(update)
+        await self._parts.record(update)
         self._observer.update(update)

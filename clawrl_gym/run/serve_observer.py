@@ -13,7 +13,7 @@ from clawrl_gym.core.metrics import RateWindow, judged_shares
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.run.engine import Engine
+from clawrl_gym.run.parts import RunParts
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.ready import ReadyGroups
 from clawrl_gym.ui.judging import reading_of
@@ -29,7 +29,7 @@ class ServeObserver:
 
     def __init__(
         self,
-        engine: Engine,
+        parts: RunParts,
         view: ServeView,
         collector: LiveCollector,
         queue: JudgeQueue,
@@ -37,7 +37,7 @@ class ServeObserver:
         decoder: Decoder | None = None,
     ) -> None:
         """Without a decoder the view shows no words that were distilled."""
-        self._engine = engine
+        self._parts = parts
         self._view = view
         self._collector = collector
         self._queue = queue
@@ -76,7 +76,7 @@ class ServeObserver:
         rewards, self._rewards = self._rewards, []
         if rewards:
             values["verdicts/mean"] = sum(rewards) / len(rewards)
-        self._engine.metrics.log(update.version, values)
+        self._parts.metrics.log(update.version, values)
         self._view.step(update.version, values)
         if self._decoder is not None and update.stats is not None:
             reading = reading_of(update.version, update.stats.taught, self._decoder)
@@ -102,18 +102,18 @@ class ServeObserver:
 
     async def run(self) -> None:
         """Refresh the view and note when tokens are sampled, until cancelled."""
-        stats = self._engine.gateway.stats
+        stats = self._parts.policy.gateway.stats
         last_s, sampled = time.time(), stats.tokens_sampled
         while True:
             await asyncio.sleep(_GAUGE_EVERY_S)
             self._view.update(self._gauges())
             now_s, tokens = time.time(), stats.tokens_sampled - sampled
             if tokens:
-                self._engine.timeline.add("serve", "generate", last_s, now_s, tokens=tokens)
+                self._parts.timeline.add("serve", "generate", last_s, now_s, tokens=tokens)
             last_s, sampled = now_s, sampled + tokens
 
     def _gauges(self) -> dict[str, float]:
-        gateway = self._engine.gateway
+        gateway = self._parts.policy.gateway
         return {
             **self._told(),
             "policy/version": float(gateway.version),

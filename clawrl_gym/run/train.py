@@ -16,16 +16,15 @@ from clawrl_gym.gateway.server import check_key
 from clawrl_gym.report import write_report
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.evaluation import evaluate
-from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.run import cluster
-from clawrl_gym.run.engine import Engine
+from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_envs
 from clawrl_gym.run.folder import RunFolder, folder_of
 from clawrl_gym.run.judge import check_judge
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.others import OtherEnv, other_metrics
+from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
@@ -44,13 +43,13 @@ async def train(config: RunConfig) -> int:
     view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
     try:
         others = await asyncio.to_thread(check_envs, config, view.message)
-        engine = Engine(config, folder, view)
+        parts = RunParts(config, folder, view)
         if config.resume:
             folder.require_space()
         else:
             folder.make(config)
         async with AsyncExitStack() as stack:
-            run = Run(config, engine, tasks, view, others)
+            run = Run(config, parts, tasks, view, others)
             await run.start(stack)
             await run.learn()
         report = await asyncio.to_thread(write_report, folder.path)
@@ -66,13 +65,13 @@ class Run:
     def __init__(
         self,
         config: RunConfig,
-        engine: Engine,
+        parts: RunParts,
         tasks: TaskSource,
         view: RunView,
         others: Sequence[OtherEnv] = (),
     ) -> None:
         self._config = config
-        self._engine = engine
+        self._parts = parts
         self._tasks = tasks
         self._view = view
         self._others = others
@@ -80,23 +79,23 @@ class Run:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start every part; vLLM, which takes longest, beside all others."""
-        config, engine = self._config, self._engine
-        resumed = await engine.open(stack, resume=config.resume is not None)
+        config, parts = self._config, self._parts
+        resumed = await parts.open(stack, resume=config.resume is not None)
         stack.callback(cluster.stop_cluster)
         async with asyncio.TaskGroup() as starting:
-            starting.create_task(engine.start_policy(resumed))
+            starting.create_task(parts.policy.start(resumed))
             starting.create_task(self._start_others(stack, resumed))
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
-        self._judge = engine.judging(stack, hints=algorithm.needs_hints)
+        self._judge = parts.judging(stack, hints=algorithm.needs_hints)
         self._collector = Collector(
             config.rollout,
-            engine.store,
+            parts.policy.store,
             algorithm,
             lambda groups: self._dispatcher.release(groups),
             judge=self._judge,
             judge_config=config.judge,
             people=isinstance(config.env, ConversationEnvConfig),
-            enhancer=engine.enhancer() if algorithm.needs_hints else None,
+            enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(
             config.rollout,
@@ -108,74 +107,77 @@ class Run:
         )
         self._observer = Observer(
             config.trainer.steps,
-            engine.metrics,
-            engine.timeline,
+            parts.metrics,
+            parts.timeline,
             self._view,
-            engine.gateway,
+            parts.policy.gateway,
             self._pool,
             self._collector,
-            find_tokenizer([engine.model]),
+            find_tokenizer([parts.policy.model]),
         )
         if config.resume:
             await self._restore()
 
     async def _start_others(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
-        await self._engine.start_cluster()
-        await self._engine.start_gateway(stack, Hooks())
+        await self._parts.start_cluster()
+        await self._parts.policy.listen(stack, Hooks())
         async with asyncio.TaskGroup() as starting:
-            starting.create_task(self._engine.start_learner(resumed))
+            starting.create_task(self._parts.start_learner(resumed))
             starting.create_task(self._start_workers(stack))
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
-        config, engine = self._config, self._engine
-        address = engine.address
-        slots = config.rollout.envs_per_worker
-        self._view.phase("workers", f"{config.rollout.workers} with {slots} environments each")
-        workers = [
-            cluster.RayWorker(
-                config.env, config.agent, slots, address, config.policy.request_timeout_s
-            )
-            for _ in range(config.rollout.workers)
-        ]
-        for worker in workers:
-            await worker.ready()
-            stack.push_async_callback(worker.close)
-        self._pool = WorkerPool(workers, slots)
+        config, rollout = self._config, self._config.rollout
+        workers, slots = rollout.workers, rollout.envs_per_worker
+        self._view.phase("workers", f"{workers} with {slots} environments each")
+        environments = Environments(
+            config.env,
+            self._parts.policy.address,
+            config.agent,
+            slots=slots,
+            workers=workers,
+            timeout_s=rollout.episode_timeout_s,
+            max_retries=rollout.max_retries,
+            request_timeout_s=config.policy.request_timeout_s,
+        )
+        self._pool = await environments.start(stack)
+        self._environments = environments
         self._view.phase("workers", "ready")
 
     async def _restore(self) -> None:
         """Go on where the run stopped: version, groups that wait, numbers still to be drawn."""
-        engine = self._engine
-        self._dispatcher.version = engine.version
-        groups = await engine.store.untrained_groups()
+        parts = self._parts
+        self._dispatcher.version = parts.policy.version
+        groups = await parts.policy.store.untrained_groups()
         self._collector.restore([group.samples for group in groups])
         self._dispatcher.adopt(len(groups))
-        known = await engine.store.group_numbers()
+        known = await parts.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in known)
-        self._view.message(f"resumed at version {engine.version}, {len(groups)} groups waiting")
+        self._view.message(
+            f"resumed at version {parts.policy.version}, {len(groups)} groups waiting"
+        )
 
     async def learn(self) -> None:
         """The run itself: measure, collect and train at once, measure again."""
-        config, engine = self._config, self._engine
+        config, parts = self._config, self._parts
         loop = TrainLoop(
             config.learner,
-            engine.learner,
+            parts.learner,
             self._collector.batch,
             self._publish,
             self._on_update,
-            engine.folder.checkpoints,
-            engine.timeline,
+            parts.folder.checkpoints,
+            parts.timeline,
         )
         async with asyncio.TaskGroup() as running:
             watching = [
-                running.create_task(engine.servers.watch()),
+                running.create_task(parts.policy.servers.watch()),
                 running.create_task(self._observer.run()),
             ]
-            if engine.version == 0:
+            if parts.policy.version == 0:
                 await self._evaluate(0, config.eval.tasks)
             self._view.phase("training", f"{config.trainer.steps} updates")
             collecting = running.create_task(self._dispatcher.run(self._new_groups))
-            await loop.run(engine.version, config.trainer.steps)
+            await loop.run(parts.policy.version, config.trainer.steps)
             collecting.cancel()
             await self._evaluate(config.trainer.steps, config.eval.tasks)
             for task in watching:
@@ -185,18 +187,18 @@ class Run:
         ended_s = time.time()
         await self._collector.add(group)
         if self._judge is not None:
-            self._engine.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
-        self._engine.timeline.add(
+            self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
+        self._parts.timeline.add(
             "collect", "group", started_s, time.time(), group=group.id, version=group.version
         )
 
     async def _publish(self, version: int) -> float:
-        pause_s = await self._engine.publish(version)
+        pause_s = await self._parts.publish(version)
         self._dispatcher.version = version
         return pause_s
 
     async def _on_update(self, update: Update) -> None:
-        await self._engine.record(update)
+        await self._parts.record(update)
         self._dispatcher.release(update.batch.held)
         await self._observer.update(update)
         every = self._config.eval.every
@@ -207,16 +209,10 @@ class Run:
         tasks = self._tasks.heldout(count if self._config.eval.tasks else 0)
         if not tasks:
             return
-        rollout = self._config.rollout
         self._view.phase("held-out", f"{len(tasks)} tasks, after {step} updates")
-        with self._engine.timeline.span("collect", "held-out", step=step):
-            result = await evaluate(
-                tasks,
-                self._pool,
-                self._config.env.max_turns,
-                rollout.episode_timeout_s,
-                rollout.max_retries,
-                self._config.eval.temperature,
+        with self._parts.timeline.span("collect", "held-out", step=step):
+            result = await self._environments.evaluate(
+                tasks, temperature=self._config.eval.temperature
             )
         self._view.phase("held-out", "ready")
         self._observer.evaluation(step, result)
@@ -224,11 +220,11 @@ class Run:
             await self._evaluate_others(step)
 
     async def _evaluate_others(self, step: int) -> None:
-        engine = self._engine
+        parts = self._parts
         for other in self._others:
             self._view.phase("held-out", f"{len(other.tasks)} tasks of env={other.name}")
-            with engine.timeline.span("collect", "held-out", step=step, env=other.name):
-                result = await other.evaluate(self._config, engine.address)
+            with parts.timeline.span("collect", "held-out", step=step, env=other.name):
+                result = await other.evaluate(self._config, parts.policy.address)
             self._view.phase("held-out", "ready")
-            engine.metrics.log(step, other_metrics(other.name, result))
+            parts.metrics.log(step, other_metrics(other.name, result))
             self._view.message(f"held-out of env={other.name}: {result.success:.0%} solved")

@@ -1,0 +1,135 @@
+"""Episodes of one environment with one policy: in this process, or in Ray workers.
+
+async with Environments(config.env, policy.address) as environments:
+    episode = await environments.episode(task)
+    group = await environments.group(task, size=8)
+    evaluation = await environments.evaluate(tasks)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Protocol, Self
+from uuid import uuid4
+
+from clawrl_gym.config import AgentConfig, EnvConfig
+from clawrl_gym.core.types import Episode, Group, TaskRef
+from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.evaluation import Evaluation, evaluate
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.run import cluster
+
+
+class Worker(Protocol):
+    """Holds environments, in this process or in another."""
+
+    async def ready(self) -> object: ...
+
+    async def run(self, spec: EpisodeSpec) -> Episode: ...
+
+    async def close(self) -> None: ...
+
+
+class Environments:
+    """As many environments as there are slots; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        env: EnvConfig,
+        policy: PolicyAddress,
+        agent: AgentConfig | None = None,
+        *,
+        slots: int = 64,
+        workers: int = 0,
+        timeout_s: float = 120.0,
+        max_retries: int = 3,
+        request_timeout_s: float = 120.0,
+    ) -> None:
+        """`slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
+
+        `timeout_s` of one episode, `request_timeout_s` of one reply of the policy.
+        """
+        self._env = env
+        self._policy = policy
+        self._agent = agent or AgentConfig()
+        self._slots = slots
+        self._workers = workers
+        self._timeout_s = timeout_s
+        self._max_retries = max_retries
+        self._request_timeout_s = request_timeout_s
+        self._numbers = itertools.count()
+        self._stack = AsyncExitStack()
+
+    async def start(self, stack: AsyncExitStack) -> WorkerPool:
+        """Start the workers; `stack` closes them."""
+        workers = [self._worker() for _ in range(max(1, self._workers))]
+        for worker in workers:
+            await worker.ready()
+            stack.push_async_callback(worker.close)
+        self.pool = WorkerPool(workers, self._slots)
+        return self.pool
+
+    async def episode(
+        self, task: TaskRef, *, temperature: float | None = None, group_id: int | None = None
+    ) -> Episode:
+        """One episode, whatever became of it; None takes the policy's own temperature."""
+        spec = EpisodeSpec(
+            session_id=f"episode-{uuid4().hex[:12]}",
+            group_id=group_id,
+            task=task,
+            max_turns=self._env.max_turns,
+            timeout_s=self._timeout_s,
+            temperature=temperature,
+        )
+        return await self.pool.run(spec)
+
+    async def group(self, task: TaskRef, size: int, *, version: int = 0) -> Group:
+        """`size` episodes of one task at once, to be compared; `version` is the policy's now.
+
+        An episode that infrastructure ended has the reward None: it is no part of a comparison.
+        """
+        number = next(self._numbers)
+        episodes_G = await asyncio.gather(
+            *(self.episode(task, group_id=number) for _ in range(size))
+        )
+        return Group(number, task, list(episodes_G), version)
+
+    async def evaluate(self, tasks: Sequence[TaskRef], *, temperature: float = 0.0) -> Evaluation:
+        """Every task once. Raises EnvError when infrastructure lost most of them."""
+        return await evaluate(
+            list(tasks),
+            self.pool,
+            self._env.max_turns,
+            self._timeout_s,
+            self._max_retries,
+            temperature,
+        )
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start(self._stack)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    def _worker(self) -> Worker:
+        env, agent, slots, policy = self._env, self._agent, self._slots, self._policy
+        if self._workers:
+            return cluster.RayWorker(env, agent, slots, policy, self._request_timeout_s)
+        from clawrl_gym.rollout.worker import RolloutWorker
+
+        return RolloutWorker(env, agent, slots, policy, self._request_timeout_s)

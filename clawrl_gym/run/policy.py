@@ -1,0 +1,171 @@
+"""A policy that is served: vLLM behind the gateway, and the store that records every turn.
+
+    async with ServedPolicy(config) as policy:
+        print(policy.address.base_url, policy.address.key)
+
+Requests that come before vLLM answers wait in the gateway. New weights are swapped in while it
+serves; none is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
+from clawrl_gym.core import redact
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.server import Gateway
+from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.store import Store, UpdateRow
+
+OnPhase = Callable[[str, str], None]
+"""Who is told what a part is doing: its name, and what."""
+
+
+class ServingConfig(Protocol):
+    """The parts of a command's configuration that serving a policy takes."""
+
+    @property
+    def policy(self) -> PolicyConfig: ...
+    @property
+    def gateway(self) -> GatewayConfig: ...
+    @property
+    def live(self) -> LiveConfig: ...
+
+
+def _quiet(part: str, phase: str) -> None:
+    pass
+
+
+class ServedPolicy:
+    """One model behind one gateway; an asynchronous context manager."""
+
+    def __init__(
+        self,
+        config: ServingConfig,
+        folder: Path | str | None = None,
+        *,
+        on_phase: OnPhase = _quiet,
+        on_film: Callable[[Path], None] = lambda _: None,
+    ) -> None:
+        """`folder` keeps run.db, logs and weights; None takes one that ends with the policy.
+
+        Raises ConfigError when the model or the device cannot be used.
+        """
+        self._config = config
+        self._on_phase = on_phase
+        self._on_film = on_film
+        self._own_folder = (
+            tempfile.TemporaryDirectory(prefix="clawrl-policy-") if folder is None else None
+        )
+        self.folder = RunFolder(Path(self._own_folder.name if self._own_folder else folder or ""))
+        self.model = resolve_model(config.policy.model)
+        self.device = resolve_device(config.policy.device)
+        self.version = 0
+        """The newest published weight version."""
+
+    async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
+        """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
+        config, folder = self._config, self.folder
+        folder.logs.mkdir(parents=True, exist_ok=True)
+        self.store = Store.open(folder.path, record=config.live.record)
+        stack.push_async_callback(self.store.close)
+        resumed = await self.store.rollback_to_checkpoint() if resume else None
+        self.version = 0 if resumed is None else resumed.version
+        self.servers = PolicyServers(
+            config.policy,
+            self.model,
+            folder.serving,
+            folder.logs,
+            lambda phase: self._on_phase("vLLM", phase),
+        )
+        stack.push_async_callback(self.servers.stop)
+        self.fleet = self.servers.fleet(
+            config.gateway.max_waiting,
+            shown=self.store.album.shown,
+            unspoken=picture_ids(self.model),
+        )
+        stack.push_async_callback(self.servers.close_clients)
+        return resumed
+
+    async def listen(
+        self, stack: AsyncExitStack, hooks: Hooks, sock: socket.socket | None = None
+    ) -> None:
+        """Start the gateway; requests wait inside until the policy is ready."""
+        config = self._config
+        self.gateway = Gateway(
+            config.gateway,
+            config.policy.sampling,
+            self.store,
+            self.fleet,
+            self.servers.model_name,
+            config.policy.request_timeout_s,
+            live=config.live,
+            hooks=hooks,
+            images=config.policy.images if sees(self.model) else None,
+            films=self.folder.films,
+            on_film=self._on_film,
+        )
+        redact.install([self.gateway.key, *(server.key for server in self.servers.servers)])
+        self.gateway.version = self.version
+        self.servers.hold_with(self.gateway.held)
+        url = await self.gateway.start(sock)
+        stack.push_async_callback(self.gateway.stop)
+        self.address = PolicyAddress(url, self.gateway.key, self.servers.model_name)
+        self._on_phase("gateway", f"ready at {url}")
+
+    async def start(self, resumed: UpdateRow | None = None) -> None:
+        """Start vLLM with the model's own weights, or with those of a checkpoint."""
+        if resumed is None or resumed.checkpoint is None:
+            await self.servers.start()
+        else:
+            weights = Path(resumed.checkpoint) / "model.safetensors"
+            await self.servers.start(resumed.version, weights)
+
+    async def publish(self, weights: Path | str, version: int | None = None) -> float:
+        """Serve a folder's `model.safetensors` as the next version, or as a later one.
+
+        Returns the longest pause of a server in seconds; requests wait meanwhile. Raises
+        PolicyError when no server takes the weights: the old ones serve on.
+        """
+        version = self.version + 1 if version is None else version
+        pause_s = await self.servers.publish(version, Path(weights) / "model.safetensors")
+        self.version = self.gateway.version = version
+        return pause_s
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        try:
+            await self.open(self._stack)
+            await self.listen(self._stack, Hooks())
+            await self.start()
+        except BaseException:
+            await self.close()
+            raise
+        self._watching = asyncio.create_task(self.servers.watch())
+        self._stack.callback(self._watching.cancel)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End vLLM and the gateway, and close the store; for what `async with` opened."""
+        await self._stack.aclose()
+        if self._own_folder is not None:
+            self._own_folder.cleanup()
