@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from clawrl_gym.core.types import Message
-
-Tool = dict[str, Any]
-"""A tool's schema in the OpenAI wire form."""
+from clawrl_gym.core.types import Message, Tool
 
 
 @dataclass(frozen=True, slots=True)

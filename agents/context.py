@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, TextPart
 
 HEAD_TURNS = 2
 """First turns that are kept, with the system message and the task, while there is room."""
@@ -104,7 +104,7 @@ def _noted(kept: list[Message], count: int) -> list[Message]:
         return [*kept, {"role": "user", "content": note}]
     content = last.get("content")
     if isinstance(content, list):
-        parts = [*content, {"type": "text", "text": note}]
-        return [*kept[:-1], {**last, "content": parts}]
+        note_part: TextPart = {"type": "text", "text": note}
+        return [*kept[:-1], {**last, "content": [*content, note_part]}]
     noted: Message = {**last, "content": f"{content or ''}\n\n{note}"}
     return [*kept[:-1], noted]

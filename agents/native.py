@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from clawrl_gym.agents.calls import Call
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 
 def calls_of(reply: Message) -> tuple[Call, ...]:
@@ -36,8 +35,8 @@ def results_of(observation: str, count: int) -> list[str]:
     return contents if fits else [observation] * count
 
 
-def _call(call: dict[str, Any]) -> Call:
-    function = call.get("function") or {}
+def _call(call: ToolCall) -> Call:
+    function = call.get("function") or FunctionCall()
     arguments = function.get("arguments", "")
     return Call(
         id=str(call.get("id", "")),

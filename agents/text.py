@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clawrl_gym.agents.base import Action, ParseFailure, Tool
-from clawrl_gym.core.types import Message
+from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Tool
 
 
 class TextAgent:
@@ -35,4 +36,4 @@ class TextAgent:
         return ""
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        return Action((reply.get("content") or "").strip())
+        return Action(text_of(reply).strip())

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-Part = dict[str, Any]
-"""A content part in the OpenAI wire form."""
+from clawrl_gym.core.types import ContentPart as Part
+
 PICTURE = "(picture)"
 _JPEG = "data:image/jpeg;base64,"
 _START = '{"parts": ['
@@ -75,7 +75,7 @@ def _is_part(part: Any) -> bool:
     return set(part) == {"type", "image_url"} and _url(part).startswith(_JPEG)
 
 
-def _url(part: Part) -> str:
+def _url(part: Mapping[str, object]) -> str:
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else None
     return url if isinstance(url, str) else ""

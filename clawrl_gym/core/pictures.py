@@ -8,27 +8,32 @@ The bytes lie in the run's album; only the policy and the learner look at them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ContentPart, ImagePart, Message
 
 PREFIX = "sha256:"
-SHOWN = "(picture)"
+PLACEHOLDER = "(picture)"
 """What stands for a picture where only words can be read."""
 
 
-def picture_part(digest: str) -> dict[str, Any]:
+def picture_part(digest: str) -> ImagePart:
     """The part that names a picture."""
     return {"type": "image_url", "image_url": {"url": PREFIX + digest}}
 
 
-def digest_of_part(part: Any) -> str | None:
+def digest_of_part(part: object) -> str | None:
     """The picture that a part names; None for any other part."""
     if not isinstance(part, dict) or part.get("type") != "image_url":
         return None
-    told = part.get("image_url")
-    url = told.get("url") if isinstance(told, dict) else None
+    image_url = part.get("image_url")
+    url = image_url.get("url") if isinstance(image_url, dict) else None
     return url.removeprefix(PREFIX) if isinstance(url, str) and url.startswith(PREFIX) else None
+
+
+def parts_of(message: Message) -> list[ContentPart]:
+    """The parts of a message's content; none when it is plain text."""
+    content = message.get("content")
+    return content if isinstance(content, list) else []
 
 
 def pictures_of(messages: Iterable[Message]) -> tuple[str, ...]:
@@ -49,16 +54,17 @@ def text_of(message: Message) -> str:
 def _digests(messages: Iterable[Message]) -> Iterator[str]:
     for message in messages:
         content = message.get("content")
-        for part in content if isinstance(content, list) else ():
-            digest = digest_of_part(part)
-            if digest is not None:
-                yield digest
+        if isinstance(content, list):
+            for part in content:
+                digest = digest_of_part(part)
+                if digest is not None:
+                    yield digest
 
 
-def _words(part: Any) -> str:
+def _words(part: object) -> str:
     if not isinstance(part, dict):
         return ""
     text = part.get("text")
     if isinstance(text, str):
         return text
-    return SHOWN if part.get("type") == "image_url" else ""
+    return PLACEHOLDER if part.get("type") == "image_url" else ""

@@ -6,26 +6,151 @@ Every record is frozen; a change is a new record.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Required, TypedDict
 
 Split = Literal["train", "heldout"]
 TurnKind = Literal["main", "side"]
 VerdictKind = Literal["rule", "model", "feedback"]
+Json = Mapping[str, object]
+"""A JSON object whose fields are checked as they are read. Every TypedDict is one."""
 INTERRUPTED = "interrupted"
 """Finish reason of a turn whose client left before its end; it is kept and never trained on."""
+
+
+class FunctionCall(TypedDict, total=False):
+    """What a model wants carried out."""
+
+    name: str
+    arguments: str | dict[str, object]
+    """JSON text, or what the model took for it; some clients send the object itself."""
+
+
+class ToolCall(TypedDict, total=False):
+    """One call of a tool, in a reply."""
+
+    id: str
+    type: str
+    """`function`."""
+    function: FunctionCall
+
+
+class FunctionSchema(TypedDict, total=False):
+    """A tool as a model reads of it."""
+
+    name: Required[str]
+    description: str
+    parameters: dict[str, Any]
+    """A JSON schema."""
+
+
+class Tool(TypedDict, total=False):
+    """A tool that a request offers."""
+
+    type: Literal["function"]
+    function: Required[FunctionSchema]
+
+
+class ImageUrl(TypedDict):
+    """Where a picture is: a data URL, or its hash."""
+
+    url: str
+
+
+class TextPart(TypedDict):
+    """Words among the parts of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ImagePart(TypedDict):
+    """A picture among the parts of a message."""
+
+    type: Literal["image_url"]
+    image_url: ImageUrl
+
+
+ContentPart = TextPart | ImagePart
+Content = str | list[ContentPart] | None
 
 
 class Message(TypedDict, total=False):
     """A chat message in the OpenAI wire form."""
 
     role: str
-    content: Any
+    content: Content
     """Text, None, or a list of parts: texts, and pictures by their hash (see `pictures.py`)."""
-    tool_calls: list[dict[str, Any]]
+    tool_calls: list[ToolCall]
     tool_call_id: str
     reasoning_content: str
+
+
+class TemplateOptions(TypedDict, total=False):
+    """What a chat template reads beside messages and tools."""
+
+    tool_choice: str
+    parallel_tool_calls: bool
+    chat_template_kwargs: dict[str, object]
+
+
+class ChatBody(TemplateOptions, total=False):
+    """What the policy's chat template and parsers read of a request."""
+
+    messages: Required[list[Message]]
+    tools: list[Tool]
+
+
+class Usage(TypedDict):
+    """Tokens of one turn."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class RefusedHint(TypedDict):
+    """A hint that was not accepted."""
+
+    hint: str
+    """Perhaps cut."""
+    why: str
+
+
+class VerdictDetail(TypedDict, total=False):
+    """Why a verdict is what it is. Each kind of judge writes the fields it has."""
+
+    reason: str
+    """Of an abstention."""
+    rule: str | int | None
+    """The rule that decided; beside a model's verdict, the value that the rules would give."""
+    said: str
+    """The words that a rule matched."""
+    tool: str
+    """Whose result a rule matched."""
+    hints: list[str]
+    """Accepted ones, the preferred first."""
+    refused: list[RefusedHint]
+    hints_asked: int
+    """How many answers with a hint were asked for."""
+    votes: list[int | None]
+    """None for an answer that is no vote."""
+    retried: int
+    """Votes that were asked for a second time."""
+    why: str
+    """The end of one answer of the majority."""
+    unread: list[str]
+    """The ends of answers that are no votes."""
+    probability: float
+    """By a reward model, that the reply was good."""
+    thumb: str
+    score: float
+    text: str
+    """A person's correction."""
+    outcome: float
+    """The reward that a live session ended with."""
 
 
 class StopReason(StrEnum):
@@ -91,9 +216,9 @@ class Turn:
     """Unix time at which generation ended."""
     rule: str = ""
     """What told its kind: a header, or the name of a rule."""
-    tools: list[dict[str, Any]] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
     """The tools that the request offered, in OpenAI's form."""
-    template: dict[str, Any] = field(default_factory=dict)
+    template: TemplateOptions = field(default_factory=TemplateOptions)
     """What else of the request the chat template read, such as `chat_template_kwargs`."""
     id: int | None = None
     """Store position; None before it is stored."""
@@ -109,8 +234,8 @@ class Verdict:
     """None: the judge abstained; that is never 0 and never trained."""
     reward: float | None
     """What training uses: the value, or a finer score that a person gave, in [-1, 1]."""
-    detail: dict[str, Any]
-    """Why, in words and votes; a person's correction under `text`, accepted hints under `hints`."""
+    detail: VerdictDetail
+    """Why, in words and votes."""
     created_s: float
     id: int | None = None
     """Store position; None before it is stored."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.pictures import pictures_of, text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 
 T = TypeVar("T")
@@ -164,4 +164,4 @@ def _continues(previous: Turn, messages: list[Message]) -> bool:
     reply = messages[len(old)] if len(messages) > len(old) else None
     if reply is None or reply.get("role") != "assistant":
         return True
-    return (reply.get("content") or "").strip() == (previous.reply.get("content") or "").strip()
+    return text_of(reply).strip() == text_of(previous.reply).strip()

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.core.types import ChatBody, Message, Turn
 from clawrl_gym.dialogue.graph import Rendering, is_conversation, same_reply, thought
 
-Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
+Render = Callable[[ChatBody], Awaitable[list[int]]]
 
 Fit = Literal[
     "first", "exact", "spliced", "retoken", "template", "system", "transient", "reasoning", "edited"
@@ -72,7 +72,7 @@ def extends(messages: list[Message], turn: Turn) -> bool:
     )
 
 
-async def make_prompt(render: Render, body: dict[str, Any], past: PreviousTurn | None) -> Prompt:
+async def make_prompt(render: Render, body: ChatBody, past: PreviousTurn | None) -> Prompt:
     """Render a request and join it to the turn before it."""
     rendered_T = await render(body)
     if past is None:
@@ -91,7 +91,7 @@ async def make_prompt(render: Render, body: dict[str, Any], past: PreviousTurn |
 
 
 async def _splice(
-    render: Render, body: dict[str, Any], past: PreviousTurn, rendered_T: list[int]
+    render: Render, body: ChatBody, past: PreviousTurn, rendered_T: list[int]
 ) -> list[int] | Literal["retoken", "template"]:
     """The used ids and what follows the reply, or why that cannot be told exactly.
 
@@ -102,14 +102,14 @@ async def _splice(
     messages, turn = body["messages"], past.turn
     at, start = len(turn.messages), past.rendered.length
     empty: Message = {"role": "assistant", "content": ""}
-    blank_T = await render(body | {"messages": [*messages[:at], empty, *messages[at + 1 :]]})
+    blank_T = await render({**body, "messages": [*messages[:at], empty, *messages[at + 1 :]]})
     tail_T = blank_T[start:]
     if not past.rendered.begins(blank_T) or not tail_T:
         return "template"
     reply_end = len(rendered_T) - len(tail_T)
     if reply_end < start or rendered_T[reply_end:] != tail_T:
         return "template"
-    last_T = await render(body | {"messages": messages[: at + 1]})
+    last_T = await render({**body, "messages": messages[: at + 1]})
     if not _starts(last_T[start:], [*rendered_T[start:reply_end], tail_T[0]]):
         return "template"
     if turn.sampled_ids_T[-1:] == tail_T[:1]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message, Tool
 from clawrl_gym.policy.generation import Generation, Piece, Sampling
 
 
 class Policy(Protocol):
     """What the gateway needs of a policy's client."""
 
-    async def render(self, body: dict[str, Any]) -> list[int]: ...
+    async def render(self, body: ChatBody) -> list[int]: ...
 
     async def tokenize(self, text: str) -> list[int]: ...
 
@@ -29,7 +29,7 @@ class Policy(Protocol):
         self,
         prompt_ids: list[int],
         sampling: Sampling,
-        body: dict[str, Any] | None,
+        body: ChatBody | None,
         *,
         version: int,
         request_id: str | None = None,
@@ -38,7 +38,7 @@ class Policy(Protocol):
 
     def stream_chat(
         self,
-        body: dict[str, Any],
+        body: ChatBody,
         sampling: Sampling,
         *,
         version: int,
@@ -46,7 +46,7 @@ class Policy(Protocol):
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]: ...
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message: ...
+    async def parse(self, body: ChatBody, generation: Generation) -> Message: ...
 
     async def metrics(self) -> dict[str, float]: ...
 
@@ -69,7 +69,7 @@ class Policies(Protocol):
 class Seat(Protocol):
     """Answers a session in the policy's place."""
 
-    async def reply(self, messages: list[Message], tools: list[dict[str, Any]]) -> Message | None:
+    async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
         """None when the seat was given up: the policy answers."""
 
 

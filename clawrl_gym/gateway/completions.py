@@ -111,7 +111,7 @@ class Completions:
         body = await self._admission.json_of(request)
         chat = parse_as(ChatRequest, body)
         self.check_model(chat.model)
-        async with self._pictures.taken(chat.plain_messages()) as messages:
+        async with self._pictures.stored(chat.plain_messages()) as messages:
             return await self._chat(request, body, chat, messages, began_s)
 
     async def _chat(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
 
 from clawrl_gym.core.pictures import pictures_of
-from clawrl_gym.core.types import INTERRUPTED, Message
+from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message
 from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
 from clawrl_gym.gateway.answerers import Policy
 from clawrl_gym.policy.client import PolicyUnavailable
@@ -24,7 +23,7 @@ class Ask:
 
     messages: list[Message]
     sampling: Sampling
-    body: dict[str, Any] | None = None
+    body: ChatBody | None = None
     """What the chat template reads; None when `prompt` is given."""
     prompt: str | list[int] = ""
     """A prompt that needs no chat template: text or ids."""
@@ -145,10 +144,10 @@ class Draft:
         )
 
 
-def _knowing(policy: Policy, body: dict[str, Any], rendered_T: list[int]) -> Render:
+def _knowing(policy: Policy, body: ChatBody, rendered_T: list[int]) -> Render:
     """The policy's `render`, of which one answer is known."""
 
-    async def render(asked: dict[str, Any]) -> list[int]:
+    async def render(asked: ChatBody) -> list[int]:
         return rendered_T if asked is body else await policy.render(asked)
 
     return render

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from aiohttp import web
 from pydantic import Field, model_validator
 
-from clawrl_gym.core.types import Turn, Verdict
+from clawrl_gym.core.types import Turn, Verdict, VerdictDetail
 from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.gateway.wire import Refusal, Wire, parse_as, session_id_of
 from clawrl_gym.store import Store
@@ -46,9 +46,15 @@ class FeedbackRequest(Wire):
             return self.score
         return 1.0 if self.thumb == "up" else -1.0
 
-    def detail(self) -> dict[str, Any]:
-        given = {"thumb": self.thumb, "score": self.score, "text": self.text}
-        return {key: value for key, value in given.items() if value is not None}
+    def detail(self) -> VerdictDetail:
+        detail: VerdictDetail = {}
+        if self.thumb is not None:
+            detail["thumb"] = self.thumb
+        if self.score is not None:
+            detail["score"] = self.score
+        if self.text is not None:
+            detail["text"] = self.text
+        return detail
 
 
 class Feedback:

@@ -15,10 +15,10 @@ import re
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
 
 from clawrl_gym.config import ImagesConfig
-from clawrl_gym.core.pictures import picture_part
+from clawrl_gym.core.pictures import parts_of, picture_part
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.wire import Refusal
 from clawrl_gym.store import Store
@@ -39,46 +39,45 @@ class Pictures:
         self._config = config
 
     @asynccontextmanager
-    async def taken(self, messages: list[Message]) -> AsyncIterator[list[Message]]:
+    async def stored(self, messages: list[Message]) -> AsyncIterator[list[Message]]:
         """The messages with hashes in place of pictures, whose files are on disk inside.
 
         A picture that no recorded turn shows is gone afterwards. Raises Refusal (400).
         """
-        shown = list(_places(messages))
-        if not shown:
+        pictures = list(_pictures_in(messages))
+        if not pictures:
             yield messages
             return
-        limits = self._limits(shown)
-        for at, _, where in shown:
-            if messages[at]["role"] not in ("user", "tool"):
-                role = messages[at]["role"]
-                raise _refused(where, f"got a picture of {role!r}, expected of 'user' or 'tool'")
-        urls = [(where, messages[at]["content"][part]) for at, part, where in shown]
+        limits = self._limits(pictures)
+        for picture in pictures:
+            role = messages[picture.message]["role"]
+            if role not in ("user", "tool"):
+                wrong = f"got a picture of {role!r}, expected of 'user' or 'tool'"
+                raise _refused(picture.where, wrong)
         digests: list[str] = []
         try:
             with ExitStack() as held:
-                for where, part in urls:
-                    data = _decoded(_url_of(part), where, limits)
+                for picture in pictures:
+                    data = _decoded(picture.url, picture.where, limits)
                     digests.append(hashlib.sha256(data).hexdigest())
                     held.enter_context(self._store.album.held(digests[-1:]))
-                    await asyncio.to_thread(self._keep, data, where, limits)
-                yield _named(messages, shown, digests)
+                    await asyncio.to_thread(self._keep, data, picture.where, limits)
+                yield _with_digests(messages, pictures, digests)
         finally:
             if digests:
                 await asyncio.shield(self._store.forget_pictures(digests))
 
-    def _limits(self, shown: Sequence[tuple[int, int, str]]) -> ImagesConfig:
-        where = shown[0][2]
+    def _limits(self, pictures: Sequence[_Picture]) -> ImagesConfig:
         if self._config is None:
             raise Refusal(
                 400,
-                f"{where}: got a picture, expected text: this policy reads text only",
+                f"{pictures[0].where}: got a picture, expected text: this policy reads text only",
                 param="messages",
             )
-        if len(shown) > self._config.max_count:
+        if len(pictures) > self._config.max_count:
             raise Refusal(
                 400,
-                f"got {len(shown)} pictures, expected at most {self._config.max_count} in a "
+                f"got {len(pictures)} pictures, expected at most {self._config.max_count} in a "
                 "request (policy.images.max_count)",
                 param="messages",
             )
@@ -88,36 +87,45 @@ class Pictures:
         self._store.album.keep(data, _format_of(data, where, limits))
 
 
-def _places(messages: list[Message]) -> Iterator[tuple[int, int, str]]:
-    """Where pictures are: message, part, and both as an error says it."""
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """A picture in a request."""
+
+    message: int
+    part: int
+    url: str
+
+    @property
+    def where(self) -> str:
+        """As an error says it."""
+        return f"messages.{self.message}.content.{self.part}"
+
+
+def _pictures_in(messages: list[Message]) -> Iterator[_Picture]:
     for at, message in enumerate(messages):
-        content = message.get("content")
-        for part, told in enumerate(content if isinstance(content, list) else ()):
-            if told["type"] == "image_url":
-                yield at, part, f"messages.{at}.content.{part}"
-
-
-def _url_of(part: dict[str, Any]) -> str:
-    return str(part["image_url"]["url"])
+        for index, part in enumerate(parts_of(message)):
+            if part["type"] == "image_url":
+                yield _Picture(at, index, part["image_url"]["url"])
 
 
 def _decoded(url: str, where: str, limits: ImagesConfig) -> bytes:
     """The bytes in a data URL; Refusal for any other."""
-    found = _DATA_URL.match(url)
-    if found is None:
+    header = _DATA_URL.match(url)
+    if header is None:
         kind = "a picture to be fetched" if "://" in url[:16] else "something else"
         raise _refused(where, f"got {kind} ({url[:60]!r}), {_EXPECTED}: nothing is fetched")
-    if found[1].lower() not in _KINDS:
-        raise _refused(where, f"got {found[1]!r}, {_EXPECTED}")
+    if header[1].lower() not in _KINDS:
+        raise _refused(where, f"got {header[1]!r}, {_EXPECTED}")
     most_bytes = int(limits.max_mb * 2**20)
-    if (len(url) - found.end()) * 3 // 4 > most_bytes + 2:
+    base64_chars = len(url) - header.end()
+    if base64_chars * 3 // 4 > most_bytes + 2:
         raise _refused(
             where,
-            f"got a picture of {(len(url) - found.end()) * 3 / 4 / 2**20:.1f} MB, expected at most "
+            f"got a picture of {base64_chars * 3 / 4 / 2**20:.1f} MB, expected at most "
             f"{limits.max_mb:g} MB (policy.images.max_mb)",
         )
     try:
-        return base64.b64decode(url[found.end() :], validate=True)
+        return base64.b64decode(url[header.end() :], validate=True)
     except (binascii.Error, ValueError) as error:
         raise _refused(where, f"got a data URL that is not base64 ({error}), {_EXPECTED}") from None
 
@@ -136,9 +144,9 @@ def _format_of(data: bytes, where: str, limits: ImagesConfig) -> str:
                     return _FORMATS[str(image.format)]
                 size = f"{image.width}x{image.height}"
     except Exception as error:  # noqa: BLE001 (Pillow's readers raise nearly anything)
-        what = str(error) if isinstance(error, OSError) else type(error).__name__
+        reason = str(error) if isinstance(error, OSError) else type(error).__name__
         raise _refused(
-            where, f"got a picture that cannot be read ({what[:80]}), {_EXPECTED}"
+            where, f"got a picture that cannot be read ({reason[:80]}), {_EXPECTED}"
         ) from None
     raise _refused(
         where,
@@ -147,16 +155,17 @@ def _format_of(data: bytes, where: str, limits: ImagesConfig) -> str:
     )
 
 
-def _named(
-    messages: list[Message], shown: Sequence[tuple[int, int, str]], digests: Sequence[str]
+def _with_digests(
+    messages: list[Message], pictures: Sequence[_Picture], digests: Sequence[str]
 ) -> list[Message]:
-    named = [*messages]
-    for (at, part, _), digest in zip(shown, digests, strict=True):
-        content = [*named[at]["content"]]
-        content[part] = picture_part(digest)
-        named[at] = {**named[at], "content": content}
-    return named
+    changed = [*messages]
+    for picture, digest in zip(pictures, digests, strict=True):
+        message = changed[picture.message]
+        parts = [*parts_of(message)]
+        parts[picture.part] = picture_part(digest)
+        changed[picture.message] = {**message, "content": parts}
+    return changed
 
 
-def _refused(where: str, what: str) -> Refusal:
-    return Refusal(400, f"{where}: {what}", "invalid_image", "messages")
+def _refused(where: str, reason: str) -> Refusal:
+    return Refusal(400, f"{where}: {reason}", "invalid_image", "messages")

@@ -7,19 +7,18 @@ client sends some. What chat templates and parsers read is checked before it rea
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import Field, field_validator
 
 from clawrl_gym.config import SamplingConfig
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, FunctionCall, Message, Tool, ToolCall
 from clawrl_gym.gateway.wire import MOST_TOOLS, Wire, WireMessage, check_depth, function_of
 from clawrl_gym.policy.generation import Sampling
 
 MOST_MESSAGES = 16_384
 LONGEST_REPLY = 2**31 - 1
 _MOST_STOPS = 16
-_RENDERED = ("tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs")
 
 
 class StreamOptions(Wire):
@@ -97,11 +96,18 @@ class ChatRequest(Wishes):
     def plain_messages(self) -> list[Message]:
         return [message.plain() for message in self.messages]
 
-    def body(self, messages: list[Message]) -> dict[str, Any]:
+    def body(self, messages: list[Message]) -> ChatBody:
         """What the chat template and the parsers read; nothing else reaches vLLM."""
-        read = {key: getattr(self, key) for key in _RENDERED}
-        given = {key: value for key, value in read.items() if value is not None}
-        return {"messages": [renderable(message) for message in messages], **given}
+        body = ChatBody(messages=[renderable(message) for message in messages])
+        if self.tools is not None:
+            body["tools"] = cast("list[Tool]", self.tools)  # functions are checked
+        if self.tool_choice is not None:
+            body["tool_choice"] = self.tool_choice
+        if self.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.chat_template_kwargs is not None:
+            body["chat_template_kwargs"] = self.chat_template_kwargs
+        return body
 
     def sampling(self, default: SamplingConfig) -> Sampling:
         newer = self.max_completion_tokens
@@ -116,22 +122,22 @@ def renderable(message: Message) -> Message:
     able to go on. What clients usually send is left as it is.
     """
     calls = message.get("tool_calls") or []
-    mended = [{**call, "function": _readable(call["function"])} for call in calls]
+    mended: list[ToolCall] = [{**call, "function": _readable(call["function"])} for call in calls]
     if all(new["function"] is old["function"] for new, old in zip(mended, calls, strict=True)):
         return message
     return {**message, "tool_calls": mended}
 
 
-def _readable(function: dict[str, Any]) -> dict[str, Any]:
-    told = function.get("arguments")
-    if isinstance(told, dict):
-        return {**function, "arguments": json.dumps(told)}
-    if not told:
+def _readable(function: FunctionCall) -> FunctionCall:
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):
+        return {**function, "arguments": json.dumps(arguments)}
+    if not arguments:
         return {**function, "arguments": "{}"}
     try:
-        value = json.loads(told)
+        value = json.loads(arguments)
         check_depth(value)
         is_object = isinstance(value, dict)
     except (ValueError, RecursionError):
         is_object = False
-    return function if is_object else {**function, "arguments": json.dumps({"_": told})}
+    return function if is_object else {**function, "arguments": json.dumps({"_": arguments})}

@@ -22,7 +22,7 @@ from uuid import uuid4
 
 from aiohttp import web
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.gateway import wire
 
 LONGEST_POLL_S = 20.0
@@ -47,7 +47,7 @@ class Seat:
         self._heard_s = time.monotonic()
         self._asked: list[Message] | None = None
         """The request that waits for a reply."""
-        self._tools: list[dict[str, Any]] = []
+        self._tools: list[Tool] = []
         self._answered: list[Message] | None = None
         """The last request that got a reply: asked again, it gets the same one."""
         self._said: Message | None = None
@@ -58,7 +58,7 @@ class Seat:
         """Nothing was heard of the environment for long."""
         return time.monotonic() - self._heard_s > self._absent_s
 
-    async def reply(self, messages: list[Message], tools: list[dict[str, Any]]) -> Message | None:
+    async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
         """The environment's reply; None when the policy is to answer from now on."""
         if messages != self._answered:
             self._asked, self._tools, self._said = messages, tools, None

@@ -113,7 +113,7 @@ class SessionsApi:
             labels = labels.model_copy(update={"split": asked.split})
         told = [message.plain() for message in asked.next_state or []]
         async with (
-            self._pictures.taken(told) as state,
+            self._pictures.stored(told) as state,
             self._sessions.use(session_id, labels) as session,
         ):
             ended = await self._sessions.end(

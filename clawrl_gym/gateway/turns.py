@@ -26,10 +26,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
+from typing import cast
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError, StoreError
-from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.core.types import ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.gateway.answerers import Policies, Policy, Seats
 from clawrl_gym.gateway.draft import Ask, Draft, delta_of
 from clawrl_gym.gateway.prometheus import GatewayStats
@@ -214,7 +215,8 @@ class TurnMaker:
 
 def _turn(asked: TurnRequest, ask: Ask, generation: Generation, reply: Message) -> Turn:
     """Numbered when it is recorded."""
-    read = {k: v for k, v in (ask.body or {}).items() if k != "messages"}
+    body = ask.body or ChatBody(messages=[])
+    options = {name: value for name, value in body.items() if name not in ("messages", "tools")}
     return Turn(
         session_id=asked.session.id,
         index=0,
@@ -228,6 +230,6 @@ def _turn(asked: TurnRequest, ask: Ask, generation: Generation, reply: Message) 
         reply=reply,
         created_s=time.time(),
         rule=asked.identity.rule,
-        tools=read.pop("tools", []),
-        template=read,
+        tools=body.get("tools", []),
+        template=cast(TemplateOptions, options),
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from clawrl_gym.core.types import VerdictDetail
 from clawrl_gym.judge.base import Case, Judge
 
 
-async def rule_said(rule: Judge | None, case: Case) -> dict[str, Any]:
+async def rule_said(rule: Judge | None, case: Case) -> VerdictDetail:
     """`rule`: the value of the rules' verdict; nothing when there are none or they fail."""
     if rule is None:
         return {}

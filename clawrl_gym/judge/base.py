@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
+from clawrl_gym.core.types import Message, Tool, Turn, Verdict, VerdictDetail, VerdictKind
 
-Tool = dict[str, Any]
 MAX_CHARS = 20_000
 """Of one text in a case; what is longer loses its middle."""
 _CUT = "\n[...]\n"
@@ -41,7 +40,7 @@ class Finding:
     """What a rule found in one message that came back."""
 
     value: Literal[-1, 0, 1]
-    detail: dict[str, Any]
+    detail: VerdictDetail
 
 
 class Judge(Protocol):

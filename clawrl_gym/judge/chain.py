@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
-from clawrl_gym.core.types import Verdict, VerdictKind
+from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.base import Case, Judge
 
 _SHARE_OF_TIME = 0.95
@@ -43,8 +44,10 @@ class ChainJudge:
                 break
         chosen = min(came, key=_rank)
         hints = dict.fromkeys(hint for verdict in came for hint in verdict.hints)
-        detail = {k: v for verdict in came for k, v in verdict.detail.items() if k in _OF_MODELS}
-        detail |= chosen.detail | ({"hints": list(hints)} if hints else {})
+        fields = {k: v for verdict in came for k, v in verdict.detail.items() if k in _OF_MODELS}
+        detail = cast(VerdictDetail, fields | chosen.detail)
+        if hints:
+            detail["hints"] = list(hints)
         return replace(chosen, detail=detail)
 
 

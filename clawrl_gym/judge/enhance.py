@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import Message, Turn, Verdict
+from clawrl_gym.core.types import ChatBody, Message, Turn, Verdict
 from clawrl_gym.judge.lessons import lesson_of_words
 
-Render = Callable[[dict[str, Any]], Awaitable[list[int]]]
+Render = Callable[[ChatBody], Awaitable[list[int]]]
 _TIMEOUT_S = 60.0
 _AT_ONCE = 8
 
@@ -162,10 +162,12 @@ def _ending(message: Message, text: str) -> Any:
     return [*content, {"type": "text", "text": text.lstrip()}]
 
 
-def _body(turn: Turn, messages: Sequence[Message]) -> dict[str, Any]:
+def _body(turn: Turn, messages: Sequence[Message]) -> ChatBody:
     """What was rendered for the turn."""
-    tools = {"tools": turn.tools} if turn.tools else {}
-    return {**turn.template, **tools, "messages": list(messages)}
+    body: ChatBody = {**turn.template, "tools": turn.tools, "messages": list(messages)}
+    if not turn.tools:
+        del body["tools"]
+    return body
 
 
 def _common(one_T: list[int], other_T: list[int]) -> int:

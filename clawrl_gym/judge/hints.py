@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.config import HintConfig
+from clawrl_gym.core.types import RefusedHint
 from clawrl_gym.judge.prompt import as_data
 from clawrl_gym.judge.speaker import Said
 from clawrl_gym.judge.votes import answer_of, last_boxed
@@ -33,7 +34,7 @@ class Hints:
 
     accepted: list[str]
     """The longest first."""
-    refused: list[dict[str, str]]
+    refused: list[RefusedHint]
     """Each with the hint, perhaps cut, and why."""
 
 

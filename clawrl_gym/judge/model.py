@@ -10,12 +10,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ContextError, PolicyError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Verdict, VerdictKind
+from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
@@ -69,8 +68,8 @@ class ModelJudge:
         )
         values = [vote.value for vote in votes]
         value = majority(values, self._config.quorum)
-        detail: dict[str, Any] = {
-            "votes": values,
+        detail: VerdictDetail = {
+            "votes": [*values],
             "retried": sum(vote.retried for vote in votes),
             **_shown(votes, value),
             **ruled,
@@ -78,11 +77,9 @@ class ModelJudge:
         if value is None:
             detail["reason"] = self._no_quorum(votes)
         if self._candidates:
-            detail |= {
-                "hints": hints.accepted,
-                "refused": hints.refused,
-                "hints_asked": self._candidates,
-            }
+            detail |= VerdictDetail(
+                hints=hints.accepted, refused=hints.refused, hints_asked=self._candidates
+            )
         reward = None if value is None else float(value)
         return Verdict(case.turn_id, self.kind, value, reward, detail, time.time())
 
@@ -160,8 +157,13 @@ def _is_enough(votes: list[Vote], coming: int, quorum: int) -> bool:
     return is_certain([vote.value for vote in votes], coming, quorum)
 
 
-def _shown(votes: list[Vote], value: Value | None) -> dict[str, Any]:
+def _shown(votes: list[Vote], value: Value | None) -> VerdictDetail:
     """The end of one answer of the majority, and of those that were no votes."""
     why = next((vote.text for vote in votes if vote.value == value is not None), None)
     unread = [vote.text or vote.fault for vote in votes if vote.value is None]
-    return ({} if why is None else {"why": why}) | ({"unread": unread} if unread else {})
+    detail: VerdictDetail = {}
+    if why is not None:
+        detail["why"] = why
+    if unread:
+        detail["unread"] = unread
+    return detail

@@ -58,8 +58,8 @@ class Replies:
         for rule in self._rules:
             words = rule.finds(opening, clauses, asked)
             if words is not None:
-                detail = {"rule": rule.name, "said": words}
-                found.setdefault(rule.value, Finding(rule.value, detail))
+                finding = Finding(rule.value, {"rule": rule.name, "said": words})
+                found.setdefault(rule.value, finding)
         for value in (0, -1, 1):
             if value in found:
                 return found[value]

@@ -68,7 +68,7 @@ class Results:
     def find(self, text: str, call: Call) -> Finding:
         """-1 for a failure, +1 for a clean result, 0 where a rule says so; and what told it."""
         found = self._find(text.strip(), call)
-        return Finding(found.value, found.detail | {"tool": call.name}) if call.name else found
+        return Finding(found.value, {**found.detail, "tool": call.name}) if call.name else found
 
     def _find(self, text: str, call: Call) -> Finding:
         contents = self._is_contents(call)

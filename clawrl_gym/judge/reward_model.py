@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.types import Verdict, VerdictKind
+from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.endpoint import Endpoint
@@ -40,7 +40,8 @@ class RewardModelJudge:
         answer = await self._endpoint.post("/classify", body, self._endpoint.beside_v1())
         probability = _probability(answer)
         value = self._value(probability)
-        detail = {"probability": probability, **await rule_said(self._rule, case)}
+        ruled = await rule_said(self._rule, case)
+        detail: VerdictDetail = {"probability": probability, **ruled}
         return Verdict(case.turn_id, self.kind, value, float(value), detail, time.time())
 
     def _value(self, probability: float) -> Literal[-1, 0, 1]:

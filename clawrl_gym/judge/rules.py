@@ -41,7 +41,7 @@ class RuleJudge:
 
     async def judge(self, case: Case) -> Verdict:
         findings = self._judge(case)
-        found, detail = findings[0].finding, dict(findings[0].finding.detail)
+        found, detail = findings[0].finding, findings[0].finding.detail.copy()
         hints = list(dict.fromkeys(each.lesson for each in findings if each.lesson))
         if self._hints and hints and found.value == -1:
             detail["hints"] = hints

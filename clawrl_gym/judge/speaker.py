@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.policy.generation import Generation, PolicyUnavailable, Sampling
 
@@ -38,7 +39,7 @@ class Speaker(Protocol):
 class Policy(Protocol):
     """What is needed of a policy's client."""
 
-    async def render(self, body: dict[str, Any]) -> list[int]: ...
+    async def render(self, body: ChatBody) -> list[int]: ...
 
     async def generate(
         self,
@@ -49,7 +50,7 @@ class Policy(Protocol):
         request_id: str | None = None,
     ) -> Generation: ...
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message: ...
+    async def parse(self, body: ChatBody, generation: Generation) -> Message: ...
 
 
 class Policies(Protocol):
@@ -72,7 +73,7 @@ class PolicySpeaker:
         self._room = asyncio.Semaphore(max_requests)
 
     async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
-        body: dict[str, Any] = {"messages": messages}
+        body: ChatBody = {"messages": messages}
         name = f"judge-{uuid.uuid4().hex}"
         async with self._room:
             policy = self._fleet.of(name)
@@ -87,7 +88,7 @@ class PolicySpeaker:
                 raise
             finally:
                 self._fleet.forget(name)
-        return Said(message.get("content") or "", done.finish_reason == "stop")
+        return Said(text_of(message), done.finish_reason == "stop")
 
 
 class HttpSpeaker:

@@ -14,7 +14,7 @@ from typing import Any
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.pictures import pictures_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.policy.connections import Connections
 from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
@@ -62,7 +62,7 @@ class PolicyClient:
         self._unspoken = tuple(unspoken)
         self._shown = shown
 
-    async def render(self, body: dict[str, Any]) -> list[int]:
+    async def render(self, body: ChatBody) -> list[int]:
         """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
 
         Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
@@ -95,7 +95,7 @@ class PolicyClient:
         self,
         prompt_ids: list[int],
         sampling: Sampling,
-        body: dict[str, Any] | None,
+        body: ChatBody | None,
         *,
         version: int,
         request_id: str | None = None,
@@ -123,7 +123,7 @@ class PolicyClient:
 
     def stream_chat(
         self,
-        body: dict[str, Any],
+        body: ChatBody,
         sampling: Sampling,
         *,
         version: int,
@@ -144,7 +144,7 @@ class PolicyClient:
         }
         return self._pieces(asked, draft)
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
+    async def parse(self, body: ChatBody, generation: Generation) -> Message:
         """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
 
         It is what the deltas of a stream of the same ids make together. Without tools and without
@@ -203,17 +203,17 @@ class PolicyClient:
         """Close all connections; idempotent, and a later call opens them again."""
         await self._connections.close()
 
-    def _chat(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _chat(self, body: ChatBody) -> dict[str, Any]:
         return {**body, "model": self._model, "stream": False}
 
-    def _seen(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _seen(self, body: ChatBody) -> dict[str, Any]:
         """A chat with the bytes of its pictures."""
         chat = self._chat(body)
         if self._shown is None or not pictures_of(chat["messages"]):
             return chat
         return chat | {"messages": self._shown(chat["messages"])}
 
-    def _reads(self, body: dict[str, Any]) -> bool:
+    def _reads(self, body: ChatBody) -> bool:
         """Whether vLLM's parsers have anything to find in the reply."""
         return bool(body.get("tools")) or self._always_parse
 

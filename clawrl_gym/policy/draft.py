@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.types import Message
-from clawrl_gym.policy.generation import Delta, Generation, Piece, whole_generation
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
+from clawrl_gym.policy.generation import Delta, Generation, Piece, ToolCallDelta, whole_generation
 
 
 class Draft:
@@ -56,27 +57,38 @@ class Draft:
 def assembled(deltas: Iterable[Delta]) -> Message:
     """The message that deltas make together."""
     content, reasoning = [], []
-    calls: dict[int, dict[str, Any]] = {}
+    calls: dict[int, _CallParts] = {}
     for delta in deltas:
         content.append(delta.get("content", ""))
         reasoning.append(delta.get("reasoning_content", ""))
         for part in delta.get("tool_calls", ()):
-            blank = {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
-            _extend(calls.setdefault(part["index"], blank), part)
+            calls.setdefault(part["index"], _CallParts()).add(part)
     text = "".join(content)
     message: Message = {"role": "assistant", "content": text or (None if calls else "")}
     if calls:
-        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+        message["tool_calls"] = [calls[index].whole() for index in sorted(calls)]
     if any(reasoning):
         message["reasoning_content"] = "".join(reasoning)
     return message
 
 
-def _extend(call: dict[str, Any], part: dict[str, Any]) -> None:
-    call["id"] = part.get("id") or call["id"]
-    told = part.get("function") or {}
-    call["function"]["name"] += told.get("name") or ""
-    call["function"]["arguments"] += told.get("arguments") or ""
+@dataclass(slots=True)
+class _CallParts:
+    """A tool call while its deltas come."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def add(self, delta: ToolCallDelta) -> None:
+        function = delta.get("function") or FunctionCall()
+        self.id = delta.get("id") or self.id
+        self.name += function.get("name") or ""
+        self.arguments += str(function.get("arguments") or "")
+
+    def whole(self) -> ToolCall:
+        function: FunctionCall = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 def _numbers(versions: list[str]) -> list[int]:

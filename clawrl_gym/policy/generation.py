@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.types import ToolCall
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 
@@ -57,13 +58,20 @@ class Generation:
         return self.sampled_ids_T[:-1] if ended_by_token else self.sampled_ids_T
 
 
+class ToolCallDelta(ToolCall):
+    """A piece of a tool call."""
+
+    index: int
+    """Of the call in its reply."""
+
+
 class Delta(TypedDict, total=False):
     """What a piece adds to the reply, in the OpenAI wire form; empty while a parser holds back."""
 
     content: str
     reasoning_content: str
-    tool_calls: list[dict[str, Any]]
-    """With `index`; name and id come once, arguments bit by bit."""
+    tool_calls: list[ToolCallDelta]
+    """Name and id come once, arguments bit by bit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from clawrl_gym.agents.base import Tool
 from clawrl_gym.core.errors import ContextError, PolicyError, boundary
-from clawrl_gym.core.types import Episode, Message
+from clawrl_gym.core.types import Episode, Message, Tool
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec
 
 

@@ -13,10 +13,11 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from clawrl_gym.agents.base import Agent, ParseFailure, Tool
+from clawrl_gym.agents.base import Agent, ParseFailure
 from clawrl_gym.agents.context import HeadTail
 from clawrl_gym.core.errors import ContextError, EnvError, PolicyError
-from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
 
@@ -209,4 +210,4 @@ def _with_system(messages: list[Message], system: str) -> list[Message]:
     first, *others = messages
     if first.get("role") != "system":
         return [{"role": "system", "content": system}, *messages]
-    return [{**first, "content": _joined(first.get("content") or "", system)}, *others]
+    return [{**first, "content": _joined(text_of(first), system)}, *others]

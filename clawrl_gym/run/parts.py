@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
-from typing import Any
 
 from clawrl_gym.config import CommandConfig
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
+from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer
@@ -66,7 +66,7 @@ class RunParts:
         config = self._config
         return Enhancer(self._render, config.judge.hints, config.policy.max_model_len)
 
-    async def _render(self, body: dict[str, Any]) -> list[int]:
+    async def _render(self, body: ChatBody) -> list[int]:
         """Ids of a chat request as the gateway has them rendered; asked again while none is up."""
         readable = body | {"messages": [renderable(message) for message in body["messages"]]}
         while True:

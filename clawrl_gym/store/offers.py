@@ -14,6 +14,7 @@ import zlib
 from typing import Any
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import TemplateOptions, Tool
 from clawrl_gym.store.rows import to_json
 from clawrl_gym.store.transaction import Transaction
 
@@ -57,11 +58,11 @@ class Offers:
     def __init__(self) -> None:
         self._last: dict[str, tuple[bytes, Any]] = {}
 
-    def tools(self, row: sqlite3.Row) -> list[dict[str, Any]]:
+    def tools(self, row: sqlite3.Row) -> list[Tool]:
         return self._read(row, "tools") or []
 
-    def template(self, row: sqlite3.Row) -> dict[str, Any]:
-        return self._read(row, "template") or {}
+    def template(self, row: sqlite3.Row) -> TemplateOptions:
+        return self._read(row, "template") or TemplateOptions()
 
     def _read(self, row: sqlite3.Row, name: str) -> Any:
         digest, body = row[name], row[f"{name}_body"]

@@ -54,8 +54,9 @@ def why(verdict: Verdict) -> str:
         told.append(f"votes {' '.join(_vote(vote) for vote in votes)}")
     if isinstance(probability, float):
         told.append(f"probability {number(probability)}")
-    if isinstance(detail.get("rule"), str):  # of another judge's verdict it is a value
-        told.append(detail["rule"])
+    rule = detail.get("rule")
+    if isinstance(rule, str):  # of another judge's verdict it is a value
+        told.append(rule)
     told.append(str(detail.get("reason", "")))
     if verdict.hints:
         told.append(f"{len(verdict.hints)} hint{'s' if len(verdict.hints) > 1 else ''}")

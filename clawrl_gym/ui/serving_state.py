@@ -60,7 +60,7 @@ class ServeState(ViewState):
             return
         line.turns += 1
         line.said = last_words(turn)
-        line.reply = one_line(turn.reply.get("content") or calls_of(turn), 200)
+        line.reply = one_line(text_of(turn.reply) or calls_of(turn), 200)
         line.versions = versions_of(turn)
         if turn.id is not None:
             self.owners[turn.id] = turn.session_id

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clawrl_gym.agents.base import Action, ParseFailure, Tool
+from clawrl_gym.agents.base import Action, ParseFailure
 from clawrl_gym.agents.calls import Reply, encode
 from clawrl_gym.agents.native import calls_of, came_back
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Tool
 
 
 class ConversationAgent:
@@ -37,7 +38,7 @@ class ConversationAgent:
         return ""
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        return Action(encode(Reply((reply.get("content") or "").strip(), calls_of(reply))))
+        return Action(encode(Reply(text_of(reply).strip(), calls_of(reply))))
 
     def _came_back(self, reply: Message, observation: str) -> list[Message]:
         return came_back(reply, observation)

@@ -8,10 +8,8 @@ long ago costs thousands of tokens and says little.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from clawrl_gym.agents.base import Tool
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ContentPart, Message, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.gui.schema import in_words
 from clawrl_gym.envs.parts import decode_parts
@@ -54,7 +52,7 @@ class GuiAgent(ConversationAgent):
             if not content:
                 yield message
                 continue
-            parts = list[dict[str, Any]]()
+            parts = list[ContentPart]()
             for part in content:
                 older = _is_picture(part) and left > 0
                 left -= older
@@ -64,7 +62,7 @@ class GuiAgent(ConversationAgent):
             yield {**message, "content": parts if told else text}
 
 
-def _content(message: Message) -> list[dict[str, Any]]:
+def _content(message: Message) -> list[ContentPart]:
     """The parts of what came back with pictures; nothing for any other message."""
     content = message.get("content")
     if message.get("role") not in ("user", "tool") or not isinstance(content, str):
@@ -73,5 +71,5 @@ def _content(message: Message) -> list[dict[str, Any]]:
     return [] if isinstance(parts, str) else parts
 
 
-def _is_picture(part: dict[str, Any]) -> bool:
-    return bool(part["type"] == "image_url")
+def _is_picture(part: ContentPart) -> bool:
+    return part["type"] == "image_url"

@@ -10,6 +10,7 @@ import re
 
 from clawrl_gym.agents.base import Action, ParseFailure
 from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 
@@ -49,7 +50,7 @@ class SweAgent(TextAgent):
         self._system = SYSTEM if system is None else system
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        commands = _bash_blocks(_said(reply.get("content") or ""))
+        commands = _bash_blocks(_said(text_of(reply)))
         if len(commands) != 1:
             return ParseFailure(
                 f"got {len(commands)} bash blocks, expected exactly one: ```bash, the command, ```"

@@ -6,6 +6,7 @@ import re
 
 from clawrl_gym.agents.base import Action, ParseFailure
 from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
 
 SYSTEM = (
@@ -24,7 +25,7 @@ class TerminalAgent(TextAgent):
         self._system = SYSTEM if system is None else system
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        blocks = _BLOCK.findall(reply.get("content") or "")
+        blocks = _BLOCK.findall(text_of(reply))
         if len(blocks) != 1:
             return ParseFailure(
                 f"got {len(blocks)} bash blocks, expected exactly one: ```bash, the command, ```"

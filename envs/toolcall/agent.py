@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clawrl_gym.agents.base import Action, ParseFailure, Tool
+from clawrl_gym.agents.base import Action, ParseFailure
 from clawrl_gym.agents.calls import Call, Reply, encode
 from clawrl_gym.agents.native import calls_of, results_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 
 Protocol = Literal["native", "text"]
@@ -92,7 +93,7 @@ class ToolCallAgent(ConversationAgent):
 
 def _said(reply: Message) -> str:
     """What a reply says; thoughts call nothing and are not said."""
-    said = reply.get("content") or ""
+    said = text_of(reply)
     _, closed, after = said.rpartition("</think>")
     return _THOUGHT.sub("", after if closed else said).strip()
 

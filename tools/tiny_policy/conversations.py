@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Json, Message
 from tools.tiny_policy.tokenizer import END, START, unmarked, untrained
 
 
@@ -61,7 +61,7 @@ class Mixture:
 def render(
     tokenizer: Any,
     messages: Sequence[Message],
-    tools: Sequence[dict[str, Any]] | None = None,
+    tools: Sequence[Json] | None = None,
     *,
     ask: bool = False,
 ) -> str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from tools.tiny_policy.conversations import render
@@ -59,7 +59,9 @@ def reply_of(text: str) -> Message:
     said, *bodies = text.removesuffix(END).split("<tool_call>")
     try:
         calls = [json.loads(body.split("</tool_call>")[0]) for body in bodies]
-        functions = [{"name": call["name"], "arguments": call["arguments"]} for call in calls]
+        functions: list[FunctionCall] = [
+            {"name": call["name"], "arguments": call["arguments"]} for call in calls
+        ]
     except (ValueError, TypeError, KeyError):
         return {"role": "assistant", "content": text.removesuffix(END)}
     message: Message = {"role": "assistant", "content": said.strip() or None}

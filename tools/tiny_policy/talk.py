@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from clawrl_gym.agents.calls import Call
-from clawrl_gym.core.types import Message, Split
+from clawrl_gym.core.types import FunctionCall, Message, Split
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.styles import STYLES, Style
 from clawrl_gym.envs.conversation.tasks import FAMILIES, ConversationTask, make_task, task_ids
@@ -143,7 +143,7 @@ class _Scene:
 
 def called(number: str, name: str, arguments: dict[str, str]) -> Message:
     """A reply that only calls a tool, as vLLM parses it."""
-    function = {"name": name, "arguments": arguments}
+    function: FunctionCall = {"name": name, "arguments": {**arguments}}
     return {
         "role": "assistant",
         "content": None,

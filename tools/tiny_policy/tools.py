@@ -11,7 +11,7 @@ from typing import Any
 
 from clawrl_gym.agents.calls import Reply, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Message, Split
+from clawrl_gym.core.types import Message, Split, ToolCall
 from clawrl_gym.envs.toolcall import calculator, files, shop
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
@@ -68,7 +68,7 @@ def _message(reply: Reply) -> Message:
     """A reply as vLLM parses it."""
     if not reply.calls:
         return {"role": "assistant", "content": reply.content}
-    calls = [
+    calls: list[ToolCall] = [
         {
             "id": call.id,
             "type": "function",
