@@ -36,7 +36,9 @@ def folder(tmp_path_factory):
     source = Path(clawrl_gym.__file__).parent
     (package / "envs").mkdir(parents=True)
     shutil.copytree(source / "envs/sandbox", package / "envs/sandbox")
-    shutil.copy(source / "errors.py", package)
+    (package / "core").mkdir()
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(source / "core" / name, package / "core")
     (package / "__init__.py").touch()
     (package / "envs/__init__.py").touch()
     for path in (folder, *folder.rglob("*")):

@@ -103,7 +103,7 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
 
 def test_naming_the_folder_imports_nothing_heavy() -> None:
     code = (
-        "import sys, tools.tiny_policy as t; t.model_dir();"
+        "import sys, clawrl_gym.policy.shipped as t; t.model_dir();"
         "print({'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
