@@ -8,9 +8,9 @@ from rich.console import Console
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, Turn, Verdict
-from clawrl_gym.ui.serving import ServeLineView, ServeLiveView, make_serve_view
-from clawrl_gym.ui.serving_panel import render
-from clawrl_gym.ui.serving_state import ServeState
+from clawrl_gym.ui.serving import SERVING
+from clawrl_gym.ui.state import RunState
+from clawrl_gym.ui.view import LineView, LiveView, make_view
 
 CALL = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 
@@ -34,7 +34,7 @@ def verdict(value: int | None, turn_id: int = 1) -> Verdict:
 
 def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None:
     out = io.StringIO()
-    view = ServeLineView(out, "runs/serve")
+    view = LineView(out, SERVING, title="runs/serve")
     view.turn(turn())
     view.turn(turn(1, kind="side", rule="heartbeat", versions_T=[-1, -1]))
     view.turn(turn(2, reply={"role": "assistant", "content": None, "tool_calls": [CALL]}))
@@ -55,7 +55,7 @@ def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None
 
 def test_a_models_verdict_is_told_by_its_votes_and_the_number_of_hints() -> None:
     out = io.StringIO()
-    view = ServeLineView(out, "runs/serve")
+    view = LineView(out, SERVING, title="runs/serve")
     why = {"votes": [1, -1, -1, None], "rule": -1, "hints": ["a secret"]}
     view.verdict(Verdict(4, "model", -1, -1.0, why, 0.0))
     view.step(2, {"batch/samples": 1, "learner/loss": 0.5, "teacher/gap_mean": -0.25})
@@ -67,14 +67,14 @@ def test_a_models_verdict_is_told_by_its_votes_and_the_number_of_hints() -> None
 
 @pytest.mark.parametrize("width", [60, 80, 160])
 def test_the_panel_shows_the_newest_hint_and_the_pieces_that_were_taught(width: int) -> None:
-    state = ServeState(title="runs/serve", total_steps=0)
-    state.turn(turn())
+    state = RunState("runs/serve")
+    state.take_turn(turn())
     for words in ("an older hint", "[bold]Look\x1b[31m first.\n" + "Slowly. " * 40):
-        state.verdict(Verdict(1, "model", None, None, {"hints": [words]}, 0.0))
+        state.take_verdict(Verdict(1, "model", None, None, {"hints": [words]}, 0.0))
     state.take({"judge/hinted": 1.0, "verdicts/abstained": 2, "teacher/gap_mean": 0.5})
     state.reading = (3, [("read", -1.0)])
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(render(state, width))
+    console.print(SERVING.panel(state, width))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(len(line) <= width for line in shown.splitlines())
     assert "newest hint s1 [bold]Look  first. Slowly." in shown
@@ -86,16 +86,16 @@ def test_the_panel_shows_the_newest_hint_and_the_pieces_that_were_taught(width: 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> None:
-    state = ServeState(title="[red]runs/serve", total_steps=0)
+    state = RunState("[red]runs/serve")
     state.begin("vLLM", "loading")
     for number in range(12):
         said: Message = {"role": "user", "content": f"[bold]hello[/bold] \x1b[31m{number}"}
-        state.turn(turn(0, f"session-{number}", messages=[said], id=number))
-        state.verdict(verdict((1, 0, -1, None)[number % 4], number))
+        state.take_turn(turn(0, f"session-{number}", messages=[said], id=number))
+        state.take_verdict(verdict((1, 0, -1, None)[number % 4], number))
     state.take({"policy/version": 7, "ready/flush_s": math.nan})
     state.take_step(7, {"learner/loss": 0.1})
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    console.print(render(state, width))
+    console.print(SERVING.panel(state, width))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert all(len(line) <= width for line in shown.splitlines())
     assert "session-11" in shown
@@ -107,7 +107,7 @@ def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> 
 
 def test_the_live_view_takes_everything_and_closes_twice() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    view = ServeLiveView(console, "runs/serve")
+    view = LiveView(console, SERVING, title="runs/serve")
     view.phase("vLLM", "ready")
     view.turn(turn())
     view.verdict(verdict(1))
@@ -121,4 +121,4 @@ def test_the_live_view_takes_everything_and_closes_twice() -> None:
 
 def test_an_unknown_kind_of_view_is_told() -> None:
     with pytest.raises(ConfigError, match="got ui='loud'"):
-        make_serve_view("loud", title="x")
+        make_view("loud", SERVING, title="x")

@@ -12,12 +12,11 @@ from rich.console import Console
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.metrics import heldout_values
-from clawrl_gym.ui.line import LineView
-from clawrl_gym.ui.panel import render
 from clawrl_gym.ui.sparkline import columns, spark
-from clawrl_gym.ui.state import ViewState
+from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.text import duration, number, one_line, share
-from clawrl_gym.ui.view import LiveView, RunView, make_view
+from clawrl_gym.ui.training import TRAINING
+from clawrl_gym.ui.view import LineView, LiveView, View, make_view
 
 STEP = {
     "train/reward": 0.625, "train/success": 0.5, "learner/loss": 0.0123, "learner/grad_norm": 0.8,
@@ -29,7 +28,7 @@ STEP = {
 }  # fmt: skip
 
 
-def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
+def drive(view: View, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
     """A short run as run.py tells it."""
     view.phase("vLLM", "loading weights")
     view.phase("Ray", "starting")
@@ -42,14 +41,14 @@ def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> 
     view.step(steps, {**heldout_values(100, 120), "policy/version": steps})
 
 
-def text_of(state: ViewState, width: int) -> str:
+def text_of(state: RunState, width: int) -> str:
     console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
-    console.print(render(state, width))
+    console.print(TRAINING.panel(state, width))
     return console.export_text()
 
 
-def state_of(steps: int = 7, total: int = 10) -> ViewState:
-    state = ViewState("runs/x", total)
+def state_of(steps: int = 7, total: int = 10) -> RunState:
+    state = RunState("runs/x", total)
     state.begin("vLLM", "ready")
     state.take_step(0, heldout_values(41, 120))
     for step in range(1, steps + 1):
@@ -91,7 +90,7 @@ def test_a_tall_terminal_shows_the_pieces_that_were_taught_on_one_line() -> None
     state.reading = (7, [("grep\n[red]", -2.0), ("\x1b[31m" + "x" * 300, 0.5)])
     for height, lines in ((24, 0), (40, 1)):
         out = io.StringIO()
-        Console(width=80, file=out, color_system=None).print(render(state, 80, height))
+        Console(width=80, file=out, color_system=None).print(TRAINING.panel(state, 80, height))
         told = [line for line in out.getvalue().splitlines() if "update 7 taught" in line]
         assert len(told) == lines
         assert "\x1b" not in out.getvalue()
@@ -100,7 +99,7 @@ def test_a_tall_terminal_shows_the_pieces_that_were_taught_on_one_line() -> None
 
 def test_lines_tell_what_judge_and_teacher_did_and_no_word_that_was_taught() -> None:
     out = io.StringIO()
-    view = LineView(out, total_steps=3, title="runs/x")
+    view = LineView(out, TRAINING, total_steps=3, title="runs/x")
     view.step(1, {"train/reward": 0.5, "judge/hinted": 0.25, "judge/mean": -0.5,
                   "judge/abstained": 0.1, "teacher/gap_mean": -0.2})  # fmt: skip
     view.taught((1, [("secret", 1.0)]))
@@ -114,12 +113,12 @@ def test_a_tall_terminal_also_shows_the_families() -> None:
     state.take({"train/success/grep": 1.0, "train/success/sort": 0.0})
     out = io.StringIO()
     for height in (24, 40):
-        Console(width=80, file=out, color_system=None).print(render(state, 80, height))
+        Console(width=80, file=out, color_system=None).print(TRAINING.panel(state, 80, height))
     assert out.getvalue().count("grep\u00a0█  sort\u00a0▁") == 1
 
 
 def test_start_up_shows_phases_that_overlap() -> None:
-    state = ViewState("runs/x", 10)
+    state = RunState("runs/x", 10)
     state.begin("vLLM", "loading weights")
     state.begin("Ray", "starting")
     state.begin("Ray", "ready, 1 worker")
@@ -129,7 +128,7 @@ def test_start_up_shows_phases_that_overlap() -> None:
 
 
 def test_a_title_with_markup_is_shown_as_it_is() -> None:
-    assert "[red]runs/x[/red]" in text_of(ViewState("[red]runs/x[/red]", 10), 80)
+    assert "[red]runs/x[/red]" in text_of(RunState("[red]runs/x[/red]", 10), 80)
 
 
 def test_a_run_that_stopped_early_says_so_and_a_whole_one_does_not() -> None:
@@ -141,7 +140,7 @@ def test_a_run_that_stopped_early_says_so_and_a_whole_one_does_not() -> None:
 
 
 def test_values_that_are_not_finite_do_not_disturb_the_panel() -> None:
-    state = ViewState("runs/x", 10)
+    state = RunState("runs/x", 10)
     state.take_step(1, {"train/reward": float("nan"), "time/left_s": float("nan"), "x": 1.0})
     assert state.left_s() is None
     assert state.curves == {}
@@ -149,15 +148,26 @@ def test_values_that_are_not_finite_do_not_disturb_the_panel() -> None:
 
 
 def test_the_time_left_counts_down_between_steps() -> None:
-    state = ViewState("runs/x", 10)
+    state = RunState("runs/x", 10)
     state.take_step(1, {"time/left_s": 100.0})
-    state.left_told_s -= 30.0
+    state.left_reported_s -= 30.0
     assert state.left_s() == pytest.approx(70.0, abs=1.0)
+
+
+def test_time_that_is_up_does_not_stand_still_and_a_gauge_without_a_value_is_unknown() -> None:
+    state = RunState("runs/x", 10)
+    state.take_step(1, {"learner/loss": 0.1})
+    state.first_step = (1, state.start_s - 60.0)
+    state.take_step(3, {"time/left_s": 10.0, "ready/flush_s": 0.14})
+    state.left_reported_s -= 30.0
+    assert state.left_s() == pytest.approx(210.0, abs=1.0), "30 s an update, 7 to go"
+    state.take({"ready/flush_s": float("nan")})
+    assert "ready/flush_s" not in state.gauges
 
 
 def test_the_line_view_writes_plain_honest_lines() -> None:
     out = io.StringIO()
-    view = LineView(out, total_steps=7, title="runs/x")
+    view = LineView(out, TRAINING, total_steps=7, title="runs/x")
     drive(view)
     view.close()
     view.close()
@@ -176,7 +186,7 @@ def test_the_line_view_writes_plain_honest_lines() -> None:
 
 def test_the_line_view_tells_errors_once_and_again_when_they_grow() -> None:
     out = io.StringIO()
-    view = LineView(out, total_steps=3, title="runs/x")
+    view = LineView(out, TRAINING, total_steps=3, title="runs/x")
     for step, errors in ((1, 2), (2, 2), (3, 5)):
         view.step(step, {"train/reward": 0.0, "errors/env_error": errors})
     told = [line for line in out.getvalue().splitlines() if line.startswith("errors")]
@@ -185,7 +195,7 @@ def test_the_line_view_tells_errors_once_and_again_when_they_grow() -> None:
 
 def test_foreign_text_cannot_send_control_characters() -> None:
     out = io.StringIO()
-    view = LineView(out, total_steps=1, title="t\x1b[2Jx")
+    view = LineView(out, TRAINING, total_steps=1, title="t\x1b[2Jx")
     view.message("a\x1b]0;title\x07b\r\nc\x9b31md")
     view.phase("vLLM", "50%\rdone\x00")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", out.getvalue())
@@ -195,13 +205,13 @@ def test_foreign_text_cannot_send_control_characters() -> None:
 def test_a_narrow_encoding_replaces_instead_of_failing() -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding="ascii")
-    LineView(out, total_steps=1, title="run ünï → x")
+    LineView(out, TRAINING, total_steps=1, title="run ünï → x")
     assert raw.getvalue() == b"run ?n? ? x\n"
 
 
 def test_a_reader_that_went_away_does_not_end_the_run() -> None:
     with open("/dev/full", "w", encoding="utf-8") as out:  # noqa: PTH123
-        view = LineView(out, total_steps=1, title="x")
+        view = LineView(out, TRAINING, total_steps=1, title="x")
         view.message("y" * 10_000)
         with contextlib.suppress(OSError):
             out.close()
@@ -209,7 +219,9 @@ def test_a_reader_that_went_away_does_not_end_the_run() -> None:
 
 def test_the_live_view_takes_calls_from_many_threads_and_leaves_its_last_state() -> None:
     out = io.StringIO()
-    view = LiveView(Console(file=out, width=80, force_terminal=True), total_steps=7, title="x")
+    view = LiveView(
+        Console(file=out, width=80, force_terminal=True), TRAINING, total_steps=7, title="x"
+    )
     threads = [threading.Thread(target=drive, args=(view,)) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -223,15 +235,29 @@ def test_the_live_view_takes_calls_from_many_threads_and_leaves_its_last_state()
     assert "done in" in said
 
 
+def test_a_panel_that_a_narrower_terminal_has_wrapped_is_cleared() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=24, force_terminal=True)
+    view = LiveView(console, TRAINING, total_steps=7, title="x")
+    console.width = 100
+    view.message("wider")
+    assert "\x1b[2J" not in out.getvalue()
+    console.width = 60
+    view.close()
+    cleared = out.getvalue().partition("\x1b[2J")[2]
+    assert cleared
+    assert all(len(line) <= 60 for line in re.sub(r"\x1b\[[0-9;?]*\w", "", cleared).splitlines())
+
+
 def test_without_a_terminal_the_view_is_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    view = make_view("auto", total_steps=1, title="runs/x")
+    view = make_view("auto", TRAINING, total_steps=1, title="runs/x")
     assert isinstance(view, LineView)
     assert capsys.readouterr().out == "runs/x\n"
 
 
 def test_an_unknown_view_is_refused() -> None:
     with pytest.raises(ConfigError, match="got ui='fancy'"):
-        make_view("fancy", total_steps=1, title="x")
+        make_view("fancy", TRAINING, total_steps=1, title="x")
 
 
 def test_a_spark_is_as_high_as_its_values() -> None:

@@ -20,7 +20,7 @@ from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.transcripts import Decoder
-from clawrl_gym.ui.view import RunView
+from clawrl_gym.ui.view import View
 
 _GAUGE_EVERY_S = 0.5
 _MEMORY_EVERY = 10
@@ -35,7 +35,7 @@ class Observer:
         total_steps: int,
         metrics: Metrics,
         timeline: Timeline,
-        view: RunView,
+        view: View,
         gateway: Gateway,
         pool: WorkerPool,
         collector: Collector,

@@ -33,8 +33,9 @@ from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.trainers.ready import ReadyGroups
-from clawrl_gym.ui.serving import ServeView, make_serve_view
+from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
+from clawrl_gym.ui.view import View, make_view
 
 _KEY_FILE = "gateway.key"
 _FOREVER = sys.maxsize
@@ -95,7 +96,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
     key = key_of(config, folder)
     gateway = config.gateway.model_copy(update={"key": key})
     config = config.model_copy(update={"gateway": gateway})
-    view = make_serve_view(config.ui, title=str(folder.path))
+    view = make_view(config.ui, SERVING, title=str(folder.path))
     try:
         async with AsyncExitStack() as stack:
             service = Service(config, RunParts(config, folder, view), view)
@@ -109,7 +110,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
 class Service:
     """What serves and learns, alive."""
 
-    def __init__(self, config: ServeConfig, parts: RunParts, view: ServeView) -> None:
+    def __init__(self, config: ServeConfig, parts: RunParts, view: View) -> None:
         self._config = config
         self._parts = parts
         self._view = view

@@ -17,8 +17,8 @@ from clawrl_gym.run.parts import RunParts
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.ready import ReadyGroups
 from clawrl_gym.ui.judging import reading_of
-from clawrl_gym.ui.serving import ServeView
 from clawrl_gym.ui.transcripts import Decoder
+from clawrl_gym.ui.view import View
 
 _GAUGE_EVERY_S = 0.5
 _NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
@@ -30,7 +30,7 @@ class ServeObserver:
     def __init__(
         self,
         parts: RunParts,
-        view: ServeView,
+        view: View,
         collector: LiveCollector,
         queue: JudgeQueue,
         ready: ReadyGroups,

@@ -29,8 +29,9 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
-from clawrl_gym.ui.view import RunView, make_view
+from clawrl_gym.ui.view import View, make_view
 
 
 async def train(config: RunConfig) -> int:
@@ -40,7 +41,7 @@ async def train(config: RunConfig) -> int:
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)
     check_key(config.gateway)
-    view = make_view(config.ui, total_steps=config.trainer.steps, title=str(folder.path))
+    view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:
         others = await asyncio.to_thread(check_envs, config, view.message)
         parts = RunParts(config, folder, view)
@@ -67,7 +68,7 @@ class Run:
         config: RunConfig,
         parts: RunParts,
         tasks: TaskSource,
-        view: RunView,
+        view: View,
         others: Sequence[OtherEnv] = (),
     ) -> None:
         self._config = config

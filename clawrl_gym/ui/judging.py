@@ -11,20 +11,20 @@ from clawrl_gym.ui.text import number, plain, share
 from clawrl_gym.ui.transcripts import Decoder, pieces
 
 LABEL = "grey62"
-MARKS = {"+": "green3", "-": "red3", "0": "grey62", "?": "grey42"}
+MARK_COLOURS = {"+": "green3", "-": "red3", "0": "grey62", "?": "grey42"}
 """Colours of the marks of verdicts; the marks differ without them."""
-_COUNTS = (
+_VERDICT_COUNTS = (
     ("verdicts/positive", "good"),
     ("verdicts/neutral", "neutral"),
     ("verdicts/negative", "bad"),
     ("verdicts/abstained", "abstained"),
 )
-_SHARES = (
+_JUDGE_SHARES = (
     ("judge/hinted", "hints"),
     ("judge/agreement", "agreement"),
     ("judge/votes_invalid", "invalid votes"),
 )
-TERMS = (
+_TERMS = (
     ("objective/policy_gradient", "reward"),
     ("objective/distillation_sampled", "teacher"),
     ("objective/distillation_topk", "teacher (top k)"),
@@ -35,7 +35,7 @@ TERMS = (
 
 Reading = tuple[int, list[tuple[str, float]]]
 """An update, and the pieces of a turn that it distilled with the teacher's gap on each."""
-_SHOWN_TOKENS = 80
+_MOST_TOKENS = 80
 _WEAK, _STRONG = 0.1, 1.0
 """Gaps from which a piece is coloured, and coloured strongly."""
 
@@ -49,18 +49,18 @@ def why(verdict: Verdict) -> str:
     """What a verdict goes by, without a word of the conversation: a rule, votes, how many hints."""
     detail = verdict.detail
     votes, probability = detail.get("votes"), detail.get("probability")
-    told = []
+    reasons = []
     if votes and isinstance(votes, list):
-        told.append(f"votes {' '.join(_vote(vote) for vote in votes)}")
+        reasons.append(f"votes {' '.join(_vote(vote) for vote in votes)}")
     if isinstance(probability, float):
-        told.append(f"probability {number(probability)}")
+        reasons.append(f"probability {number(probability)}")
     rule = detail.get("rule")
     if isinstance(rule, str):  # of another judge's verdict it is a value
-        told.append(rule)
-    told.append(str(detail.get("reason", "")))
+        reasons.append(rule)
+    reasons.append(str(detail.get("reason", "")))
     if verdict.hints:
-        told.append(f"{len(verdict.hints)} hint{'s' if len(verdict.hints) > 1 else ''}")
-    return "  ".join(word for word in told if word)
+        reasons.append(f"{len(verdict.hints)} hint{'s' if len(verdict.hints) > 1 else ''}")
+    return "  ".join(word for word in reasons if word)
 
 
 def _vote(vote: object) -> str:
@@ -72,12 +72,12 @@ def _vote(vote: object) -> str:
 
 def judging_line(gauges: Mapping[str, float]) -> Text | None:
     """Verdicts so far, and what those of the last update were like; None before the first."""
-    if not any(gauges.get(name) for name, _ in _COUNTS):
+    if not any(gauges.get(name) for name, _ in _VERDICT_COUNTS):
         return None
     line = Text("verdicts", style=LABEL, no_wrap=True, overflow="ellipsis")
-    for name, label in _COUNTS:
+    for name, label in _VERDICT_COUNTS:
         line.append(f" {label} ").append(number(gauges.get(name, 0.0)), "default")
-    for name, label in _SHARES:
+    for name, label in _JUDGE_SHARES:
         if name in gauges:
             line.append(f"  {label} ").append(share(gauges[name]), "default")
     return line
@@ -95,17 +95,17 @@ def teacher_line(gauges: Mapping[str, float]) -> Text | None:
     line.append(")")
     if "teacher/overlap" in gauges:
         line.append("  overlap ").append(share(gauges["teacher/overlap"]), "default")
-    told = [(label, gauges[name]) for name, label in TERMS if name in gauges]
-    for index, (label, value) in enumerate(told):
+    shares = [(label, gauges[name]) for name, label in _TERMS if name in gauges]
+    for index, (label, value) in enumerate(shares):
         line.append(f"{',' if index else '  tokens:'} {label} ").append(share(value), "default")
     return line
 
 
 def reading_line(reading: Reading) -> Text:
     """How the teacher read a turn: blue it would rather say, orange and underlined rather not."""
-    update, said = reading
+    update, gap_by_piece = reading
     line = Text(f"update {update} taught ", style=LABEL, no_wrap=True, overflow="ellipsis")
-    for piece, gap in said:
+    for piece, gap in gap_by_piece:
         line.append(plain(piece), _gap_style(gap))
     return line
 
@@ -121,5 +121,5 @@ def reading_of(update: int, taught: Sequence[Taught], decoder: Decoder) -> Readi
     """The first of the turns that a teacher read in an update; None when there was none."""
     if not taught:
         return None
-    ids_T = taught[0].ids_T[:_SHOWN_TOKENS]
+    ids_T = taught[0].ids_T[:_MOST_TOKENS]
     return update, list(zip(pieces(decoder, ids_T), taught[0].gaps_T, strict=False))

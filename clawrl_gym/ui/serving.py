@@ -1,102 +1,127 @@
-"""The view of a serving run: live on a terminal, one line an event elsewhere.
-
-Like the view of a training run it is told things and draws them; its calls may come from any
-thread.
-"""
+"""How a serving run is shown: the four loops, what was taught, and its newest sessions."""
 
 from __future__ import annotations
 
-import sys
+import time
 from collections.abc import Mapping
-from typing import Protocol, TextIO
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
-from clawrl_gym.core.types import Turn, Verdict
-from clawrl_gym.ui.judging import mark, why
-from clawrl_gym.ui.line import LineView
-from clawrl_gym.ui.serving_panel import render
-from clawrl_gym.ui.serving_state import ServeState, calls_of, versions_of
-from clawrl_gym.ui.text import duration, number, one_line
-from clawrl_gym.ui.view import LivePanel, View, is_live
+from clawrl_gym.ui.judging import LABEL, MARK_COLOURS, reading_line
+from clawrl_gym.ui.panel import Gauge, Layout, learning_lines, loop_table, spinner
+from clawrl_gym.ui.state import RunState, SessionLine
+from clawrl_gym.ui.text import duration, number
 
-
-class ServeView(View, Protocol):
-    """What people see while a policy serves and learns."""
-
-    def update(self, state: Mapping[str, float]) -> None:
-        """Live gauges, by metric name."""
-        ...
-
-    def turn(self, turn: Turn) -> None:
-        """A turn was recorded."""
-        ...
-
-    def verdict(self, verdict: Verdict) -> None:
-        """A turn was judged."""
-        ...
-
-    def step(self, step: int, values: Mapping[str, float]) -> None:
-        """An update serves."""
-        ...
-
-
-class ServeLiveView(LivePanel[ServeState]):
-    """The panel of a serving run."""
-
-    def __init__(self, console: Console, title: str) -> None:
-        super().__init__(console, ServeState(title=one_line(title), total_steps=0))
-
-    def _render(self) -> RenderableType:
-        return render(self._state, self._console.width)
-
-    def turn(self, turn: Turn) -> None:
-        """Show a turn in its session's line."""
-        with self._lock:
-            self._state.turn(turn)
-
-    def verdict(self, verdict: Verdict) -> None:
-        """Show a verdict in its session's line."""
-        with self._lock:
-            self._state.verdict(verdict)
+_WIDE = 100
+"""Columns from which the replies are shown, too."""
+_LOOPS: dict[str, list[Gauge]] = {
+    "serve": [
+        ("policy/version", "version", number),
+        ("serve/inside", "inside", number),
+        ("serve/tokens_per_s", "tokens/s", number),
+        ("swap/pause_s", "last swap", duration),
+    ],
+    "collect": [
+        ("sessions/open", "sessions", number),
+        ("turns/main", "turns", number),
+        ("turns/side", "side turns", number),
+        ("judge/waiting", "to be judged", number),
+    ],
+    "judge": [
+        ("verdicts/positive", "good", number),
+        ("verdicts/neutral", "neutral", number),
+        ("verdicts/negative", "bad", number),
+        ("verdicts/abstained", "abstained", number),
+    ],
+    "train": [
+        ("ready/samples", "ready", number),
+        ("ready/flush_s", "update within", duration),
+        ("learner/loss", "loss", number),
+        ("verdicts/mean", "mean verdict", number),
+    ],
+}
+_LEARNING = {"judge/hinted", "judge/agreement", "judge/votes_invalid", "teacher/gap_mean"}
+"""Measures that a rule judge without hints has not; with one, lines on learning are shown."""
 
 
-class ServeLineView(LineView):
-    """One line a turn, a verdict and an update; nothing of what was said."""
-
-    def __init__(self, out: TextIO, title: str) -> None:
-        super().__init__(out, total_steps=0, title=title)
-
-    def turn(self, turn: Turn) -> None:
-        """Ids and numbers only: logs are kept longer than conversations."""
-        name = f"{turn.session_id}#{turn.index}"
-        kind = turn.kind if turn.kind == "main" else f"side ({turn.rule})"
-        called = f"  {calls_of(turn)}" if turn.reply.get("tool_calls") else ""
-        self._write(
-            f"turn {name}  {kind}  {len(turn.prompt_ids_T)} + {len(turn.sampled_ids_T)} tokens  "
-            f"{versions_of(turn)}{called}"
-        )
-
-    def verdict(self, verdict: Verdict) -> None:
-        told = one_line(why(verdict))
-        self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {told}")
-
-    def step(self, step: int, values: Mapping[str, float]) -> None:
-        self._write(
-            f"update {step}: {number(values.get('batch/samples'))} turns  "
-            f"loss {number(values.get('learner/loss'))}  {_teacher(values)}"
-            f"step {duration(values.get('learner/step_s', 0.0))}  "
-            f"swap {duration(values.get('swap/pause_s', 0.0))}"
-        )
+def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
+    sections: list[RenderableType] = [_status(state), Text(), loop_table(_LOOPS, state.gauges)]
+    if _LEARNING & state.gauges.keys():
+        sections += [Text(), *learning_lines(state.gauges)]
+    if state.hint is not None:
+        sections.append(_hint(*state.hint))
+    if state.reading is not None:
+        sections.append(reading_line(state.reading))
+    if state.sessions:
+        sections += [Text(), _sessions(state, width)]
+    return sections
 
 
-def _teacher(values: Mapping[str, float]) -> str:
+def _status(state: RunState) -> Text:
+    line = Text(overflow="ellipsis", no_wrap=True)
+    if state.closed:
+        return line.append(f"■ stopped after {duration(state.elapsed_s())}", style="bold")
+    for phase in state.open_phases:
+        line.append(f"{spinner()} {phase.name} ", style="bold")
+        line.append(f"{duration(phase.lasted_s())}  {phase.detail}  ", style=LABEL)
+    if not state.open_phases:
+        line.append("● serving ", style="bold green3")
+        line.append(f"for {duration(state.elapsed_s())}", style=LABEL)
+    if state.last_step_s is not None:
+        ago = duration(time.monotonic() - state.last_step_s)
+        line.append(f"   update {state.step} was {ago} ago", style=LABEL)
+    return line
+
+
+def _hint(session_id: str, words: str) -> Text:
+    line = Text("newest hint ", style=LABEL, no_wrap=True, overflow="ellipsis")
+    return line.append(f"{session_id} ").append(words, "default")
+
+
+def _sessions(state: RunState, width: int) -> RenderableType:
+    table = Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style=LABEL)
+    table.add_column("session", no_wrap=True, max_width=22)
+    table.add_column("turns", justify="right", no_wrap=True)
+    table.add_column("ago", justify="right", no_wrap=True)
+    table.add_column("verdicts", no_wrap=True)
+    table.add_column("said", no_wrap=True, overflow="ellipsis", ratio=1)
+    if width >= _WIDE:
+        table.add_column("answered", no_wrap=True, overflow="ellipsis", ratio=1)
+    for line in reversed(state.sessions.values()):
+        cells = [line.id, _turns(line), _ago(line)]
+        texts = [escape(line.user_text), escape(f"{line.versions} {line.reply}".strip())]
+        texts = texts if width >= _WIDE else texts[:1]
+        table.add_row(*map(escape, cells), _verdicts(line), *texts)
+    return table
+
+
+def _turns(line: SessionLine) -> str:
+    return f"{line.turns}+{line.side_turns}" if line.side_turns else str(line.turns)
+
+
+def _ago(line: SessionLine) -> str:
+    return duration(float(max(1, round(time.monotonic() - line.last_s)))).replace(".0", "")
+
+
+def _verdicts(line: SessionLine) -> Text:
+    text = Text()
+    for mark in line.verdicts:
+        text.append(mark, style=MARK_COLOURS[mark])
+    return text
+
+
+def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list[str]:
     gap = values.get("teacher/gap_mean")
-    return "" if gap is None else f"teacher gap {number(gap)}  "
+    teacher = "" if gap is None else f"teacher gap {number(gap)}  "
+    return [
+        f"update {step}: {number(values.get('batch/samples'))} turns  "
+        f"loss {number(values.get('learner/loss'))}  {teacher}"
+        f"step {duration(values.get('learner/step_s', 0.0))}  "
+        f"swap {duration(values.get('swap/pause_s', 0.0))}"
+    ]
 
 
-def make_serve_view(mode: str, *, title: str) -> ServeView:
-    """The view of the configuration's `ui`: auto, live or line."""
-    if is_live(mode):
-        return ServeLiveView(Console(), title)
-    return ServeLineView(sys.stdout, title)
+SERVING = Layout(_sections, _step_lines)

@@ -1,17 +1,28 @@
-"""What a view of a running run knows: phases, gauges and curves; no drawing."""
+"""What a view knows of a run that goes on: phases, gauges, curves, sessions; no drawing.
+
+Training and serving share it: a training run has a last update and held-out results, a serving run
+has sessions and no end of its own.
+"""
 
 from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.metrics import ELAPSED_S, ERRORS_PREFIX, HELDOUT_SUCCESS, LEFT_S
-from clawrl_gym.ui.judging import Reading
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Turn, Verdict
+from clawrl_gym.ui.judging import Reading, mark
+from clawrl_gym.ui.text import HELDOUT_PREFIX, one_line
 
 _ENDINGS = ("ready", "done")
 _CURVES = ("train/reward", "train/success", HELDOUT_SUCCESS)
+_MOST_SESSIONS = 8
+_MOST_MARKS = 24
+_MOST_TURNS = 1000
 
 
 @dataclass(slots=True)
@@ -30,11 +41,29 @@ class Phase:
 
 
 @dataclass(slots=True)
-class ViewState:
+class SessionLine:
+    """One session as the view shows it."""
+
+    id: str
+    turns: int = 0
+    side_turns: int = 0
+    last_s: float = 0.0
+    """Monotonic time of its last turn."""
+    user_text: str = ""
+    """The newest words of its user."""
+    reply: str = ""
+    versions: str = ""
+    verdicts: list[str] = field(default_factory=list)
+    """`+`, `0`, `-` or `?` (abstained) a judged turn, oldest first."""
+
+
+@dataclass(slots=True)
+class RunState:
     """Everything a view draws; times are monotonic seconds."""
 
     title: str
-    total_steps: int
+    total_steps: int | None = None
+    """Updates of a training run; None for serving, which has no end of its own."""
     start_s: float = field(default_factory=time.monotonic)
     phases: list[Phase] = field(default_factory=list)
     gauges: dict[str, float] = field(default_factory=dict)
@@ -45,8 +74,16 @@ class ViewState:
     step: int = 0
     first_step: tuple[int, float] | None = None
     """The first update seen and when: the time left is counted from there."""
-    left_told_s: float = 0.0
-    """When the run last said how long it still takes."""
+    last_step_s: float | None = None
+    """When the newest values of a step came."""
+    left_reported_s: float = 0.0
+    """When the run last reported how long it still takes."""
+    sessions: OrderedDict[str, SessionLine] = field(default_factory=OrderedDict)
+    """The newest ones, the newest last."""
+    session_of_turn: OrderedDict[int, str] = field(default_factory=OrderedDict)
+    """Session id by turn id, of the newest turns."""
+    hint: tuple[str, str] | None = None
+    """Session and words of the newest hint."""
     reading: Reading | None = None
     """How the teacher read a turn of the newest update that had one."""
     closed: bool = False
@@ -71,22 +108,25 @@ class ViewState:
         """The phases that last, oldest first."""
         return [phase for phase in self.phases if phase.end_s is None]
 
-    def end_phases(self) -> list[Phase]:
-        """End every phase that lasts; returns them."""
-        ended = self.open_phases
-        for phase in ended:
+    def end_phases(self) -> None:
+        """End every phase that lasts."""
+        for phase in self.open_phases:
             phase.end_s = time.monotonic()
-        return ended
 
     def take(self, values: Mapping[str, float]) -> None:
-        """Take gauges in; what is not a finite number is passed over."""
-        self.gauges.update({name: v for name, v in values.items() if math.isfinite(v)})
-        if math.isfinite(values.get(LEFT_S, math.nan)):
-            self.left_told_s = time.monotonic()
+        """Take gauges in; one that is no finite number now is unknown again."""
+        for name, value in values.items():
+            if math.isfinite(value):
+                self.gauges[name] = value
+            else:
+                self.gauges.pop(name, None)
+        if LEFT_S in values and LEFT_S in self.gauges:
+            self.left_reported_s = time.monotonic()
 
     def take_step(self, step: int, values: Mapping[str, float]) -> None:
         """Take the values of a step in: gauges, curves, held-out results."""
         self.step = max(self.step, step)
+        self.last_step_s = time.monotonic()
         if self.first_step is None and step > 0:
             self.first_step = (step, time.monotonic())
         self.take(values)
@@ -94,18 +134,47 @@ class ViewState:
             if math.isfinite(values.get(name, math.nan)):
                 self.curves.setdefault(name, []).append((float(step), values[name]))
         if HELDOUT_SUCCESS in values:
-            result = {name: v for name, v in values.items() if name.startswith("heldout/")}
+            result = {name: v for name, v in values.items() if name.startswith(HELDOUT_PREFIX)}
             self.heldout.append({**result, "step": step})
+
+    def take_turn(self, turn: Turn) -> None:
+        """A turn was recorded."""
+        line = self.sessions.pop(turn.session_id, None) or SessionLine(turn.session_id)
+        self.sessions[turn.session_id] = line
+        while len(self.sessions) > _MOST_SESSIONS:
+            self.sessions.popitem(last=False)
+        line.last_s = time.monotonic()
+        if turn.kind == "side":
+            line.side_turns += 1
+            return
+        line.turns += 1
+        line.user_text = last_user_text(turn)
+        line.reply = one_line(text_of(turn.reply) or calls_of(turn), 200)
+        line.versions = versions_of(turn)
+        if turn.id is not None:
+            self.session_of_turn[turn.id] = turn.session_id
+            while len(self.session_of_turn) > _MOST_TURNS:
+                self.session_of_turn.popitem(last=False)
+
+    def take_verdict(self, verdict: Verdict) -> None:
+        """A turn was judged."""
+        session_id = self.session_of_turn.get(verdict.turn_id, "")
+        line = self.sessions.get(session_id)
+        if verdict.hints:
+            self.hint = session_id, one_line(verdict.hints[0], 300)
+        if line is not None:
+            line.verdicts = [*line.verdicts, mark(verdict)][-_MOST_MARKS:]
 
     def elapsed_s(self) -> float:
         """Since the run began (of a resumed run: what the run itself says, if it does)."""
         return max(self.gauges.get(ELAPSED_S, 0.0), time.monotonic() - self.start_s)
 
     def left_s(self) -> float | None:
-        """Until the last update: what the run says, else the pace since its first update."""
-        if LEFT_S in self.gauges:
-            return max(0.0, self.gauges[LEFT_S] - (time.monotonic() - self.left_told_s))
-        if self.first_step is None or self.step <= self.first_step[0]:
+        """Until the last update: what the run says until that time is up, then its pace so far."""
+        left_s = self.gauges.get(LEFT_S, 0.0) - (time.monotonic() - self.left_reported_s)
+        if LEFT_S in self.gauges and left_s > 0:
+            return left_s
+        if self.total_steps is None or self.first_step is None or self.step <= self.first_step[0]:
             return None
         pace_s = (time.monotonic() - self.first_step[1]) / (self.step - self.first_step[0])
         return pace_s * max(0, self.total_steps - self.step)
@@ -117,3 +186,23 @@ class ViewState:
             for name, count in sorted(self.gauges.items())
             if name.startswith(ERRORS_PREFIX) and count > 0
         }
+
+
+def last_user_text(turn: Turn) -> str:
+    """The user's last message, as one line."""
+    texts = [text_of(message) for message in turn.messages if message.get("role") == "user"]
+    return one_line(texts[-1], 200) if texts else ""
+
+
+def calls_of(turn: Turn) -> str:
+    """The tools that a reply calls."""
+    calls = turn.reply.get("tool_calls") or []
+    return ", ".join(str(call.get("function", {}).get("name", "?")) + "()" for call in calls)
+
+
+def versions_of(turn: Turn) -> str:
+    """`v3`, or `v3-4` for a reply that a swap went through."""
+    versions = sorted({version for version in turn.versions_T if version >= 0})
+    if not versions:
+        return ""
+    return f"v{versions[0]}" if len(versions) == 1 else f"v{versions[0]}-{versions[-1]}"

@@ -62,7 +62,7 @@ def share(value: float | None) -> str:
     return f"{percent:.1f} %" if close else f"{percent:.0f} %"
 
 
-def interval(values: dict[str, float]) -> str:
+def interval(values: Mapping[str, float]) -> str:
     """The held-out result in `values` in words: `71 % (62 to 78 %, n = 120)`."""
     success = share(values.get(HELDOUT_SUCCESS))
     if HELDOUT_LOW not in values or HELDOUT_HIGH not in values:
@@ -73,12 +73,12 @@ def interval(values: dict[str, float]) -> str:
 
 def scores(values: Mapping[str, float]) -> dict[str, float]:
     """What an environment measured beside success in a held-out evaluation, by its own names."""
-    own = (HELDOUT_SUCCESS, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_N)
+    success = (HELDOUT_SUCCESS, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_N)
     return {
         name.removeprefix(HELDOUT_PREFIX): value
         for name, value in values.items()
         if name.startswith(HELDOUT_PREFIX)
-        and name not in own
+        and name not in success
         and not name.startswith(HELDOUT_SUCCESS)
     }
 

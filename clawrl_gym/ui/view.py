@@ -1,31 +1,31 @@
-"""The view of a running run: live on a terminal, plain lines elsewhere.
+"""The view of a run that goes on: live on a terminal, plain lines elsewhere.
 
-A view is told things and draws them; it never asks, decides or waits. Its calls may come from any
-thread.
+A view is told events and shows them; it never asks, decides or waits. Its calls may come from any
+thread. What is shown of training and of serving is a `Layout` each.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.ui.judging import Reading
-from clawrl_gym.ui.line import LineView
-from clawrl_gym.ui.panel import render
-from clawrl_gym.ui.state import ViewState
-from clawrl_gym.ui.text import one_line
+from clawrl_gym.core.types import Turn, Verdict
+from clawrl_gym.ui.judging import Reading, mark, why
+from clawrl_gym.ui.panel import Layout
+from clawrl_gym.ui.state import RunState, calls_of, versions_of
+from clawrl_gym.ui.text import duration, number, one_line
 
 
 class View(Protocol):
-    """What every view is told."""
+    """What people see while a run goes on."""
 
     def phase(self, name: str, detail: str = "") -> None:
         """A phase begins or its detail changes; phases may overlap.
@@ -38,6 +38,22 @@ class View(Protocol):
         """Something worth a line."""
         ...
 
+    def update(self, gauges: Mapping[str, float]) -> None:
+        """Live gauges, by metric name."""
+        ...
+
+    def step(self, step: int, values: Mapping[str, float]) -> None:
+        """An update serves, or an evaluation is done."""
+        ...
+
+    def turn(self, turn: Turn) -> None:
+        """A turn of a conversation was recorded."""
+        ...
+
+    def verdict(self, verdict: Verdict) -> None:
+        """A turn of a conversation was judged."""
+        ...
+
     def taught(self, reading: Reading) -> None:
         """A teacher read a turn of the newest update."""
         ...
@@ -47,64 +63,63 @@ class View(Protocol):
         ...
 
 
-class RunView(View, Protocol):
-    """What people see while a training run goes on."""
+class LiveView:
+    """A panel that is redrawn in place; messages scroll above it."""
 
-    def update(self, state: Mapping[str, float]) -> None:
-        """Live gauges, by metric name."""
-        ...
-
-    def step(self, step: int, values: Mapping[str, float]) -> None:
-        """An update or an evaluation is done."""
-        ...
-
-
-S = TypeVar("S", bound=ViewState)
-
-
-class LivePanel(ABC, Generic[S]):
-    """A panel that is redrawn in place; messages scroll above it. Subclasses draw their state."""
-
-    def __init__(self, console: Console, state: S) -> None:
-        self._state = state
+    def __init__(
+        self, console: Console, layout: Layout, *, title: str, total_steps: int | None = None
+    ) -> None:
+        self._state = RunState(one_line(title), total_steps)
+        self._layout = layout
         self._lock = threading.RLock()
         self._console = console
+        self._width = console.width
         self._live = Live(
             console=console, get_renderable=self._draw, refresh_per_second=5, transient=False
         )
         self._live.start()
 
-    @abstractmethod
-    def _render(self) -> RenderableType:
-        """The panel as it is now; called with the lock held."""
-
     def _draw(self) -> RenderableType:
+        width, height = self._console.size
+        if width < self._width:  # the terminal has wrapped the lines of the last panel
+            self._console.clear()
+        self._width = width
         with self._lock:
-            return self._render()
+            return self._layout.panel(self._state, width, height)
 
     def phase(self, name: str, detail: str = "") -> None:
         """Enter a phase or change its detail."""
         with self._lock:
             self._state.begin(one_line(name), one_line(detail))
 
-    def update(self, state: Mapping[str, float]) -> None:
+    def message(self, text: str) -> None:
+        """Print above the panel."""
+        self._console.print(one_line(text), markup=False, highlight=False)
+
+    def update(self, gauges: Mapping[str, float]) -> None:
         """Show gauges."""
         with self._lock:
-            self._state.take(state)
+            self._state.take(gauges)
 
     def step(self, step: int, values: Mapping[str, float]) -> None:
-        """An update or an evaluation is done."""
+        """Show an update or an evaluation."""
         with self._lock:
             self._state.take_step(step, values)
+
+    def turn(self, turn: Turn) -> None:
+        """Show a turn in its session's line."""
+        with self._lock:
+            self._state.take_turn(turn)
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Show a verdict in its session's line."""
+        with self._lock:
+            self._state.take_verdict(verdict)
 
     def taught(self, reading: Reading) -> None:
         """Show how a teacher read a turn."""
         with self._lock:
             self._state.reading = reading
-
-    def message(self, text: str) -> None:
-        """Print above the panel."""
-        self._console.print(one_line(text), markup=False, highlight=False)
 
     def close(self) -> None:
         """Draw the last state and leave it on the screen."""
@@ -116,28 +131,80 @@ class LivePanel(ABC, Generic[S]):
         self._live.stop()
 
 
-class LiveView(LivePanel[ViewState]):
-    """The panel of a training run."""
+class LineView:
+    """Plain lines without control characters, for logs, pipes and CI: one a phase, one a step, one
+    a message; of conversations ids and numbers only, because logs are kept longer than they are.
+    """
 
-    def __init__(self, console: Console, *, total_steps: int, title: str) -> None:
-        super().__init__(console, ViewState(title=one_line(title), total_steps=total_steps))
+    def __init__(
+        self, out: TextIO, layout: Layout, *, title: str, total_steps: int | None = None
+    ) -> None:
+        self._out = out
+        self._layout = layout
+        self._state = RunState(one_line(title), total_steps)
+        self._write(self._state.title)
 
-    def _render(self) -> RenderableType:
-        return render(self._state, self._console.width, self._console.height)
+    def _write(self, text: str) -> None:
+        encoding = self._out.encoding or "utf-8"
+        with contextlib.suppress(OSError):  # a reader that went away (`| head`) must not end a run
+            self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+            self._out.flush()
+
+    def phase(self, name: str, detail: str = "") -> None:
+        """Say that a phase begins, what it is at, and how long it took."""
+        name, detail = one_line(name), one_line(detail)
+        ended = self._state.begin(name, detail)
+        took = f" ({duration(ended.lasted_s())})" if ended else ""
+        self._write(f"{name}: {detail}{took}" if detail else f"{name} ...")
+
+    def message(self, text: str) -> None:
+        """Write a message as one line."""
+        self._write(one_line(text))
+
+    def update(self, gauges: Mapping[str, float]) -> None:
+        """Gauges are remembered for the next line; they make none of their own."""
+        self._state.take(gauges)
+
+    def step(self, step: int, values: Mapping[str, float]) -> None:
+        """The lines of the layout, and one for errors that were not counted before."""
+        before = self._state.errors()
+        self._state.take_step(step, values)
+        for line in self._layout.step_lines(self._state, step, values):
+            self._write(line)
+        new = {kind: n for kind, n in self._state.errors().items() if before.get(kind, 0) != n}
+        if new:
+            self._write("errors so far: " + ", ".join(f"{k} {number(n)}" for k, n in new.items()))
+
+    def turn(self, turn: Turn) -> None:
+        """Its kind, size and weight versions."""
+        name = f"{turn.session_id}#{turn.index}"
+        kind = turn.kind if turn.kind == "main" else f"side ({turn.rule})"
+        calls = f"  {calls_of(turn)}" if turn.reply.get("tool_calls") else ""
+        self._write(
+            f"turn {name}  {kind}  {len(turn.prompt_ids_T)} + {len(turn.sampled_ids_T)} tokens  "
+            f"{versions_of(turn)}{calls}"
+        )
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Its mark, and what it goes by."""
+        reason = one_line(why(verdict))
+        self._write(f"verdict on turn {verdict.turn_id}: {mark(verdict)}  {verdict.kind}  {reason}")
+
+    def taught(self, reading: Reading) -> None:
+        """Nothing: a line without colours would only repeat the conversation."""
+
+    def close(self) -> None:
+        """Nothing is left to draw; idempotent."""
+        self._state.end_phases()
 
 
-def make_view(mode: str, *, total_steps: int, title: str) -> RunView:
-    """The view of the configuration's `ui`: auto, live or line."""
-    if is_live(mode):
-        return LiveView(Console(), total_steps=total_steps, title=title)
-    return LineView(sys.stdout, total_steps=total_steps, title=title)
-
-
-def is_live(mode: str) -> bool:
-    """Whether `ui` means the panel here. Raises ConfigError for an unknown one."""
+def make_view(mode: str, layout: Layout, *, title: str, total_steps: int | None = None) -> View:
+    """The view of the configuration's `ui`: auto, live or line. Raises ConfigError for another."""
     if mode not in ("auto", "live", "line"):
         raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
-    return mode == "live" or (mode == "auto" and can_draw())
+    if mode == "live" or (mode == "auto" and can_draw()):
+        return LiveView(Console(), layout, title=title, total_steps=total_steps)
+    return LineView(sys.stdout, layout, title=title, total_steps=total_steps)
 
 
 def can_draw() -> bool:
