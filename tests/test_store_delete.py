@@ -15,7 +15,7 @@ from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Turn
 from clawrl_gym.store import SessionRow, Store
-from clawrl_gym.store.deletion import Deletion, digest_of, keeps
+from clawrl_gym.store.deletion import Deletion, digest_of, line_filter
 from tests.test_store import make_group, make_sample, make_turn, make_verdict, reply, update, user
 
 LOGS = ("conversations.jsonl", "evaluations.jsonl")
@@ -284,5 +284,5 @@ async def test_a_deletion_that_was_cut_off_is_done_at_the_next_opening(tmp_path:
     ],
 )
 def test_lines_are_told_apart(line: str, stays: bool) -> None:
-    keep = keeps([Deletion(digest_of('a"b'), last_turn_id=5, asked_s=7.0)])
+    keep = line_filter([Deletion(digest_of('a"b'), last_turn_id=5, asked_s=7.0)])
     assert keep(line.encode()) is stays

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.core.types import Lesson, Sample
 from clawrl_gym.store import Store, StoreReader
-from clawrl_gym.store.lessons import pack_lessons, unpack_lessons
-from clawrl_gym.store.samples import sample_columns, sample_of
+from clawrl_gym.store.training import pack_lessons, sample_columns, sample_of, unpack_lessons
 from tests.test_store import make_group, make_sample, update
 from tests.test_store_delete import session
 from tests.test_store_delta import flat

@@ -11,7 +11,7 @@ import pytest
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Taught
 from clawrl_gym.store import Store
-from clawrl_gym.store.deletion import Deletion, digest_of, keeps
+from clawrl_gym.store.deletion import Deletion, digest_of, line_filter
 from tests.test_store import make_group, make_sample
 from tests.test_store_delete import files_with, fill, session
 
@@ -92,5 +92,5 @@ async def test_a_run_that_is_not_recorded_logs_none(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_lines_of_deleted_sessions_are_told_apart(line: str, stays: bool) -> None:
-    keep = keeps([Deletion(digest_of("a"), last_turn_id=5, asked_s=7.0)])
+    keep = line_filter([Deletion(digest_of("a"), last_turn_id=5, asked_s=7.0)])
     assert keep(line.encode()) is stays

@@ -12,7 +12,7 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Lesson
 from clawrl_gym.store import Store, StoreReader, schema
 from clawrl_gym.store.rows import pack_floats, pack_ints
-from clawrl_gym.store.samples import sample_columns
+from clawrl_gym.store.training import sample_columns
 from tests.test_store import (
     SESSION,
     make_group,

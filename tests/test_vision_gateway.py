@@ -145,7 +145,7 @@ async def test_deleting_a_session_takes_the_pictures_that_no_other_shows(bench: 
 
 async def test_pictures_that_a_kill_left_are_gone_at_the_next_start(bench: Bench) -> None:
     await bench.say([look("x", RED)])
-    bench.store.album.keep(BLUE, "png")
+    bench.store.pictures.add(BLUE, "png")
     await bench.restart()
     assert files(bench) == {f"{digest(RED)}.jpg"}
 
@@ -167,7 +167,7 @@ async def test_an_unrecorded_run_has_no_picture_on_its_disk(tmp_path: Path) -> N
     await bench.start()
     try:
         await bench.say([look("x", RED)])
-        folder = bench.store.album.folder
+        folder = bench.store.pictures.folder
         assert [path.read_bytes() for path in folder.iterdir()] == [RED]
         assert not list(tmp_path.rglob("*.jpg"))  # noqa: ASYNC240 (a test)
         assert not folder.is_relative_to(tmp_path)
@@ -191,7 +191,7 @@ async def test_a_policy_that_reads_text_only_says_so(tmp_path: Path) -> None:
 async def test_the_policy_gets_the_bytes_that_the_client_sent(bench: Bench) -> None:
     await bench.say([look("x", RED, BLUE)])
     (body, *_) = bench.policy.bodies
-    (message,) = bench.store.album.shown(body["messages"])
+    (message,) = bench.store.pictures.inline(body["messages"])
     urls = [part["image_url"]["url"] for part in message["content"][1:]]
     assert urls == [shown(RED)["image_url"]["url"], shown(BLUE, "image/png")["image_url"]["url"]]
     assert base64.b64encode(RED).decode() not in json.dumps(body)

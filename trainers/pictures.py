@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.store.album import find_picture
+from clawrl_gym.store.pictures import find_picture
 
 
 @dataclass(frozen=True, slots=True)

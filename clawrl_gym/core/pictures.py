@@ -2,7 +2,7 @@
 
     {"type": "image_url", "image_url": {"url": "sha256:HEX"}}
 
-The bytes lie in the run's album; only the policy and the learner look at them.
+The bytes lie in the run's folder of pictures; only the policy and the learner look at them.
 """
 
 from __future__ import annotations

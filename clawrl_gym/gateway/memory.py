@@ -55,7 +55,7 @@ class SessionCache:
         session.ended = row.ended_s is not None
         session.next_index = 1 + max((mark.index for mark in marks), default=-1)
         session.marks = [mark_of(mark) for mark in marks if mark.mark]
-        session.waiting = {mark.turn_id for mark in marks if mark.mark and not mark.answered}
+        session.waiting = {mark.turn_id for mark in marks if mark.mark and not mark.has_next_state}
         session.is_known = True
 
     async def whole(self, session: Session, mark: TurnNode) -> PreviousTurn | None:

@@ -60,7 +60,7 @@ class Pictures:
                 for picture in pictures:
                     data = _decoded(picture.url, picture.where, limits)
                     digests.append(hashlib.sha256(data).hexdigest())
-                    held.enter_context(self._store.album.held(digests[-1:]))
+                    held.enter_context(self._store.pictures.pinned(digests[-1:]))
                     await asyncio.to_thread(self._keep, data, picture.where, limits)
                 yield _with_digests(messages, pictures, digests)
         finally:
@@ -84,7 +84,7 @@ class Pictures:
         return self._config
 
     def _keep(self, data: bytes, where: str, limits: ImagesConfig) -> None:
-        self._store.album.keep(data, _format_of(data, where, limits))
+        self._store.pictures.add(data, _format_of(data, where, limits))
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Sessions(TurnRecorder):
             self._last_s[session.id] = session.last_s
         for row in reversed(await self._store.open_marks(_KNOWN_TURNS)):
             if row.mark and row.kind == "main":
-                self._identifier.learn(row.session_id, mark_of(row), not row.answered)
+                self._identifier.learn(row.session_id, mark_of(row), not row.has_next_state)
 
     def identify(
         self,

@@ -105,7 +105,7 @@ class RunParts:
         """What the learner must know to see what the policy saw; None for one that sees nothing."""
         if not sees(self.policy.model):
             return None
-        return Images(str(self.policy.store.album.folder), self._config.policy.images.processor)
+        return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
 
     async def publish(self, version: int) -> float:
         """Serve the learner's weights as `version`; returns the seconds that requests waited."""

@@ -13,22 +13,25 @@ import math
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.jsonl import JsonLines
-from clawrl_gym.store.rows import unpack_ints
+from clawrl_gym.core.types import Taught
+from clawrl_gym.store.rows import NextStateColumns, VerdictColumns, unpack_ints
+from clawrl_gym.store.writer import Transaction
 
 CONVERSATIONS_FILE = "conversations.jsonl"
 EVALUATIONS_FILE = "evaluations.jsonl"
 LOG_SCHEMA = 2
 
-Line = dict[str, Any]
+Line = dict[str, object]
 
 _log = logging.getLogger(__name__)
 
 
-def turn_line(columns: dict[str, Any]) -> Line:
+def turn_line(columns: dict[str, Any] | sqlite3.Row) -> Line:
     """A turn; its messages follow the first `base_messages` of turn `base_id` and its reply.
 
     An array among them stands for messages of that turn, see `delta.py`.
@@ -53,7 +56,7 @@ def turn_line(columns: dict[str, Any]) -> Line:
     }
 
 
-def next_state_line(columns: dict[str, Any]) -> Line:
+def next_state_line(columns: NextStateColumns | sqlite3.Row) -> Line:
     """What came back after the turn `id`."""
     return {
         "schema": LOG_SCHEMA,
@@ -65,88 +68,160 @@ def next_state_line(columns: dict[str, Any]) -> Line:
     }
 
 
-def end_line(columns: dict[str, Any]) -> Line:
+def end_line(columns: sqlite3.Row) -> Line:
     """A session's end: the outcome that the environment or the client gave."""
     keys = ("id", "task_id", "group_id", "split", "source", "reward", "stop_reason", "error")
     line = {"schema": LOG_SCHEMA, "type": "session_end", **{key: columns[key] for key in keys}}
     return line | {"time_s": columns["ended_s"]}
 
 
-def verdict_line(columns: dict[str, Any]) -> Line:
+def verdict_line(columns: VerdictColumns | sqlite3.Row) -> Line:
     """A verdict on a turn; `value` null is an abstention."""
-    keys = ("id", "session_id", "turn_id", "kind", "value", "reward")
-    line = {"schema": LOG_SCHEMA, "type": "verdict", **{key: columns[key] for key in keys}}
-    return line | {"detail": json.loads(columns["detail"]), "time_s": columns["created_s"]}
+    return {
+        "schema": LOG_SCHEMA,
+        "type": "verdict",
+        "id": columns["id"],
+        "session_id": columns["session_id"],
+        "turn_id": columns["turn_id"],
+        "kind": columns["kind"],
+        "value": columns["value"],
+        "reward": columns["reward"],
+        "detail": json.loads(columns["detail"]),
+        "time_s": columns["created_s"],
+    }
 
 
-def taught_line(columns: dict[str, Any]) -> Line:
+def taught_line(taught: Taught, session_id: str, version: int, time_s: float) -> Line:
     """What the teacher thought of a turn's tokens in the update that made `version`.
 
     In the log only, so a kill may leave it out, and an update that is done again tells it again.
     """
-    gaps_T = [round(gap, 4) if math.isfinite(gap) else None for gap in columns["gaps"]]
-    keys = ("id", "session_id", "turn_id", "version", "prompt", "ids")
-    line = {"schema": LOG_SCHEMA, "type": "taught", **{key: columns[key] for key in keys}}
-    return line | {"gaps": gaps_T, "time_s": columns["created_s"]}
+    return {
+        "schema": LOG_SCHEMA,
+        "type": "taught",
+        "id": taught.sample_id,
+        "session_id": session_id,
+        "turn_id": taught.turn_id,
+        "version": version,
+        "prompt": taught.prompt,
+        "ids": taught.ids_T,
+        "gaps": [round(gap, 4) if math.isfinite(gap) else None for gap in taught.gaps_T],
+        "time_s": time_s,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordType:
+    """Lines that repeat what is in the database."""
+
+    file: str
+    keys: str
+    """Query: what distinguishes the lines of this type; the first column is their id."""
+    columns: str
+    """Query: what a line is made of, by its id."""
+    line: Callable[[sqlite3.Row], Line]
 
 
 _WITH_SESSION = (
     "SELECT {table}.*, session_id FROM {table} JOIN turns ON turns.id = turn_id "
     "WHERE {table}.{id}=?"
 )
-_TURNS = ("turn", "SELECT id FROM turns ORDER BY id", "SELECT * FROM turns WHERE id=?")
-_NEXT_STATES = (
-    "next_state",
-    "SELECT turn_id FROM next_states ORDER BY turn_id",
-    _WITH_SESSION.format(table="next_states", id="turn_id"),
-)
-_ENDS = (
-    "session_end",
-    "SELECT id, ended_s FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s",
-    "SELECT * FROM sessions WHERE id=?",
-)
-_VERDICTS = (
-    "verdict",
-    "SELECT id FROM verdicts ORDER BY id",
-    _WITH_SESSION.format(table="verdicts", id="id"),
-)
-_TOLD = {CONVERSATIONS_FILE: (_TURNS, _NEXT_STATES), EVALUATIONS_FILE: (_ENDS, _VERDICTS)}
-FILE_OF = {
+_RECORD_TYPES = {
+    "turn": _RecordType(
+        CONVERSATIONS_FILE,
+        "SELECT id FROM turns ORDER BY id",
+        "SELECT * FROM turns WHERE id=?",
+        turn_line,
+    ),
+    "next_state": _RecordType(
+        CONVERSATIONS_FILE,
+        "SELECT turn_id FROM next_states ORDER BY turn_id",
+        _WITH_SESSION.format(table="next_states", id="turn_id"),
+        next_state_line,
+    ),
+    "session_end": _RecordType(
+        EVALUATIONS_FILE,
+        "SELECT id, ended_s FROM sessions WHERE ended_s IS NOT NULL ORDER BY ended_s",
+        "SELECT * FROM sessions WHERE id=?",
+        end_line,
+    ),
+    "verdict": _RecordType(
+        EVALUATIONS_FILE,
+        "SELECT id FROM verdicts ORDER BY id",
+        _WITH_SESSION.format(table="verdicts", id="id"),
+        verdict_line,
+    ),
+}
+_FILE_OF = {
     "taught": EVALUATIONS_FILE,
-    **{told[0]: file for file, all_told in _TOLD.items() for told in all_told},
+    **{name: record_type.file for name, record_type in _RECORD_TYPES.items()},
 }
 """The log in which each type of line is."""
-_LINE_OF: dict[str, Callable[[Line], Line]] = {
-    "turn": turn_line,
-    "next_state": next_state_line,
-    "session_end": end_line,
-    "verdict": verdict_line,
-}
 
 
-def add_missing(db: sqlite3.Connection, folder: Path, file: str, log: JsonLines) -> int:
-    """Append what is in the database and not in the log; returns how many lines."""
-    there = _keys_in(folder / file)
-    added = 0
-    for kind, all_keys, one_row in _TOLD[file]:
-        for key in db.execute(all_keys).fetchall():
-            if (kind, *key) not in there:
-                row = db.execute(one_row, (key[0],))
-                try:
-                    log.append(_LINE_OF[kind](dict(row.fetchone())))
-                    added += 1
-                except ValueError as error:
-                    _log.warning("%s %s stays out of %s: %s", kind, key[0], file, error)
-    return added
+class Journal:
+    """The logs of one run as the store writes them; a run that is not recorded has none."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """None: nothing is written. Raises StoreError when a file cannot be opened."""
+        self._folder = folder
+        names = (CONVERSATIONS_FILE, EVALUATIONS_FILE)
+        self._files = {} if folder is None else {name: JsonLines(folder / name) for name in names}
+
+    def log(self, tx: Transaction, line: Line) -> None:
+        """Write a line after the transaction's commit."""
+        file = self._files.get(_FILE_OF[str(line["type"])])
+        if file is not None:
+            tx.log(file, line)
+
+    def add_missing(self, db: sqlite3.Connection) -> None:
+        """Append what is in the database and not in the logs, as after a kill."""
+        if self._folder is None:
+            return
+        for file_name, file in self._files.items():
+            present = _keys_in(self._folder / file_name)
+            for name, record_type in _RECORD_TYPES.items():
+                if record_type.file == file_name:
+                    _append_missing(db, name, record_type, file, present)
+
+    def rewrite(self, keep: Callable[[bytes], bool]) -> None:
+        """Keep only the lines of which that is true. Blocks; lines can be written meanwhile."""
+        for file in self._files.values():
+            file.rewrite(keep)
+
+    def close(self) -> None:
+        """A full disk must not keep the folder locked; reopening adds what was not written."""
+        for file in self._files.values():
+            with suppress(OSError):
+                file.close()
 
 
-def _keys_in(path: Path) -> set[tuple[str | int | float, ...]]:
-    """What tells each whole line from others; a log can be long, so one line at a time."""
-    keys: set[tuple[str | int | float, ...]] = set()
+_Key = tuple[str | int | float, ...]
+
+
+def _append_missing(
+    db: sqlite3.Connection,
+    name: str,
+    record_type: _RecordType,
+    log: JsonLines,
+    present: set[_Key],
+) -> None:
+    for key in db.execute(record_type.keys).fetchall():
+        if (name, *key) not in present:
+            columns = db.execute(record_type.columns, (key[0],)).fetchone()
+            try:
+                log.append(record_type.line(columns))
+            except ValueError as error:
+                _log.warning("%s %s stays out of %s: %s", name, key[0], record_type.file, error)
+
+
+def _keys_in(path: Path) -> set[_Key]:
+    """What distinguishes each whole line; a log can be long, so one line at a time."""
+    keys: set[_Key] = set()
     with path.open("rb") as file:
         for line in file:
             with suppress(ValueError, KeyError, TypeError):
-                row = json.loads(line)
-                end = (row["time_s"],) if row["type"] == "session_end" else ()
-                keys.add((row["type"], row["id"], *end))
+                fields = json.loads(line)
+                end = (fields["time_s"],) if fields["type"] == "session_end" else ()
+                keys.add((fields["type"], fields["id"], *end))
     return keys

@@ -16,7 +16,7 @@ from typing import Any
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import TemplateOptions, Tool
 from clawrl_gym.store.rows import to_json
-from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.store.writer import Transaction
 
 _PLAIN = 2
 """Marshal's version without references: equal values come out as equal bytes."""

@@ -14,10 +14,10 @@ import zlib
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict
+from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict, VerdictKind
 
 Source = Literal["rollout", "live"]
 
@@ -39,7 +39,7 @@ class SessionRow:
     stop_reason: str | None = None
     error: str | None = None
     matched_by: str | None = None
-    """What told a live session's id: a header, the path, its history."""
+    """Where a live session's id was found: a header, the path, its history."""
     samples: int | None = None
     """Samples that came of it; None while that is not known."""
     why: str | None = None
@@ -65,8 +65,7 @@ class TurnMark:
     kind: TurnKind
     finish_reason: str
     created_s: float
-    answered: bool
-    """It has its next state."""
+    has_next_state: bool
     mark: str
     """Hashes, as the gateway wrote them; empty when it wrote none."""
 
@@ -108,10 +107,32 @@ class StoredGroup:
     samples: list[Sample]
 
 
-def to_json(value: Any) -> str:
+class NextStateColumns(TypedDict):
+    """A stored next state and its session."""
+
+    turn_id: int
+    session_id: str
+    messages: str
+    created_s: float
+
+
+class VerdictColumns(TypedDict):
+    """A stored verdict and its session."""
+
+    id: int
+    session_id: str
+    turn_id: int
+    kind: VerdictKind
+    value: Literal[-1, 0, 1] | None
+    reward: float | None
+    detail: str
+    created_s: float
+
+
+def to_json(record: object) -> str:
     """Raises StoreError for numbers that JSON does not know (1e999 is read as infinity)."""
     try:
-        return json.dumps(value, allow_nan=False)
+        return json.dumps(record, allow_nan=False)
     except ValueError as error:
         raise StoreError(
             f"got a record that is not JSON, expected finite numbers: {error}"

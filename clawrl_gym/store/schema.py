@@ -32,7 +32,7 @@ _OFFERS = """CREATE TABLE offers (
 _PICTURES = """CREATE TABLE pictures (
     session_id TEXT NOT NULL REFERENCES sessions(id), digest TEXT NOT NULL,
     PRIMARY KEY (session_id, digest)) WITHOUT ROWID"""
-"""Which session shows which picture of the album."""
+"""Which session refers to which picture."""
 
 _PICTURES_INDEX = "CREATE INDEX pictures_by_digest ON pictures (digest)"
 
@@ -172,7 +172,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA temp_store=MEMORY")
             if version is not None and version < SCHEMA_VERSION:
-                _show_as_current(db, version)
+                _read_as_current(db, version)
         except BaseException:
             db.close()
             raise
@@ -197,7 +197,7 @@ def _check_format(db: sqlite3.Connection, path: Path) -> int | None:
             "give another run.dir"
         )
     version = meta.get("schema_version")
-    if version not in {str(known) for known in range(1, SCHEMA_VERSION + 1)}:
+    if version not in {str(older) for older in range(1, SCHEMA_VERSION + 1)}:
         raise StoreError(
             f"got {str(path)!r} with schema version {version}, expected "
             f"{SCHEMA_VERSION}: use the clawrl_gym version that wrote it, or begin a new run"
@@ -240,12 +240,12 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
     db.execute(_PICTURES_INDEX)
 
 
-def _show_as_current(db: sqlite3.Connection, version: int) -> None:
+def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
-    told = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
+    expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1"}  # fmt: skip
     for table, columns in _added_since(version).items():
-        added = ", ".join(f"{told.get(name, 'NULL')} AS {name}" for name, _ in columns)
+        added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(
             f"CREATE TEMP VIEW {table} AS SELECT rowid AS rowid, *, {added} FROM main.{table}"
         )

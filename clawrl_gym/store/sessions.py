@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from typing import Any
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Message
-from clawrl_gym.store.rows import SessionRow, to_json
-from clawrl_gym.store.showings import add_showings
-from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.store.pictures import add_references
+from clawrl_gym.store.rows import NextStateColumns, SessionRow, to_json
+from clawrl_gym.store.writer import Transaction
 
 
 def add_session(tx: Transaction, session: SessionRow) -> bool:
@@ -22,7 +22,9 @@ def add_session(tx: Transaction, session: SessionRow) -> bool:
     return tx.insert("INSERT OR IGNORE INTO sessions", row)
 
 
-def add_next_state(tx: Transaction, turn_id: int, messages: list[Message]) -> dict[str, Any] | None:
+def add_next_state(
+    tx: Transaction, turn_id: int, messages: list[Message]
+) -> NextStateColumns | None:
     """Job: what came back after a turn, with its session; None when a first record stays."""
     owner = tx.one(
         "SELECT session_id, source, kind FROM turns JOIN sessions ON sessions.id = session_id "
@@ -33,19 +35,23 @@ def add_next_state(tx: Transaction, turn_id: int, messages: list[Message]) -> di
         raise StoreError(f"got a next state for turn {turn_id}, expected a stored turn")
     waits = owner["source"] == "live" and owner["kind"] == "main"
     judged = tx.one("SELECT 1 FROM verdicts WHERE turn_id=?", (turn_id,)) is not None
-    row: dict[str, Any] = {
-        "turn_id": turn_id, "messages": to_json(messages), "created_s": time.time(),
+    messages_json, created_s = to_json(messages), time.time()
+    row = {
+        "turn_id": turn_id, "messages": messages_json, "created_s": created_s,
         "judged": int(judged or not waits),
     }  # fmt: skip
     if not tx.insert("INSERT OR IGNORE INTO next_states", row):
         return None
-    add_showings(tx, owner["session_id"], messages)
-    return {"session_id": owner["session_id"], **row}
+    add_references(tx, owner["session_id"], messages)
+    return {
+        "turn_id": turn_id, "session_id": owner["session_id"], "messages": messages_json,
+        "created_s": created_s,
+    }  # fmt: skip
 
 
 def end_session(
     tx: Transaction, session_id: str, reward: float | None, stop_reason: str, error: str | None
-) -> dict[str, Any] | None:
+) -> sqlite3.Row | None:
     """Job: the session's row after its end; None when it had ended before, which then stays."""
     changed = tx.db.execute(
         "UPDATE sessions SET ended_s=?, reward=?, stop_reason=?, error=? "

@@ -9,42 +9,47 @@ recorded is kept in memory: nothing of a conversation is on the disk, only the u
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import functools
 import os
+import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError, boundary
 from clawrl_gym.core.types import Group, Message, Sample, Taught, Turn, Verdict
-from clawrl_gym.store import (
-    journal,
-    place,
-    schema,
-    sessions,
-    showings,
-    training,
-    turns,
-    verdicts,
-)
-from clawrl_gym.store.album import Album
-from clawrl_gym.store.eraser import Eraser
-from clawrl_gym.store.logs import Logs
+from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
+from clawrl_gym.store.deletion import Deleter, UnusedBytes, finish_interrupted
 from clawrl_gym.store.reader import StoreReader
-from clawrl_gym.store.reads import StoreReads
 from clawrl_gym.store.rows import SessionRow, UpdateRow
-from clawrl_gym.store.slack import Slack
-from clawrl_gym.store.transaction import Job, Transaction
-from clawrl_gym.store.turns import Bases
-from clawrl_gym.store.writer import Writer
+from clawrl_gym.store.writer import Job, Transaction, Writer
 
 T = TypeVar("T")
+P = ParamSpec("P")
+LOCK_FILE = "run.lock"
+MIN_FREE_MB = 64
+"""Room that the disk must have before a run starts."""
 
 
-class Store(StoreReads):
+def _awaited(
+    read: Callable[Concatenate[StoreReader, P], T],
+) -> Callable[Concatenate[Store, P], Coroutine[None, None, T]]:
+    """A read of `StoreReader`, off the event loop."""
+
+    @functools.wraps(read)
+    async def read_on_thread(store: Store, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await store._read(lambda reader: read(reader, *args, **kwargs))
+
+    return read_on_thread
+
+
+class Store:
     """Async writes and reads for one event loop; see `StoreReader` for reading a run offline."""
 
     def __init__(self, folder: Path, db: sqlite3.Connection, lock: int, record: bool) -> None:
@@ -52,26 +57,28 @@ class Store(StoreReads):
         self._lock: int | None = lock
         self.records = record
         """False: everything but the updates' numbers is in memory only."""
-        self._slack = Slack(folder / schema.DATABASE_FILE)
-        self._logs = Logs(folder if record else None)
-        self._logs.mend(db, self._slack)
-        self.album = Album(folder if record else None)
+        self._unused_bytes = UnusedBytes(folder / schema.DATABASE_FILE)
+        self._journal = journal.Journal(folder if record else None)
+        finish_interrupted(db, self._journal, self._unused_bytes)
+        self._journal.add_missing(db)
+        self.pictures = pictures.PictureFiles(folder if record else None)
         if record:
-            self.album.remove_others(showings.shown(db))
-        self._bases = Bases()
-        self._one_at_a_time: AbstractContextManager[Any] = (
+            self.pictures.remove_all_but(pictures.all_references(db))
+        self._bases = turns.Bases()
+        self._exclusive: AbstractContextManager[object] = (
             nullcontext() if record else threading.Lock()
         )
         self._next_group = 0
-        self._writer = Writer(db, self._bases.clear, self._one_at_a_time)
+        self._writer = Writer(db, self._bases.clear, self._exclusive)
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="store-reader")
-        self._reader = (
-            self._read_thread.submit(StoreReader, folder)
-            if record
-            else self._read_thread.submit(StoreReader.sharing, db)
-        )
-        self._eraser = Eraser(
-            self._writer, self._logs, self._slack, self._bases, self.album, files=record
+        self._reader = self._read_thread.submit(StoreReader, folder, None if record else db)
+        self._deleter = Deleter(
+            self._writer,
+            self._journal,
+            self._unused_bytes,
+            self._bases,
+            self.pictures,
+            has_files=record,
         )
 
     @classmethod
@@ -83,9 +90,9 @@ class Store(StoreReads):
         Raises StoreError: the folder cannot be used or belongs to a run that is still going, the
         disk has no room, the file is not a run's database or has another schema version.
         """
-        lock = place.lock_folder(folder)
+        lock = _lock_folder(folder)
         try:
-            place.check_disk(folder)
+            _check_disk(folder)
             connect = schema.connect_writer if record else schema.connect_memory
             db = connect(folder / schema.DATABASE_FILE)
             try:
@@ -113,9 +120,9 @@ class Store(StoreReads):
         """
 
         def job(tx: Transaction) -> int:
-            row = turns.add_turn(tx, self._bases, turn, mark)
-            self._logs.told(tx, journal.turn_line(row))
-            return int(row["id"])
+            columns = turns.add_turn(tx, self._bases, turn, mark)
+            self._journal.log(tx, journal.turn_line(columns))
+            return int(columns["id"])
 
         return await self._write(job)
 
@@ -123,8 +130,8 @@ class Store(StoreReads):
         """Record what came back after a turn; the first record of a turn stays."""
 
         def job(tx: Transaction) -> None:
-            if row := sessions.add_next_state(tx, turn_id, messages):
-                self._logs.told(tx, journal.next_state_line(row))
+            if columns := sessions.add_next_state(tx, turn_id, messages):
+                self._journal.log(tx, journal.next_state_line(columns))
 
         await self._write(job)
 
@@ -136,7 +143,7 @@ class Store(StoreReads):
         def job(tx: Transaction) -> bool:
             row = sessions.end_session(tx, session_id, reward, stop_reason, error)
             if row is not None:
-                self._logs.told(tx, journal.end_line(row))
+                self._journal.log(tx, journal.end_line(row))
             self._bases.drop(session_id)
             return row is not None
 
@@ -160,21 +167,21 @@ class Store(StoreReads):
         Many at once pass over the logs once. Goes on when its caller is cancelled; what a kill
         interrupts is done when the folder is opened again.
         """
-        return await self._eraser.delete(session_ids)
+        return await self._deleter.delete(session_ids)
 
     async def forget_pictures(self, digests: Iterable[str]) -> None:
-        """Delete those of the pictures that no session shows and nobody holds."""
-        wanted = set(digests)
-        unshown = await self._write(lambda tx: showings.unshown(tx.db, wanted))
-        await asyncio.to_thread(self.album.remove, unshown)
+        """Delete those of the pictures that no session refers to and nobody has pinned."""
+        candidates = set(digests)
+        unreferenced = await self._write(lambda tx: pictures.unreferenced(tx.db, candidates))
+        await asyncio.to_thread(self.pictures.remove, unreferenced)
 
     async def add_verdict(self, verdict: Verdict) -> int:
         """Record a judgement; returns its position. Raises StoreError for an unknown turn."""
 
         def job(tx: Transaction) -> int:
-            row = verdicts.add_verdict(tx, verdict)
-            self._logs.told(tx, journal.verdict_line(row))
-            return int(row["id"])
+            columns = verdicts.add_verdict(tx, verdict)
+            self._journal.log(tx, journal.verdict_line(columns))
+            return columns["id"]
 
         return await self._write(job)
 
@@ -190,9 +197,9 @@ class Store(StoreReads):
         """An id that no accepted group has and that is never given again."""
 
         def job(tx: Transaction) -> int:
-            given = max(self._next_group, training.next_group_id(tx))
-            self._next_group = given + 1
-            return given
+            group_id = max(self._next_group, training.next_group_id(tx))
+            self._next_group = group_id + 1
+            return group_id
 
         return await self._write(job)
 
@@ -230,8 +237,11 @@ class Store(StoreReads):
         """Log what the teacher thought of turns in an update; not kept in the database."""
 
         def job(tx: Transaction) -> None:
-            for row in training.taught_turns(tx, version, taught):
-                self._logs.told(tx, journal.taught_line(row))
+            for turn in taught:
+                session_id = training.session_of_sample(tx, turn.sample_id)
+                if session_id is not None:  # else it was deleted
+                    line = journal.taught_line(turn, session_id, version, time.time())
+                    self._journal.log(tx, line)
 
         await self._write(job)
 
@@ -250,6 +260,35 @@ class Store(StoreReads):
 
         return await self._write(job)
 
+    # Every read of `StoreReader`, awaited; what each returns is documented there.
+
+    session = _awaited(StoreReader.session)
+    sessions = _awaited(StoreReader.sessions)
+    session_summaries = _awaited(StoreReader.session_summaries)
+    open_live_sessions = _awaited(StoreReader.open_live_sessions)
+    expired_sessions = _awaited(StoreReader.expired_sessions)
+    turn = _awaited(StoreReader.turn)
+    turns_of = _awaited(StoreReader.turns_of)
+    page_of_turns = _awaited(StoreReader.page_of_turns)
+    last_turns = _awaited(StoreReader.last_turns)
+    marks_of = _awaited(StoreReader.marks_of)
+    open_marks = _awaited(StoreReader.open_marks)
+    last_main_turn = _awaited(StoreReader.last_main_turn)
+    unanswered_turns = _awaited(StoreReader.unanswered_turns)
+    next_state_of = _awaited(StoreReader.next_state_of)
+    next_states_of = _awaited(StoreReader.next_states_of)
+    verdicts_of = _awaited(StoreReader.verdicts_of)
+    unjudged = _awaited(StoreReader.unjudged)
+    judged_without_sample = _awaited(StoreReader.judged_without_sample)
+    live_rewards = _awaited(StoreReader.live_rewards)
+    ended_without_yield = _awaited(StoreReader.ended_without_yield)
+    untrained_samples = _awaited(StoreReader.untrained_samples)
+    untrained_groups = _awaited(StoreReader.untrained_groups)
+    group_numbers = _awaited(StoreReader.group_numbers)
+    samples_of_session = _awaited(StoreReader.samples_of_session)
+    samples_of_update = _awaited(StoreReader.samples_of_update)
+    updates = _awaited(StoreReader.updates)
+
     async def close(self) -> None:
         """Write what is waiting and free the folder. Idempotent."""
         if self._lock is None:
@@ -257,10 +296,10 @@ class Store(StoreReads):
         lock, self._lock = self._lock, None
         with ExitStack() as stack:
             stack.callback(os.close, lock)
-            stack.callback(self._slack.close)
-            stack.callback(self._logs.close)
-            stack.callback(self.album.close)
-            await self._eraser.finish()
+            stack.callback(self._unused_bytes.close)
+            stack.callback(self._journal.close)
+            stack.callback(self.pictures.close)
+            await self._deleter.finish()
             self._writer.end()
             await asyncio.to_thread(self._writer.close)
             await self._read(StoreReader.close)
@@ -270,10 +309,46 @@ class Store(StoreReads):
         return await self._writer.submit(job)
 
     async def _read(self, read: Callable[[StoreReader], T]) -> T:
-        def use() -> T:
-            with self._one_at_a_time:
+        def read_exclusively() -> T:
+            with self._exclusive:
                 return read(self._reader.result())
 
         loop = asyncio.get_running_loop()
         with boundary(StoreError, "cannot read the run's database"):
-            return await loop.run_in_executor(self._read_thread, use)
+            return await loop.run_in_executor(self._read_thread, read_exclusively)
+
+
+def _lock_folder(folder: Path) -> int:
+    """Hold the run's folder; returns the open file that holds it (the system frees it on death).
+
+    Raises StoreError when a living process has it, or when the folder cannot be used.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(
+            f"cannot use the run folder {str(folder)!r}: {error.strerror}; give another run.dir"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+        os.close(lock)
+        raise StoreError(
+            f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
+            "expected a free one; give another run.name or end that run first"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def _check_disk(folder: Path) -> None:
+    """Raises StoreError when the disk has too little room to begin."""
+    free_mb = shutil.disk_usage(folder).free / 2**20
+    if free_mb < MIN_FREE_MB:
+        raise StoreError(
+            f"got {free_mb:.0f} MB of free disk at {str(folder)!r}, expected at least "
+            f"{MIN_FREE_MB} MB; make room or give another run.dir"
+        )

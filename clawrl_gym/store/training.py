@@ -1,4 +1,4 @@
-"""The learner's side of the store: groups in the order of their acceptance, batches, updates.
+"""The learner's side of the store: samples, groups in the order of their acceptance, updates.
 
 Jobs for the writer. An update uses up the next `groups` groups, so a batch can be formed again
 exactly, groups without signal and samples that were left out included.
@@ -7,17 +7,27 @@ exactly, groups without signal and samples that were left out included.
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Iterator
+import zlib
+from array import array
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain, islice
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Group, Sample, Taught
-from clawrl_gym.store.rows import UpdateRow
-from clawrl_gym.store.samples import sample_columns
-from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.core.types import Group, Lesson, Sample
+from clawrl_gym.dialogue.delta import split_ids, weave_ids
+from clawrl_gym.store.rows import (
+    UpdateRow,
+    pack_floats,
+    pack_ints,
+    unpack_floats,
+    unpack_ints,
+    update_of,
+)
 from clawrl_gym.store.verdicts import settle
+from clawrl_gym.store.writer import Transaction
 
 
 def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
@@ -25,11 +35,11 @@ def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
 
     A sample of one turn settles the turn's verdicts; it is left out when the turn was deleted.
     """
-    there = [sample for sample in samples if sample.turn_id is None or _has_turn(tx, sample)]
-    for sample in there:
+    present = [sample for sample in samples if sample.turn_id is None or _has_turn(tx, sample)]
+    for sample in present:
         if sample.turn_id is not None:
             settle(tx, sample.turn_id)
-    return [replace(sample, id=tx.add("samples", sample_columns(sample))) for sample in there]
+    return [replace(sample, id=tx.add("samples", sample_columns(sample))) for sample in present]
 
 
 def add_group(tx: Transaction, group: Group, samples: list[Sample]) -> list[Sample]:
@@ -43,12 +53,12 @@ def add_group(tx: Transaction, group: Group, samples: list[Sample]) -> list[Samp
 
 def add_update(
     tx: Transaction, update: UpdateRow, sample_ids: list[int], checkpoint: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The stored row; samples that were deleted meanwhile are left out of the batch.
 
     Raises StoreError when fewer groups wait than the update says it used.
     """
-    row: dict[str, Any] = {
+    row: dict[str, object] = {
         "version": update.version, "groups": update.groups, "tokens": update.tokens,
         "duration_s": update.duration_s, "metrics": json.dumps(update.metrics),
         "created_s": update.created_s or time.time(), "checkpoint": checkpoint,
@@ -80,16 +90,10 @@ def add_update(
     return row
 
 
-def taught_turns(tx: Transaction, version: int, taught: list[Taught]) -> Iterator[dict[str, Any]]:
-    """What the log tells of turns that were distilled; nothing of those that were deleted."""
-    for one in taught:
-        owner = tx.one("SELECT session_id FROM samples WHERE id=?", (one.sample_id,))
-        if owner is not None:
-            yield {
-                "id": one.sample_id, "session_id": owner["session_id"], "turn_id": one.turn_id,
-                "version": version, "prompt": one.prompt, "ids": one.ids_T, "gaps": one.gaps_T,
-                "created_s": time.time(),
-            }  # fmt: skip
+def session_of_sample(tx: Transaction, sample_id: int) -> str | None:
+    """None when it was deleted."""
+    sample = tx.one("SELECT session_id FROM samples WHERE id=?", (sample_id,))
+    return None if sample is None else sample["session_id"]
 
 
 def next_group_id(tx: Transaction) -> int:
@@ -106,9 +110,7 @@ def rollback(tx: Transaction) -> UpdateRow | None:
     tx.db.execute("DELETE FROM batches WHERE version > ?", after)
     tx.db.execute("DELETE FROM updates WHERE version > ?", after)
     tx.db.execute("UPDATE groups SET used_by=NULL WHERE used_by > ?", after)
-    if last is None:
-        return None
-    return UpdateRow(**last | {"metrics": json.loads(last["metrics"])})
+    return None if last is None else update_of(last)
 
 
 def _has_turn(tx: Transaction, sample: Sample) -> bool:
@@ -116,5 +118,87 @@ def _has_turn(tx: Transaction, sample: Sample) -> bool:
 
 
 def _was_deleted(tx: Transaction, sample_id: int) -> bool:
-    given = 0 < sample_id <= tx.numbers.last["samples"]
-    return given and tx.one("SELECT 1 FROM samples WHERE id=?", (sample_id,)) is None
+    existed = 0 < sample_id <= tx.positions.last["samples"]
+    return existed and tx.one("SELECT 1 FROM samples WHERE id=?", (sample_id,)) is None
+
+
+def sample_columns(sample: Sample) -> dict[str, object]:
+    lessons = sample.lessons
+    return {
+        "session_id": sample.session_id,
+        "group_id": sample.group_id,
+        "turn_id": sample.turn_id,
+        "ids": pack_ints(sample.ids_T),
+        "mask": zlib.compress(bytes(sample.mask_T), 1),
+        "logprobs": pack_floats(sample.logprobs_T),
+        "versions": pack_ints(sample.versions_T),
+        "advantages": pack_floats(sample.advantages_T),
+        "reward": sample.reward,
+        "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
+        "pictures": " ".join(sample.pictures) or None,
+        "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
+    }
+
+
+def sample_of(row: sqlite3.Row) -> Sample:
+    ids_T = unpack_ints(row["ids"])
+    distill, lessons = row["distill"], row["lessons"]
+    return Sample(
+        session_id=row["session_id"],
+        group_id=row["group_id"],
+        ids_T=ids_T,
+        mask_T=[byte == 1 for byte in zlib.decompress(row["mask"])],
+        logprobs_T=unpack_floats(row["logprobs"]),
+        versions_T=unpack_ints(row["versions"]),
+        advantages_T=unpack_floats(row["advantages"]),
+        reward=row["reward"],
+        turn_id=row["turn_id"],
+        distill_T=[] if distill is None else unpack_floats(distill),
+        lessons=() if lessons is None else unpack_lessons(lessons, ids_T),
+        pictures=tuple((row["pictures"] or "").split()),
+        id=row["id"],
+    )
+
+
+# Lessons of a sample as one list of numbers. A prompt with a hint in it has nearly all ids in
+# common with the prompt that was used, which the sample holds before the turn's first token: only
+# the difference is stored, see `delta.py`.
+#
+#   lessons: how many; each: start, length, how many prompts
+#   pictures: of each lesson; left out when none has any
+#   prompt: ids that it begins with, how many runs, each run's three numbers, how many own ids, ids
+
+
+def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:
+    """Lessons of the sample with these ids."""
+    ids = array("i", ids_T)
+    packed = array("i", [len(lessons)])
+    for lesson in lessons:
+        packed.extend((lesson.start, lesson.length, len(lesson.prompts)))
+        used = ids[: lesson.start]
+        for prompt_T in lesson.prompts:
+            prefix, own, copies = split_ids(used, array("i", prompt_T))
+            packed.extend((prefix, len(copies), *chain.from_iterable(copies), len(own)))
+            packed += own
+    if any(lesson.pictures for lesson in lessons):
+        packed.extend(lesson.pictures for lesson in lessons)
+    return pack_ints(packed)
+
+
+def unpack_lessons(blob: bytes, ids_T: list[int]) -> tuple[Lesson, ...]:
+    """The inverse of `pack_lessons`."""
+    numbers = iter(unpack_ints(blob))
+    lessons = [_lesson(numbers, ids_T) for _ in range(next(numbers))]
+    return tuple(replace(lesson, pictures=next(numbers, 0)) for lesson in lessons)
+
+
+def _lesson(numbers: Iterator[int], ids_T: list[int]) -> Lesson:
+    start, length, count = islice(numbers, 3)
+    return Lesson(start, length, tuple(_prompt(numbers, ids_T[:start]) for _ in range(count)))
+
+
+def _prompt(numbers: Iterator[int], used: list[int]) -> list[int]:
+    prefix, runs = islice(numbers, 2)
+    copies = [tuple(islice(numbers, 3)) for _ in range(runs)]
+    weave_ids(used, prefix, list(islice(numbers, next(numbers))), copies)
+    return used

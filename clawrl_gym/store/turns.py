@@ -17,9 +17,9 @@ from clawrl_gym.core.types import Turn, TurnKind
 from clawrl_gym.dialogue.delta import split_ids, split_messages
 from clawrl_gym.store.chain import WITH_BASES, each_turn
 from clawrl_gym.store.offers import keep_offer
+from clawrl_gym.store.pictures import add_references
 from clawrl_gym.store.rows import pack_floats, pack_ints, to_json
-from clawrl_gym.store.showings import add_showings
-from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.store.writer import Transaction
 
 MAX_DEPTH = 256
 BASES_BYTES = 128 * 2**20
@@ -123,7 +123,7 @@ def add_turn(tx: Transaction, bases: Bases, turn: Turn, mark: str) -> dict[str, 
         "template": keep_offer(tx, turn.session_id, turn.template),
     }
     position = tx.add("turns", columns)
-    add_showings(tx, turn.session_id, turn.messages)
+    add_references(tx, turn.session_id, turn.messages)
     tx.db.execute(
         "UPDATE sessions SET last_s = max(last_s, ?) WHERE id=?",
         (turn.created_s, turn.session_id),

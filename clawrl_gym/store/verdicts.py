@@ -6,12 +6,11 @@ Jobs for the writer. Explicit feedback wins over every other verdict, whenever i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Verdict
-from clawrl_gym.store.rows import to_json, verdict_of
-from clawrl_gym.store.transaction import Transaction
+from clawrl_gym.store.rows import VerdictColumns, to_json, verdict_of
+from clawrl_gym.store.writer import Transaction
 
 
 def effective(verdicts: Iterable[Verdict]) -> Verdict | None:
@@ -29,7 +28,7 @@ def can_teach(verdict: Verdict) -> bool:
     return verdict.reward is not None or bool(verdict.hints) or corrects
 
 
-def add_verdict(tx: Transaction, verdict: Verdict) -> dict[str, Any]:
+def add_verdict(tx: Transaction, verdict: Verdict) -> VerdictColumns:
     """Job: store a verdict; returns its columns, its position and its session.
 
     It is settled at once when no sample can come of it: an abstention without a hint, a rollout's
@@ -50,16 +49,21 @@ def add_verdict(tx: Transaction, verdict: Verdict) -> dict[str, Any]:
         or owner["source"] != "live"
         or (not is_feedback and _has_feedback(tx, verdict.turn_id))
     )
-    row = {
-        "turn_id": verdict.turn_id, "kind": verdict.kind, "value": verdict.value,
-        "reward": verdict.reward, "detail": to_json(verdict.detail),
-        "created_s": verdict.created_s, "settled": int(no_sample),
-    }  # fmt: skip
     if is_feedback:
         settle(tx, verdict.turn_id)
+    detail = to_json(verdict.detail)
+    row = {
+        "turn_id": verdict.turn_id, "kind": verdict.kind, "value": verdict.value,
+        "reward": verdict.reward, "detail": detail,
+        "created_s": verdict.created_s, "settled": int(no_sample),
+    }  # fmt: skip
     position = tx.add("verdicts", row)
     tx.db.execute("UPDATE next_states SET judged=1 WHERE turn_id=?", (verdict.turn_id,))
-    return {"id": position, "session_id": owner["id"], **row}
+    return {
+        "id": position, "session_id": owner["id"], "turn_id": verdict.turn_id,
+        "kind": verdict.kind, "value": verdict.value, "reward": verdict.reward,
+        "detail": detail, "created_s": verdict.created_s,
+    }  # fmt: skip
 
 
 def settle(tx: Transaction, turn_id: int) -> None:
@@ -69,18 +73,18 @@ def settle(tx: Transaction, turn_id: int) -> None:
 
 def withdraw(tx: Transaction, turn_id: int) -> int:
     """Job: take back the turn's samples that are in no batch; its verdict waits again."""
-    taken = tx.db.execute(
+    withdrawn = tx.db.execute(
         "DELETE FROM samples WHERE turn_id=? "
         "AND NOT EXISTS (SELECT 1 FROM batches WHERE sample_id = samples.id)",
         (turn_id,),
     ).rowcount
-    if taken:
-        tx.numbers.keep(tx.db)
+    if withdrawn:
+        tx.positions.save(tx.db)
         rows = tx.db.execute("SELECT * FROM verdicts WHERE turn_id=? ORDER BY id", (turn_id,))
         best = effective(verdict for row in rows if can_teach(verdict := verdict_of(row)))
         if best is not None:
             tx.db.execute("UPDATE verdicts SET settled=0 WHERE id=?", (best.id,))
-    return taken
+    return withdrawn
 
 
 def _has_feedback(tx: Transaction, turn_id: int) -> bool:

@@ -1,7 +1,7 @@
 """The store's one writer: a thread that commits all waiting jobs in one transaction.
 
 A job's future resolves only after the COMMIT that holds it; a job that fails is undone alone. Log
-lines are written after the commit and before anybody is told.
+lines are written after the commit and before any caller has its answer.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import JsonLines
-from clawrl_gym.store.transaction import Job, Numbers, Transaction
 
 T = TypeVar("T")
 MAX_GROUP = 1024
@@ -26,19 +25,82 @@ MAX_GROUP = 1024
 _READERS_WAIT_MS = 100
 """How long a checkpoint waits for those who read an older state."""
 _TIMEOUT_MS = 10_000
+_TABLES_WITH_POSITIONS = ("turns", "verdicts", "samples")
 
 _log = logging.getLogger(__name__)
 
 
-_Outcome = tuple[asyncio.Future[Any], Any, Exception | None]
+class Positions:
+    """The last position given to a row of each table, `save`d before the row may be deleted.
+
+    Positions only ever increase, also past rows that were deleted: what still refers to a deleted
+    row never meets another one.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        saved = dict(db.execute("SELECT key, value FROM meta WHERE key LIKE 'last_%'").fetchall())
+        self.last: dict[str, int] = {
+            table: max(
+                db.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()[0],
+                int(saved.get(f"last_{table}", 0)),
+            )
+            for table in _TABLES_WITH_POSITIONS
+        }
+
+    def next(self, table: str) -> int:
+        position = self.last[table] + 1
+        self.last[table] = position
+        return position
+
+    def save(self, db: sqlite3.Connection) -> None:
+        """To be called by a job that deletes rows."""
+        rows = [(f"last_{table}", str(last)) for table, last in self.last.items()]
+        db.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """What a job may use: the database, and log lines that follow its commit."""
+
+    db: sqlite3.Connection
+    positions: Positions
+    lines: list[tuple[JsonLines, dict[str, object]]] = field(default_factory=list)
+
+    def log(self, file: JsonLines, line: dict[str, object]) -> None:
+        self.lines.append((file, line))
+
+    def insert(self, statement: str, row: Mapping[str, object]) -> bool:
+        """Insert one row; False when an existing one stayed."""
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        cursor = self.db.execute(f"{statement} ({names}) VALUES ({marks})", tuple(row.values()))
+        return cursor.rowcount > 0
+
+    def add(self, table: str, row: Mapping[str, object]) -> int:
+        """Insert one row at the next position, which is returned."""
+        position = self.positions.next(table)
+        self.insert(f"INSERT INTO {table}", {"id": position, **row})
+        return position
+
+    def one(self, query: str, parameters: tuple[object, ...] = ()) -> sqlite3.Row | None:
+        """The first row of a query."""
+        row: sqlite3.Row | None = self.db.execute(query, parameters).fetchone()
+        return row
+
+
+Job = Callable[[Transaction], T]
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    work: Callable[[Any], Any]
+class _Request:
+    """Work for the writer's thread, and who waits for it."""
+
+    work: Callable[[Any], object]
     future: asyncio.Future[Any]
     alone: bool = False
-    """`work` takes the connection and runs outside any transaction."""
+    """`work` takes the connection and runs outside any transaction, else it is a `Job`."""
+
+
+_Outcome = tuple[asyncio.Future[Any], object, Exception | None]
 
 
 class Writer:
@@ -48,17 +110,17 @@ class Writer:
         self,
         db: sqlite3.Connection,
         on_undo: Callable[[], None],
-        turn_of_use: AbstractContextManager[Any],
+        exclusive: AbstractContextManager[object],
     ) -> None:
         """`on_undo` runs on the writer's thread whenever something written was undone.
 
-        `turn_of_use` is held for each transaction: one database in memory has one connection.
+        `exclusive` is entered for each transaction: one database in memory has one connection.
         """
         self._db = db
         self._on_undo = on_undo
-        self._turn_of_use = turn_of_use
-        self._numbers = Numbers(db)
-        self._asked: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._exclusive = exclusive
+        self._positions = Positions(db)
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._closed = False
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
@@ -66,17 +128,17 @@ class Writer:
 
     def submit(self, job: Job[T]) -> asyncio.Future[T]:
         """Run `job` in the next transaction; the future resolves once it is on disk."""
-        return self._ask(job, alone=False)
+        return self._request(job, alone=False)
 
     def alone(self, work: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
         """Run `work` on the writer's thread, outside its transactions."""
-        return self._ask(work, alone=True)
+        return self._request(work, alone=True)
 
     def end(self) -> None:
         """Take no more jobs. On the thread that submits, so that none slips in behind the end."""
         if not self._closed:
             self._closed = True
-            self._asked.put(None)
+            self._requests.put(None)
 
     def close(self) -> None:
         """Write what is waiting, then close the database. Blocks; after `end`."""
@@ -87,68 +149,66 @@ class Writer:
             _log.warning("the write-ahead log stays beside run.db, which is complete: %s", error)
         self._db.close()
 
-    def _ask(self, work: Callable[[Any], Any], alone: bool) -> asyncio.Future[Any]:
+    def _request(self, work: Callable[[Any], T], alone: bool) -> asyncio.Future[T]:
         if self._closed:
             raise StoreError("the store is closed: nothing more can be written to it")
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked.put(_Asked(work, future, alone))
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._requests.put(_Request(work, future, alone))
         return future
 
     def _run(self) -> None:
         ending = False
         while not ending:
-            jobs: list[_Asked] = []
-            asked = self._asked.get()
-            while asked is not None and not asked.alone:
-                jobs.append(asked)
+            jobs: list[_Request] = []
+            request = self._requests.get()
+            while request is not None and not request.alone:
+                jobs.append(request)
                 if len(jobs) >= MAX_GROUP:
                     break
                 try:
-                    asked = self._asked.get_nowait()
+                    request = self._requests.get_nowait()
                 except queue.Empty:
                     break
-            ending = asked is None
+            ending = request is None
             if jobs:
-                with self._turn_of_use:
+                with self._exclusive:
                     outcomes = self._commit(jobs)
                 _deliver(outcomes)
-            if asked is not None and asked.alone:
-                _deliver([self._work_alone(asked)])
+            if request is not None and request.alone:
+                _deliver([self._work_alone(request)])
 
-    def _work_alone(self, asked: _Asked) -> _Outcome:
+    def _work_alone(self, request: _Request) -> _Outcome:
         try:
-            with self._turn_of_use:
-                return asked.future, asked.work(self._db), None
+            with self._exclusive:
+                return request.future, request.work(self._db), None
         except (sqlite3.Error, OSError) as error:
             failure = StoreError(f"cannot write to the run's database: {error}")
-            return asked.future, None, failure
+            return request.future, None, failure
 
-    def _commit(self, jobs: list[_Asked]) -> list[_Outcome]:
-        transaction = Transaction(self._db, self._numbers)
+    def _commit(self, jobs: list[_Request]) -> list[_Outcome]:
+        transaction = Transaction(self._db, self._positions)
         try:
             self._db.execute("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(asked.work, asked.future, transaction) for asked in jobs]
+            outcomes = [self._attempt(request, transaction) for request in jobs]
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._on_undo()
             failure = StoreError(f"cannot write to the run's database: {error}; {_cure(error)}")
-            return [(asked.future, None, failure) for asked in jobs]
+            return [(request.future, None, failure) for request in jobs]
         self.commits += 1
         _append(transaction.lines)
         return outcomes
 
-    def _attempt(
-        self, job: Job[Any], future: asyncio.Future[Any], transaction: Transaction
-    ) -> _Outcome:
+    def _attempt(self, request: _Request, transaction: Transaction) -> _Outcome:
         """Run one job; undo it alone when it fails. An sqlite3.OperationalError ends the group."""
         lines = len(transaction.lines)
         self._db.execute("SAVEPOINT job")
-        result: Any = None
+        result: object = None
         failure: Exception | None = None
         try:
-            result = job(transaction)
+            result = request.work(transaction)
         except sqlite3.OperationalError:
             raise
         except sqlite3.IntegrityError as error:
@@ -160,7 +220,7 @@ class Writer:
             del transaction.lines[lines:]
             self._on_undo()
         self._db.execute("RELEASE job")
-        return future, result, failure
+        return request.future, result, failure
 
 
 def empty_wal(db: sqlite3.Connection) -> bool:
@@ -176,7 +236,7 @@ def empty_wal(db: sqlite3.Connection) -> bool:
     return not busy
 
 
-def _append(lines: list[tuple[JsonLines, dict[str, Any]]]) -> None:
+def _append(lines: list[tuple[JsonLines, dict[str, object]]]) -> None:
     """The commit holds whatever happens here: reopening the run adds a line that failed."""
     for file, line in lines:
         try:

@@ -51,7 +51,7 @@ class Seeing(Bench):
         self.images = ImagesConfig(max_count=4)
         self.policy = PolicyClient(  # type: ignore[assignment]
             self.server.base_url, self.server.key, self.server.model_name, 60.0, 64,
-            unspoken=picture_ids(self.model), shown=lambda told: self.store.album.shown(told),
+            unspoken=picture_ids(self.model), shown=lambda told: self.store.pictures.inline(told),
         )  # fmt: skip
         await super().start()
 
@@ -87,7 +87,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
 
     first, second = await bench.store.turns_of("s1")
     digests = [hashlib.sha256(data).hexdigest() for data in (red, blue)]
-    files = {path.name: path.read_bytes() for path in bench.store.album.folder.iterdir()}
+    files = {path.name: path.read_bytes() for path in bench.store.pictures.folder.iterdir()}
     assert files == {f"{digests[0]}.jpg": red, f"{digests[1]}.png": blue}
     assert first.messages[0]["content"][1]["image_url"] == {"url": f"sha256:{digests[0]}"}
     (image, *_) = picture_ids(bench.model)
@@ -104,7 +104,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     assert sample.pictures == tuple(digests)
     learner = Learner(
         TrainerConfig(), LearnerConfig(lr=1e-2, warmup_steps=0), str(bench.model), 0, "cpu",
-        images=Images(str(bench.store.album.folder)),
+        images=Images(str(bench.store.pictures.folder)),
     )  # fmt: skip
     (pack,) = make_packs([sample], 512)
     gap = abs(learner.model.score(pack).logprobs_M.detach().numpy() - pack.behaviour_M).max()
