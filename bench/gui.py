@@ -29,7 +29,7 @@ import psutil
 
 from clawrl_gym.envs.gui.browser.chromium import find
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.miniwob import html_folder
+from clawrl_gym.envs.gui.miniwob.pages import html_folder
 from clawrl_gym.envs.gui.options import BrowserOptions
 
 _MOST_CONTEXTS = 2000

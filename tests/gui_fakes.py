@@ -11,7 +11,7 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.options import GuiOptions
-from clawrl_gym.envs.gui.task import Ended, GuiTask
+from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
 def jpeg(width: int = 64, height: int = 64, colour: str = "white") -> bytes:
@@ -77,9 +77,11 @@ class FakeScreen:
     def page_result(self) -> Any:
         return self.result
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended:
+    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         self._check()
-        return Ended({"shop": {"bought": self.bought}}, answer, gave_up, page_result=self.result)
+        return FinalState(
+            {"shop": {"bought": self.bought}}, answer, gave_up, page_result=self.result
+        )
 
     def close(self) -> None:
         self.closed += 1

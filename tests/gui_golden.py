@@ -18,7 +18,7 @@ from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.site import Request, Response, Site
-from clawrl_gym.envs.gui.task import Find, GuiTask, Step
+from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.gui.text import line_text
 from tools.tiny_policy.paper import Node, Paper
 from tools.tiny_policy.paper_screen import PaperScreen
@@ -71,10 +71,10 @@ def task_content(task: GuiTask) -> object:
 
 
 def step_content(step: Step) -> object:
-    return [step.kind, find_content(step.find), find_content(step.to), step.text, step.keys]
+    return [step.kind, find_content(step.locator), find_content(step.to), step.text, step.keys]
 
 
-def find_content(find: Find | None) -> object:
+def find_content(find: Locator | None) -> object:
     return None if find is None else [find.role, find.name, find.nth, find.near]
 
 

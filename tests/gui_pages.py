@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
-from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Request, Response
-from clawrl_gym.envs.gui.task import Ended, GuiTask
+from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 PATIENT = GuiOptions(action_timeout_s=30.0, page_timeout_s=60.0, browser=BrowserOptions())
 """What is tested is not time: a busy machine is no failure."""
@@ -22,7 +22,7 @@ QUICK = replace(PATIENT, action_timeout_s=1.0, page_timeout_s=2.0)
 class Nothing:
     needs_pages = False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         return 0.0, ()
 
 
@@ -52,10 +52,10 @@ def a_task(pages: Mapping[str, str | Response], **more: Any) -> GuiTask:
 @contextmanager
 def a_screen(
     pages: str | Mapping[str, str | Response], options: GuiOptions = PATIENT, **more: Any
-) -> Iterator[Screen]:
+) -> Iterator[BrowserScreen]:
     """`pages`: by path, or the only one."""
     given = {"/": pages} if isinstance(pages, str) else pages
-    screen = Screen.open(a_task(given, **more), options)
+    screen = BrowserScreen.open(a_task(given, **more), options)
     try:
         yield screen
     finally:
@@ -73,5 +73,5 @@ def text(view: View) -> str:
     )
 
 
-def id_of(screen: Screen, name: str) -> int:
+def id_of(screen: BrowserScreen, name: str) -> int:
     return next(one.id for one in screen.look().elements if one.name == name)

@@ -8,11 +8,11 @@ from html import unescape
 from urllib.parse import parse_qsl, urlsplit
 
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.families.base import Turns
+from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.generated import make_task
-from clawrl_gym.envs.gui.notation import written
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import Step, resolve
+from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy.paper_screen import PaperScreen
 
 
@@ -63,4 +63,4 @@ def reward_of(
 def _written(env: GuiEnv, step: Step) -> str:
     action = resolve(step, env.view.lines)
     assert action is not None, (env.task.id, step)
-    return written(action)
+    return format_action(action)

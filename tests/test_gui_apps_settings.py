@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.envs.gui.apps.settings import Settings
-from clawrl_gym.envs.gui.families.base import answer, done, give_up, link, number, press, tick
+from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, number, press, tick
 from clawrl_gym.envs.gui.families.settings import SETTINGS
 from clawrl_gym.envs.gui.families.settings_long import SETTINGS_LONG
 from clawrl_gym.envs.gui.generated import make_task, task_ids
@@ -179,7 +179,7 @@ def test_a_change_that_is_not_saved_or_not_alone_earns_nothing() -> None:
         assert reward_of(env, task_id, [(change, save), answer("done")]) == 1.0
         env.reset(options={"task": task_id})
         toggles = [it for it in env.view.elements if it.role == "checkbox"]
-        other = [it.name for it in toggles if change.find and it.name != change.find.name]
+        other = [it.name for it in toggles if change.locator and it.name != change.locator.name]
         assert reward_of(env, task_id, [(tick(other[0]), change, save), ending]) == 0.0
 
 
@@ -187,10 +187,10 @@ def test_the_wrong_number_and_the_defaults_besides_earn_nothing() -> None:
     env = paper_env()
     for task_id in task_ids("train", ("settings_number",))[:EACH]:
         ((change, save), ending) = solution_of(task_id)
-        assert change.find
-        wrong = number(change.find.name, (int(change.text) + 1) % 100)
+        assert change.locator
+        wrong = number(change.locator.name, (int(change.text) + 1) % 100)
         assert reward_of(env, task_id, [(wrong, save), ending]) == 0.0
-        refused = number(change.find.name, 1000)
+        refused = number(change.locator.name, 1000)
         assert reward_of(env, task_id, [(refused, save), ending]) == 0.0
 
 

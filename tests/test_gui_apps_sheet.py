@@ -9,7 +9,7 @@ import pytest
 
 from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets
 from clawrl_gym.envs.gui.apps.sheet_formula import FormulaError, Worked, shown
-from clawrl_gym.envs.gui.families.base import done, give_up, link, press, select, write
+from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.sheet import SHEET
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
@@ -236,12 +236,12 @@ def test_a_number_where_a_formula_is_asked_for_earns_nothing() -> None:
     for task_id in task_ids("train", ("sheet_formula",))[:EACH]:
         (cell, content, enter), ending = solution_of(task_id)
         formula = content.text.removeprefix("=")
-        swapped = Step("type", content.find, text=f"={formula}+0")
+        swapped = Step("type", content.locator, text=f"={formula}+0")
         assert reward_of(env, task_id, [(cell, swapped, enter), ending]) == 1.0
         after = make_task(task_id).grader.expected["sheet"]  # type: ignore[attr-defined]
         (sheet,) = after.values()
         number = sheet["rows"][int(cell.text[1:]) - 1]["ABC".index(cell.text[0])]
-        typed = Step("type", content.find, text=number)
+        typed = Step("type", content.locator, text=number)
         assert reward_of(env, task_id, [(cell, typed, enter), ending]) == 0.0
 
 
@@ -249,8 +249,8 @@ def test_the_wrong_row_or_order_earns_nothing() -> None:
     env = paper_env()
     for task_id in task_ids("train", ("sheet_remove",))[:EACH]:
         (row,), *rest = solution_of(task_id)
-        assert row.find
-        other = "2" if row.find.name != "2" else "3"
+        assert row.locator
+        other = "2" if row.locator.name != "2" else "3"
         assert reward_of(env, task_id, [(link(other),), *rest]) == 0.0
     for task_id in task_ids("train", ("sheet_sort",))[:EACH]:
         first, (column, order, sort), *rest = solution_of(task_id)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.envs.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets
-from clawrl_gym.envs.gui.families.base import answer, done, give_up, link, press, select, write
+from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.tickets import TICKETS
 from clawrl_gym.envs.gui.families.tickets_long import TICKETS_LONG
 from clawrl_gym.envs.gui.generated import make_task, task_ids

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.envs.gui.browser import chromium, shared
+from clawrl_gym.envs.gui.browser import chromium, pool
 from clawrl_gym.envs.gui.browser import network as network_module
-from clawrl_gym.envs.gui.browser.loop import Loop
+from clawrl_gym.envs.gui.browser.loop_thread import LoopThread
 from clawrl_gym.envs.gui.browser.network import Allowed, Network, addresses
 from clawrl_gym.envs.gui.browser.proxy import Proxy
+from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.options import BrowserOptions
-from clawrl_gym.envs.gui.screen import Screen
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import Pages, a_screen, a_task, with_browser
 
@@ -25,8 +25,8 @@ from tests.gui_pages import Pages, a_screen, a_task, with_browser
 
 
 @pytest.fixture
-def loop() -> Iterator[Loop]:
-    made = Loop()
+def loop() -> Iterator[LoopThread]:
+    made = LoopThread()
     yield made
     made.close()
 
@@ -105,7 +105,7 @@ def test_who_waits_when_the_loop_ends_is_told(loop):
     assert len(told) == 1
 
 
-class SlowStart(shared.Browsers):
+class SlowStart(pool.BrowserPool):
     """A set whose browser takes its time, and does not start in the end."""
 
     def __init__(self, started: asyncio.Event) -> None:
@@ -127,7 +127,7 @@ class SlowStart(shared.Browsers):
 
 
 def test_a_browser_that_starts_is_not_ended_as_idle():
-    owner = shared.Process(linger_s=0.01)
+    owner = pool.ProcessBrowsers(linger_s=0.01)
     options = BrowserOptions()
 
     async def scene() -> tuple[bool, bool]:
@@ -411,12 +411,12 @@ def test_a_named_program_is_taken(tmp_path):
 
 @pytest.fixture
 def _browsers_end() -> Iterator[None]:
-    shared.close_all()
+    pool.close_all()
     yield
-    shared.close_all()
+    pool.close_all()
 
 
-def house(screen: Screen):
+def house(screen: BrowserScreen):
     return screen._visit._house
 
 
@@ -435,7 +435,7 @@ def later(check) -> bool:
 @pytest.mark.usefixtures("_browsers_end")
 def test_contexts_are_spread_over_browsers():
     options = with_browser(contexts_per_browser=2)
-    screens = [Screen.open(a_task({"/": "x"}), options) for _ in range(3)]
+    screens = [BrowserScreen.open(a_task({"/": "x"}), options) for _ in range(3)]
     assert len({house(screen) for screen in screens}) == 2
     for screen in screens:
         screen.close()
@@ -460,7 +460,7 @@ def test_an_old_browser_takes_no_more_contexts_and_ends_with_its_last():
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("_browsers_end")
 def test_browsers_end_when_nobody_needs_them_and_start_again():
-    shared._process = shared.Process(linger_s=0.1)
+    pool._process = pool.ProcessBrowsers(linger_s=0.1)
     with a_screen("one") as screen:
         first = house(screen)
     assert later(lambda: not first.alive)
@@ -482,7 +482,7 @@ def test_a_forked_child_gets_browsers_of_its_own():
                 except EnvError:
                     with a_screen("<title>child</title>") as own:
                         code = 0 if own.look().title == "child" else 2
-                shared.close_all()
+                pool.close_all()
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -501,7 +501,7 @@ def test_a_program_that_is_no_browser_is_an_env_error_and_leaves_nothing(tmp_pat
     program.chmod(0o755)
     tmp_path.chmod(0o755)
     with pytest.raises(EnvError, match="cannot run here"):
-        Screen.open(a_task({"/": "x"}), with_browser(executable=str(program)))
+        BrowserScreen.open(a_task({"/": "x"}), with_browser(executable=str(program)))
     assert list(own.iterdir()) == []
 
 

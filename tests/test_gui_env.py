@@ -13,13 +13,16 @@ from clawrl_gym.agents.calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.gui.env import GuiEnv, list_tasks
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
-from clawrl_gym.envs.gui.task import Find, GuiTask, Step
+from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.parts import decode_parts, pictures_of
 from tests.gui_fakes import Screens
 
 BOUGHT = StateGrader({"shop": {"bought": "pens"}})
 SOLUTION = (
-    (Step("type", Find("textbox", "What"), text="pens"), Step("click", Find("button", "Buy"))),
+    (
+        Step("type", Locator("textbox", "What"), text="pens"),
+        Step("click", Locator("button", "Buy")),
+    ),
     (Step("done"),),
 )
 TASK = GuiTask(
@@ -215,10 +218,10 @@ def test_an_oracle_may_follow_from_what_the_page_asks_for():
 
 
 def test_an_oracle_whose_element_is_missing_says_which():
-    lacking = replace(TASK, solution=((Step("click", Find("button", "Sell")),),))
-    with pytest.raises(TaskError, match=r"needs Find\(role='button', name='Sell'.*in turn 0"):
+    lacking = replace(TASK, solution=((Step("click", Locator("button", "Sell")),),))
+    with pytest.raises(TaskError, match=r"needs Locator\(role='button', name='Sell'.*in turn 0"):
         next(started(lacking).solve())
-    target = Step("drag", Find("button", "Buy"), to=Find("link", "Away"))
+    target = Step("drag", Locator("button", "Buy"), to=Locator("link", "Away"))
     with pytest.raises(TaskError, match="name='Away'"):
         next(started(replace(TASK, solution=((target,),))).solve())
     with pytest.raises(TaskError, match="has no solution"):

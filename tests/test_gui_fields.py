@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.gui_desk import LOG, chromium, desk
+from tests.gui_page_rig import LOG, chromium, desk
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

@@ -9,11 +9,11 @@ from PIL import Image
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.film import MOST_FRAMES, Deed, Film
+from clawrl_gym.envs.gui.film import MOST_FRAMES, Attempt, Film
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
 
 PAGE = page_jpeg()
-CLICK, DONE = Deed(Action("click", id=2)), Deed(Action("done"))
+CLICK, DONE = Attempt(Action("click", id=2)), Attempt(Action("done"))
 
 
 def page() -> bytes:
@@ -24,7 +24,7 @@ def gone() -> bytes:
     raise EnvError("the browser died")
 
 
-def filmed(replies: int, *, shot: Callable[[], bytes] = page, last: Deed = CLICK) -> Film:
+def filmed(replies: int, *, shot: Callable[[], bytes] = page, last: Attempt = CLICK) -> Film:
     film = Film("Buy two pens.", VIEWPORT)
     for number in range(replies):
         film.expose(shot)
@@ -115,7 +115,7 @@ def test_empty_ground_is_left_out_of_all_frames_alike() -> None:
     wide.add(VIEW, (CLICK,))
     tall = Film("x", (1600, 1200))
     tall.expose(lambda: page_jpeg((1600, 1200)))
-    tall.add(VIEW, (Deed(Action("click", x=60, y=1190)),))
+    tall.add(VIEW, (Attempt(Action("click", x=60, y=1190)),))
     assert size_of(wide)[1] < size_of(tall)[1]  # a click far down is shown where it was
 
 
@@ -123,7 +123,8 @@ def test_long_texts_and_reports_stay_in_their_cards() -> None:
     film = Film("Do this. " * 400, VIEWPORT)
     film.expose(page)
     film.add(
-        VIEW, tuple(Deed(Action("type", id=1, text="漢字" * 200), "why " * 99) for _ in "1234567")
+        VIEW,
+        tuple(Attempt(Action("type", id=1, text="漢字" * 200), "why " * 99) for _ in "1234567"),
     )
     film.end(page)
     film.graded(0.5, "Test report: failed\n" + "\n".join("missing " * 40 for _ in range(50)))

@@ -9,13 +9,13 @@ from clawrl_gym.envs.gui.grading import (
     differences,
     same_answer,
 )
-from clawrl_gym.envs.gui.task import Ended
+from clawrl_gym.envs.gui.task import FinalState
 
 STATE = {"basket": [{"name": "pens", "count": 2}], "orders": []}
 
 
 def ended(states=None, answer=None, gave_up=False):
-    return Ended({"shop": STATE} if states is None else states, answer, gave_up)
+    return FinalState({"shop": STATE} if states is None else states, answer, gave_up)
 
 
 def test_the_whole_state_counts():

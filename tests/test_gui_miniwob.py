@@ -5,26 +5,26 @@ from collections.abc import Iterator
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.gui import miniwob
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.folder_site import FolderSite
-from clawrl_gym.envs.gui.miniwob import (
+from clawrl_gym.envs.gui.miniwob.pages import (
     FIRST_HELDOUT_SEED,
     LEFT_OUT,
+    VIEWPORT,
     PageGrader,
     html_folder,
     make_task,
     open_miniwob,
     pages,
 )
-from clawrl_gym.envs.gui.miniwob_solutions import SOLUTIONS
+from clawrl_gym.envs.gui.miniwob.solutions import SOLUTIONS
 from clawrl_gym.envs.gui.site import Request
-from clawrl_gym.envs.gui.task import Ended
+from clawrl_gym.envs.gui.task import FinalState
 from clawrl_gym.envs.task_ids import NUMBERS
 
 
-def ended(page_result: object, gave_up: bool = False) -> Ended:
-    return Ended({}, None, gave_up, page_result=page_result)
+def ended(page_result: object, gave_up: bool = False) -> FinalState:
+    return FinalState({}, None, gave_up, page_result=page_result)
 
 
 def test_every_page_is_a_family_or_left_out_for_a_reason() -> None:
@@ -214,5 +214,5 @@ def test_pages_of_every_kind_begin(env: GuiEnv) -> None:
 
 def test_the_viewport_shows_the_whole_problem() -> None:
     task = make_task("miniwob-click-button-train-000000")
-    assert task.viewport == miniwob.VIEWPORT
+    assert task.viewport == VIEWPORT
     assert task.scale == 2.0

@@ -11,10 +11,10 @@ import pytest
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.env import GuiEnv
-from clawrl_gym.envs.gui.osworld import open_osworld
-from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
-from clawrl_gym.envs.gui.osworld_time import day_of, rules_of
-from clawrl_gym.envs.gui.task import Ended, PageFacts
+from clawrl_gym.envs.gui.osworld.dates import day_of, rules_of
+from clawrl_gym.envs.gui.osworld.files import open_osworld
+from clawrl_gym.envs.gui.osworld.grading import OsworldGrader, grader_of
+from clawrl_gym.envs.gui.task import FinalState, PageFacts
 
 CORPUS = Path(__file__).parent / "fixtures" / "osworld"
 INDEX = CORPUS / "test_all.json"
@@ -25,8 +25,8 @@ FRONT = PageFacts("http://museum.test/", "Museum", "<h1>Museum</h1>")
 
 def ended(
     *tabs: PageFacts, active: int = 0, gave_up: bool = False, answer: str | None = None
-) -> Ended:
-    return Ended({}, answer, gave_up, tabs, active)
+) -> FinalState:
+    return FinalState({}, answer, gave_up, tabs, active)
 
 
 def rule(**rules: Any) -> dict[str, Any]:

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from clawrl_gym.agents.calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Kind
-from clawrl_gym.envs.gui.notation import MAX_CALLS, written
-from clawrl_gym.envs.gui.parse import Frame, nothing_asked, read
+from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import FORMS, in_words, tool
+from clawrl_gym.envs.gui.text_calls import MAX_CALLS, format_action
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool
 
-FRAME = Frame(1024, 640, 1024, 640)
+FRAME = CoordinateSpace(1024, 640, 1024, 640)
 TOOL = tool(1024, 640)
 
 
 def asked(text, frame=FRAME):
-    return read(Reply(text), frame)
+    return parse_reply(Reply(text), frame)
 
 
 def actions(text, frame=FRAME):
@@ -31,7 +31,7 @@ def actions(text, frame=FRAME):
 
 
 def called(frame=FRAME, name="computer", /, **arguments):
-    [one] = read(Reply("", (Call("1", name, json.dumps(arguments)),)), frame)
+    [one] = parse_reply(Reply("", (Call("1", name, json.dumps(arguments)),)), frame)
     return one
 
 
@@ -224,7 +224,7 @@ def test_half_a_character_is_refused():
 
 def test_thousandths_count_to_a_thousand():
     """Defect 4.3 of the reference: coordinates of 0 to 1000 were scaled by 999."""
-    frame = Frame(1920, 1080, 1000, 1000)
+    frame = CoordinateSpace(1920, 1080, 1000, 1000)
     [middle] = actions("click(x=500, y=500)", frame)
     assert (middle.x, middle.y) == (960, 540)
     [first] = actions("click(x=0, y=0)", frame)
@@ -235,7 +235,7 @@ def test_thousandths_count_to_a_thousand():
 
 
 def test_pixels_of_a_picture_become_css_pixels():
-    [action] = actions("click(x=300, y=200)", Frame(160, 210, 320, 420))
+    [action] = actions("click(x=300, y=200)", CoordinateSpace(160, 210, 320, 420))
     assert (action.x, action.y) == (150, 100)
 
 
@@ -307,14 +307,16 @@ def test_an_action_that_we_have_not_is_answered_with_those_that_we_have(name):
     ],
 )
 def test_a_call_that_is_none_is_answered(name, arguments, wrong):
-    [one] = read(Reply("", (Call("1", name, arguments),)), FRAME)
+    [one] = parse_reply(Reply("", (Call("1", name, arguments),)), FRAME)
     assert one.action is None
     assert wrong in one.wrong
 
 
 def test_a_reply_without_actions_is_told_what_they_are():
-    assert nothing_asked(Reply("hello")).startswith("got no action, expected one a line, such as")
-    assert nothing_asked(Reply("clik(3)")).startswith("got clik(), which is no action")
+    assert describe_missing_action(Reply("hello")).startswith(
+        "got no action, expected one a line, such as"
+    )
+    assert describe_missing_action(Reply("clik(3)")).startswith("got clik(), which is no action")
 
 
 ONE_OF_EACH = [
@@ -335,7 +337,7 @@ ONE_OF_EACH = [
 
 @pytest.mark.parametrize("action", ONE_OF_EACH)
 def test_an_action_is_written_so_that_it_is_read_again(action):
-    assert actions(written(action)) == [action]
+    assert actions(format_action(action)) == [action]
 
 
 def test_the_advertised_actions_are_exactly_those_that_work():
@@ -387,7 +389,7 @@ def test_no_text_breaks_the_reader(text):
     )
 )
 def test_no_arguments_break_the_reader(arguments):
-    [one] = read(Reply("", (Call("1", "computer", json.dumps(arguments)),)), FRAME)
+    [one] = parse_reply(Reply("", (Call("1", "computer", json.dumps(arguments)),)), FRAME)
     assert (one.action is None) == bool(one.wrong)
 
 
@@ -395,7 +397,7 @@ def test_no_arguments_break_the_reader(arguments):
 @given(st.text(max_size=40).map(lambda text: text.replace("\r", "")))
 def test_any_text_that_can_be_typed_survives_being_written(text):
     action = Action("type", id=3, text=text)
-    [one] = asked(written(action))
+    [one] = asked(format_action(action))
     assert one.action == action or "control character" in one.wrong or "Unicode" in one.wrong
 
 

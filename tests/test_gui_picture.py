@@ -9,9 +9,9 @@ from PIL import Image, ImageChops
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action, Kind
-from clawrl_gym.envs.gui.deed import Deed, caption
-from clawrl_gym.envs.gui.ink import fitted, font, legible, wrapped
+from clawrl_gym.envs.gui.attempt import Attempt, caption
 from clawrl_gym.envs.gui.observation import Element, View
+from clawrl_gym.envs.gui.overlay import fitted, font, legible, wrapped
 from clawrl_gym.envs.gui.picture import annotated, label_place, marked
 from tests.gui_pictures import BUTTON, FAR, FIELD, VIEW, VIEWPORT, page_jpeg
 
@@ -85,14 +85,14 @@ ACTIONS = {
 def test_every_action_is_drawn_and_said(kind: Kind, failed: str) -> None:
     action = ACTIONS.get(kind) or Action(kind, id=2)
     jpeg = page_jpeg()
-    picture = opened(annotated(jpeg, [Deed(action, failed)], VIEW, VIEWPORT))
+    picture = opened(annotated(jpeg, [Attempt(action, failed)], VIEW, VIEWPORT))
     nothing = opened(annotated(jpeg, [], VIEW, VIEWPORT))
     page, caption_line = (0, 0, *VIEWPORT), (0, VIEWPORT[1], 400, picture.height)
     assert picture.size == nothing.size
     assert picture.crop(caption_line).tobytes() != nothing.crop(caption_line).tobytes()
     is_drawn = picture.crop(page).tobytes() != nothing.crop(page).tobytes()
     assert is_drawn == (kind != "screenshot")
-    assert failed in caption(Deed(action, failed), VIEW)
+    assert failed in caption(Attempt(action, failed), VIEW)
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,24 @@ def test_every_action_is_drawn_and_said(kind: Kind, failed: str) -> None:
     ],
 )
 def test_odd_actions_make_a_picture_all_the_same(action: Action) -> None:
-    picture = opened(annotated(page_jpeg(), [Deed(action), Deed(action, "no")], VIEW, VIEWPORT))
+    picture = opened(
+        annotated(page_jpeg(), [Attempt(action), Attempt(action, "no")], VIEW, VIEWPORT)
+    )
     assert picture.width == VIEWPORT[0]
 
 
 def test_a_tiny_page_can_be_annotated() -> None:
     view = View("", "", ((Element(1, "button", "B", box=(0, 0, 4, 4)),),))
-    deeds = [Deed(Action("type", id=1, text="long text")), Deed(Action("answer", text="no"))]
-    annotated(page_jpeg((64, 64)), deeds, view, (64, 64))
+    attempts = [
+        Attempt(Action("type", id=1, text="long text")),
+        Attempt(Action("answer", text="no")),
+    ]
+    annotated(page_jpeg((64, 64)), attempts, view, (64, 64))
 
 
 def test_captions_speak_of_names() -> None:
     said = [
-        caption(Deed(action), VIEW)
+        caption(Attempt(action), VIEW)
         for action in (
             Action("click", id=2), Action("type", id=1, text="pens"), Action("click", x=3.2, y=4),
             Action("double_click", id=77), Action("drag", id=1, to_id=2),

@@ -12,7 +12,7 @@ from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.page.act import carry_out
-from tests.gui_desk import chromium, desk
+from tests.gui_page_rig import chromium, desk
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

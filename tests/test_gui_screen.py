@@ -8,8 +8,8 @@ import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.browser.shared import close_all
-from clawrl_gym.envs.gui.screen import Screen
+from clawrl_gym.envs.gui.browser.pool import close_all
+from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import PATIENT, QUICK, Pages, a_screen, a_task, id_of, text
 
@@ -127,7 +127,7 @@ def test_an_episode_does_not_begin_where_the_first_page_does_not_load():
     task = a_task({}, start="http://slow.test/slow", sites={"slow.test": lambda: slow})
     try:
         with pytest.raises(EnvError, match="does not load"):
-            Screen.open(task, QUICK)
+            BrowserScreen.open(task, QUICK)
     finally:
         slow.ended.set()
 
@@ -135,7 +135,7 @@ def test_an_episode_does_not_begin_where_the_first_page_does_not_load():
 @pytest.mark.parametrize("start", ["http://other.test/", "file:///etc/passwd", "nothing"])
 def test_a_task_that_begins_outside_of_its_sites_is_wrong(start):
     with pytest.raises(TaskError, match="does not load"):
-        Screen.open(a_task({}, start=start), PATIENT)
+        BrowserScreen.open(a_task({}, start=start), PATIENT)
 
 
 def test_scripts_of_a_task_run_among_the_pages_own():
@@ -153,7 +153,7 @@ def test_scripts_of_a_task_run_among_the_pages_own():
 
 def test_a_start_script_that_fails_is_the_tasks_fault():
     with pytest.raises(TaskError, match="is not defined"):
-        Screen.open(a_task({"/": "x"}, start_script="nothing.there"), PATIENT)
+        BrowserScreen.open(a_task({"/": "x"}, start_script="nothing.there"), PATIENT)
 
 
 def test_all_tabs_are_read_for_graders_that_ask():
@@ -212,7 +212,7 @@ def test_a_site_that_cannot_be_made_fails_the_episode_alone():
         raise TaskError("no such shop")
 
     with pytest.raises(TaskError, match="no such shop"):
-        Screen.open(a_task({}, sites={"site.test": broken}), PATIENT)
+        BrowserScreen.open(a_task({}, sites={"site.test": broken}), PATIENT)
 
 
 def test_many_threads_open_screens_at_once():

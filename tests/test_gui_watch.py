@@ -14,7 +14,7 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.task import Ended, GuiTask, Step
+from clawrl_gym.envs.gui.task import FinalState, GuiTask, Step
 from clawrl_gym.envs.gui.watch.command import add_arguments, watch
 from clawrl_gym.envs.gui.watch.player import Player, similar
 from clawrl_gym.envs.gui.watch.server import WatchServer
@@ -29,7 +29,7 @@ class Nothing:
 
     needs_pages = False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         raise AssertionError
 
 

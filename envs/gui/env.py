@@ -1,7 +1,7 @@
 """`ClawRL/Gui-v0`: tasks on web pages in a real browser, as a Gymnasium environment.
 
 The environment knows tasks, turns and grades; what a page shows and how it is acted on is behind
-`AnyScreen`.
+`Screen`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clawrl_gym.agents.calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.gui import notation
+from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.held import AnyScreen, OpenScreen, real_screen
+from clawrl_gym.envs.gui.execution import DONE, Execution, MousePosition, execute
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
-from clawrl_gym.envs.gui.parse import Frame, nothing_asked, read
+from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import tool
+from clawrl_gym.envs.gui.screen import OpenScreen, Screen, open_browser_screen
 from clawrl_gym.envs.gui.source import open_source
 from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text import heading, render
-from clawrl_gym.envs.gui.turn import DONE, Mouse, Turn, carry_out
 from clawrl_gym.envs.parts import encode_parts, plain
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.terminal.grading import report_of
@@ -36,7 +36,7 @@ _START_S = 60.0
 _EMPTY = View("about:blank", "", ())
 
 
-class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
+class GuiEnv(TaskEnv[GuiTask, Screen]):
     """A task on web pages, in a fresh window of a real browser; one task an episode.
 
     Observation
@@ -116,7 +116,7 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
         }  # fmt: skip
         self._options = GuiOptions.of(given)
         self._source = open_source(given)
-        self._open_screen = open_screen or real_screen
+        self._open_screen = open_screen or open_browser_screen
         self.filming = False
         """Keep the next episodes as films; set before reset."""
         self._film: Film | None = None
@@ -125,7 +125,7 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
         self._first = ""
         self._said = ""
         self._ending: Action | None = None
-        self._mouse = Mouse()
+        self._mouse = MousePosition()
         self._called = False
         """The last reply called tools: what comes back are their results."""
         self._tool: dict[str, Any] = {}
@@ -190,19 +190,19 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
     def _resolved(self, step: Step, turn: int) -> str:
         action = resolve(step, self._view.lines)
         if action is None:
-            found = resolve(Step(step.kind, step.find), self._view.lines) is not None
-            lacking = step.to if found else step.find
+            found = resolve(Step(step.kind, step.locator), self._view.lines) is not None
+            lacking = step.to if found else step.locator
             raise TaskError(
                 f"the solution of task {self.task.id!r} needs {lacking} in turn {turn}, "
                 f"and {self._view.url} has none"
             )
-        return notation.written(action)
+        return text_calls.format_action(action)
 
     def _request(self, task: GuiTask) -> str:
         return self._first
 
-    def _open(self, task: GuiTask) -> AnyScreen:
-        self._task, self._view, self._ending, self._mouse = task, _EMPTY, None, Mouse()
+    def _open(self, task: GuiTask) -> Screen:
+        self._task, self._view, self._ending, self._mouse = task, _EMPTY, None, MousePosition()
         self._called, self._last_shot, self._film = False, None, None
         screen = self._open_screen(task, self._options)
         try:
@@ -219,32 +219,32 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
             raise
         return screen
 
-    def _act(self, task: GuiTask, held: AnyScreen, action: str) -> tuple[str, bool]:
+    def _act(self, task: GuiTask, held: Screen, action: str) -> tuple[str, bool]:
         reply = decode(action)
         self._called = bool(reply.calls)
         if self._film is not None:
             self._film.expose(held.shot)
-        asked = read(reply, self._frame(task, held))
-        turn = carry_out(asked, held, self._mouse)
+        asked = parse_reply(reply, self._frame(task, held))
+        execution = execute(asked, held, self._mouse)
         if not asked:
-            turn.results.append(f"Error: {nothing_asked(reply)}")
+            execution.results.append(f"Error: {describe_missing_action(reply)}")
         if self._film is not None:
-            self._film.add(self._view, tuple(turn.deeds), turn.failure)
-        self._ending = turn.ending
+            self._film.add(self._view, tuple(execution.attempts), execution.failure)
+        self._ending = execution.ending
         over = self._ending is not None or (bool(task.result_script) and _is_over(held))
-        return self._came_back(reply, turn, held, over), over or self._turns == task.turns
+        return self._came_back(reply, execution, held, over), over or self._turns == task.turns
 
-    def _came_back(self, reply: Reply, turn: Turn, held: AnyScreen, over: bool) -> str:
+    def _came_back(self, reply: Reply, execution: Execution, held: Screen, over: bool) -> str:
         """The observation: a text, or one result a call with the page in the last."""
         if not reply.calls:
-            return OVER if over else self._observed(held, turn.told)
+            return OVER if over else self._observed(held, execution.messages)
         if over:
-            return encode_results(reply.calls, turn.results)
-        *before, last = turn.results
+            return encode_results(reply.calls, execution.results)
+        *before, last = execution.results
         page = self._observed(held, [] if last == DONE else [last])
         return encode_results(reply.calls, [*before, page])
 
-    def _observed(self, held: AnyScreen, told: Sequence[str], first: str = "") -> str:
+    def _observed(self, held: Screen, told: Sequence[str], first: str = "") -> str:
         """What the model is shown: words, and the page as text, as picture, or both."""
         self._view = held.look()
         notes = [f"Note: {notice}" for notice in held.notices()]
@@ -256,7 +256,7 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
         text = "\n".join([*([first] if first else []), *told, *notes, page])
         return encode_parts(text, [] if kind == "tree" else [self._picture(held)])
 
-    def _picture(self, held: AnyScreen) -> bytes:
+    def _picture(self, held: Screen) -> bytes:
         shot = held.shot()
         if self._options.observation != "marked":
             return shot
@@ -264,7 +264,7 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
 
         return marked(shot, self._view, held.viewport)
 
-    def _grade(self, task: GuiTask, held: AnyScreen) -> tuple[float, str]:
+    def _grade(self, task: GuiTask, held: Screen) -> tuple[float, str]:
         """Only the model's own `give_up` gives up: no budget speaks for it."""
         ending = self._ending
         if self._film is not None:
@@ -299,10 +299,10 @@ class GuiEnv(TaskEnv[GuiTask, AnyScreen]):
     def _thousandths(self) -> bool:
         return self._options.coordinates == "thousandths"
 
-    def _frame(self, task: GuiTask, held: AnyScreen) -> Frame:
-        return Frame(*held.viewport, *self._spans(task, held))
+    def _frame(self, task: GuiTask, held: Screen) -> CoordinateSpace:
+        return CoordinateSpace(*held.viewport, *self._spans(task, held))
 
-    def _spans(self, task: GuiTask, held: AnyScreen) -> tuple[int, int]:
+    def _spans(self, task: GuiTask, held: Screen) -> tuple[int, int]:
         """What x and y count to: thousandths, or pixels of what is shown."""
         if self._thousandths:
             return 1000, 1000
@@ -321,9 +321,9 @@ def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
     Raises ConfigError when there is none, EnvError for one that does not start, with the cure.
     """
-    from clawrl_gym.envs.gui.browser.shared import process
+    from clawrl_gym.envs.gui.browser.pool import process_browsers
 
-    chosen, owner = GuiOptions.of(options).browser, process()
+    chosen, owner = GuiOptions.of(options).browser, process_browsers()
     house = owner.run(owner.take(chosen), _START_S)
     try:
         say(f"Chromium {house.browser.version}: ready")
@@ -331,5 +331,5 @@ def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
         owner.run(owner.give_back(chosen, house), _START_S)
 
 
-def _is_over(held: AnyScreen) -> bool:
+def _is_over(held: Screen) -> bool:
     return held.page_result() is not None

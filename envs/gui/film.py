@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import ENDINGS
-from clawrl_gym.envs.gui.deed import Deed
+from clawrl_gym.envs.gui.attempt import Attempt
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.strip import Frame, Outcome, draw_strip
+from clawrl_gym.envs.gui.storyboard import Frame, Outcome, draw_storyboard
 
-__all__ = ["MOST_FRAMES", "Deed", "Film"]
+__all__ = ["MOST_FRAMES", "Attempt", "Film"]
 
 MOST_FRAMES = 24
 
@@ -39,9 +39,9 @@ class Film:
         """Take a picture of the page, before something is done on it."""
         self._exposed = _picture(shot)
 
-    def add(self, view: View, deeds: Sequence[Deed], failure: str = "") -> None:
-        """What was done on the page that was exposed last; `view` holds the ids of the deeds."""
-        frame = Frame(self._count + 1, self._exposed, view, tuple(deeds), failure)
+    def add(self, view: View, attempts: Sequence[Attempt], failure: str = "") -> None:
+        """What was done on the page that was exposed last; `view` holds the ids of the attempts."""
+        frame = Frame(self._count + 1, self._exposed, view, tuple(attempts), failure)
         self._exposed = None
         if self._count % self._every == 0:
             self._kept.append(frame)
@@ -54,7 +54,7 @@ class Film:
     def end(self, shot: Callable[[], bytes]) -> None:
         """The page that is left, unless the last reply only said that it is the end."""
         newest = self._newest
-        if newest is None or any(deed.action.kind not in ENDINGS for deed in newest.deeds):
+        if newest is None or any(attempt.action.kind not in ENDINGS for attempt in newest.attempts):
             self._last_page = Frame(0, _picture(shot), View("", "", ()))
 
     def graded(self, reward: float, report: str) -> None:
@@ -77,7 +77,7 @@ class Film:
     def strip(self) -> bytes:
         """The whole film as one JPEG."""
         outcome = Outcome(self._reward, self._report, self._count, self.hidden)
-        return draw_strip(self._instruction, self._viewport, self.frames, outcome)
+        return draw_storyboard(self._instruction, self._viewport, self.frames, outcome)
 
 
 def _picture(shot: Callable[[], bytes]) -> bytes | None:

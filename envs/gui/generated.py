@@ -13,7 +13,7 @@ from typing import Any
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.families.base import Draft, Served
+from clawrl_gym.envs.gui.families.family import Served, TaskDraft
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
@@ -58,12 +58,12 @@ def make_task(task_id: str) -> GuiTask:
     )
 
 
-def split_of(family: str, draft: Draft) -> Split:
+def split_of(family: str, draft: TaskDraft) -> Split:
     """The one split that a request belongs to."""
     return split_of_content(f"{family}/{draft.key}")
 
 
-def _grader(draft: Draft) -> Grader:
+def _grader(draft: TaskDraft) -> Grader:
     expected: Mapping[str, Any] = {
         host: Served(served.app, draft.after.get(host, served.world))().state()
         for host, served in draft.sites.items()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from clawrl_gym.envs.gui.task import Ended
+from clawrl_gym.envs.gui.task import FinalState
 
 _MAX_SHOWN_CHARS = 120
 _GAVE_UP = "the model gave up, and the task can be done"
@@ -29,7 +29,7 @@ class StateGrader:
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         missing = [_GAVE_UP] if ended.gave_up else []
         for host, state in self.expected.items():
             missing += differences(state, ended.states.get(host), host)
@@ -48,7 +48,7 @@ class AnswerGrader:
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         return StateGrader({}, self.answer).grade(ended)
 
 
@@ -63,7 +63,7 @@ class InfeasibleGrader:
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         missing = [] if ended.gave_up else ["the task cannot be done, and the model did not say so"]
         for host, state in (self.unchanged or {}).items():
             missing += differences(state, ended.states.get(host), host)

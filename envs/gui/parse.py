@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 from clawrl_gym.agents.calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Direction
-from clawrl_gym.envs.gui.dialects import FIELDS, NAMES, translated
+from clawrl_gym.envs.gui.aliases import FIELDS, NAMES, normalize_fields
 from clawrl_gym.envs.gui.keys import key_names
-from clawrl_gym.envs.gui.notation import Bare, Written, calls_in, unknown_calls, written
 from clawrl_gym.envs.gui.schema import FORMS, POINT, TO, TOOL, Form
+from clawrl_gym.envs.gui.text_calls import Bare, TextCall, find_calls, format_action, unknown_calls
 
 MAX_TEXT_CHARS = 10_000
 MAX_WAIT_S = 10.0
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"\[?\s*-?\d+(?:\.\d+)?\s*\]?")
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class CoordinateSpace:
     """What coordinates mean."""
 
     width: int
@@ -40,7 +40,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedAction:
     """One thing that a reply asks for."""
 
     source: str
@@ -54,40 +54,40 @@ class _Wrong(Exception):
     """What was got and what was expected."""
 
 
-def read(reply: Reply, frame: Frame) -> tuple[Asked, ...]:
+def parse_reply(reply: Reply, frame: CoordinateSpace) -> tuple[RequestedAction, ...]:
     """The actions of a reply in their order: one a call; without calls those of its text."""
     if reply.calls:
         return tuple(_asked_by(call, frame) for call in reply.calls)
-    found = [(one, _asked_in(one, frame)) for one in calls_in(spoken(reply.content))]
+    found = [(one, _asked_in(one, frame)) for one in find_calls(without_thoughts(reply.content))]
     return tuple(asked for one, asked in found if asked.action or not one.is_loose)
 
 
-def nothing_asked(reply: Reply) -> str:
+def describe_missing_action(reply: Reply) -> str:
     """What to say to a reply without any action."""
-    unknown = unknown_calls(spoken(reply.content))
+    unknown = unknown_calls(without_thoughts(reply.content))
     got = f"got {unknown[0]}(), which is no action" if unknown else "got no action"
     return f"{got}, expected one a line, such as click(12); there are: {', '.join(FORMS)}"
 
 
-def spoken(text: str) -> str:
+def without_thoughts(text: str) -> str:
     """A text without the model's thoughts: nothing in them is carried out."""
     _, closed, after = text.rpartition("</think>")
     return _THOUGHT.sub("", after if closed else text)
 
 
-def _asked_in(one: Written, frame: Frame) -> Asked:
+def _asked_in(one: TextCall, frame: CoordinateSpace) -> RequestedAction:
     source = _short(one.source)
     if one.unread:
-        return Asked(source, wrong=one.unread)
+        return RequestedAction(source, wrong=one.unread)
     if one.form is not None:
         return _asked_by(Call("", "", one.form), frame, in_form=True)
     try:
-        return Asked(source, action_of(_fields_of(one), frame))
+        return RequestedAction(source, action_of(_fields_of(one), frame))
     except _Wrong as wrong:
-        return Asked(source, wrong=str(wrong))
+        return RequestedAction(source, wrong=str(wrong))
 
 
-def _asked_by(call: Call, frame: Frame, in_form: bool = False) -> Asked:
+def _asked_by(call: Call, frame: CoordinateSpace, in_form: bool = False) -> RequestedAction:
     source = _short(call.arguments)
     try:
         fields = _arguments(call.arguments)
@@ -102,9 +102,9 @@ def _asked_by(call: Call, frame: Frame, in_form: bool = False) -> Asked:
                 raise _Wrong(f"got the tool {_shown(name)}, expected {TOOL!r}")
             fields = {**fields, "action": name}
         action = action_of(fields, frame)
-        return Asked(written(action), action)
+        return RequestedAction(format_action(action), action)
     except _Wrong as wrong:
-        return Asked(source, wrong=str(wrong))
+        return RequestedAction(source, wrong=str(wrong))
 
 
 def _arguments(text: str) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def _arguments(text: str) -> dict[str, Any]:
         raise _Wrong(str(failure)) from None
 
 
-def _fields_of(one: Written) -> dict[str, Any]:
+def _fields_of(one: TextCall) -> dict[str, Any]:
     """The arguments by name: those without one by the order that fits them."""
     kind = NAMES[one.name]
     if not one.given:
@@ -130,7 +130,7 @@ def _fields_of(one: Written) -> dict[str, Any]:
     return {"action": one.name, **dict(zip(names, one.given, strict=True)), **one.named}
 
 
-def _order(form: Form | None, one: Written) -> tuple[str, ...] | None:
+def _order(form: Form | None, one: TextCall) -> tuple[str, ...] | None:
     if form is None:  # terminate
         return ("status",) if len(one.given) == 1 else None
     if len(one.given) == 1 and isinstance(one.given[0], list) and len(one.given[0]) == 2:
@@ -152,9 +152,9 @@ def _may_be(name: str, value: Any) -> bool:
     return is_number or name in ("text", "keys")
 
 
-def action_of(given: Mapping[str, Any], frame: Frame) -> Action:
+def action_of(given: Mapping[str, Any], frame: CoordinateSpace) -> Action:
     """The action that fields of the schema, or of a known dialect, ask for. Raises _Wrong."""
-    fields = translated(given, frame.height)
+    fields = normalize_fields(given, frame.height)
     kind = fields.pop("action", None)
     form = FORMS.get(kind) if isinstance(kind, str) else None
     if form is None or not isinstance(kind, str):
@@ -183,7 +183,7 @@ def _check_needs(kind: str, form: Form, fields: Mapping[str, Any]) -> None:
             raise _Wrong(f"got {kind} without {need}, expected {_usual(kind)}")
 
 
-def _value(name: str, value: Any, frame: Frame) -> Any:
+def _value(name: str, value: Any, frame: CoordinateSpace) -> Any:
     match name:
         case "id" | "to_id" | "tab":
             return _whole(name, value)

@@ -1,4 +1,4 @@
-"""Pictures of a page with something drawn on them: numbers for a model, deeds for people."""
+"""Pictures of a page with something drawn on them: numbers for a model, attempts for people."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.envs.gui.action import ENDINGS
-from clawrl_gym.envs.gui.deed import Deed, caption, element_of
-from clawrl_gym.envs.gui.ink import Box, Ink, Point, fitted, font
+from clawrl_gym.envs.gui.attempt import Attempt, caption, element_of
 from clawrl_gym.envs.gui.observation import Element, View
+from clawrl_gym.envs.gui.overlay import Box, Overlay, Point, fitted, font
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,51 +77,57 @@ def marked(jpeg: bytes, view: View, viewport: tuple[int, int]) -> bytes:
     return jpeg_of(picture)
 
 
-def annotated(jpeg: bytes, deeds: Sequence[Deed], view: View, viewport: tuple[int, int]) -> bytes:
+def annotated(
+    jpeg: bytes, attempts: Sequence[Attempt], view: View, viewport: tuple[int, int]
+) -> bytes:
     """What was done, drawn on the page and said in a line under it."""
     from PIL import Image, ImageDraw
 
-    picture = drawn(opened(jpeg), deeds, view, viewport)
+    picture = drawn(opened(jpeg), attempts, view, viewport)
     size = max(14.0, picture.width / 45)
     whole = Image.new("RGB", (picture.width, picture.height + round(size * 2)), "#ffffff")
     whole.paste(picture)
-    words = fitted(" · ".join(caption(deed, view) for deed in deeds), size, picture.width - 20)
+    words = fitted(
+        " · ".join(caption(attempt, view) for attempt in attempts), size, picture.width - 20
+    )
     middle = (10, picture.height + size)
     ImageDraw.Draw(whole).text(middle, words, "#1a2130", font(size), "lm")
     return jpeg_of(whole)
 
 
-def drawn(picture: Image, deeds: Sequence[Deed], view: View, viewport: tuple[int, int]) -> Image:
-    """The picture with pointers, arrows and tags; several deeds are numbered."""
-    if not deeds:
+def drawn(
+    picture: Image, attempts: Sequence[Attempt], view: View, viewport: tuple[int, int]
+) -> Image:
+    """The picture with pointers, arrows and tags; several attempts are numbered."""
+    if not attempts:
         return picture
-    ink = Ink(*picture.size)
+    ink = Overlay(*picture.size)
     scale = picture.width / viewport[0]
     pen = _Pen(ink, view, scale)
-    for deed in deeds:
-        pen.draw(deed)
-    if len(deeds) > 1:
+    for attempt in attempts:
+        pen.draw(attempt)
+    if len(attempts) > 1:
         pen.number()
     return ink.over(picture)
 
 
 class _Pen:
-    """Draws deeds, one after the other."""
+    """Draws attempts, one after the other."""
 
-    def __init__(self, ink: Ink, view: View, scale: float) -> None:
+    def __init__(self, ink: Overlay, view: View, scale: float) -> None:
         self._ink, self._view, self._scale = ink, view, scale
         self._drawn = 0
         self._numbers: list[tuple[Point, str, str]] = []
 
     def number(self) -> None:
-        """Say which deed came first; on top of everything."""
+        """Say which attempt came first; on top of everything."""
         for at, number, colour in self._numbers:
             self._ink.disc(at, number, colour)
 
-    def draw(self, deed: Deed) -> None:
+    def draw(self, attempt: Attempt) -> None:
         self._drawn += 1
-        action = deed.action
-        self._colour = FAILED if deed.failed else DONE
+        action = attempt.action
+        self._colour = FAILED if attempt.failed else DONE
         at = self._point(action.id, action.x, action.y)
         match action.kind:
             case "click" | "double_click" | "triple_click" | "right_click" | "hover":
@@ -138,7 +144,7 @@ class _Pen:
                 word = action.kind.replace("_", " ").upper()
                 self._ink.stamp(f"{word}: {action.text}" if action.text else word, self._colour)
             case _:
-                words = caption(Deed(action), self._view)
+                words = caption(Attempt(action), self._view)
                 self._ink.tag((self._ink.width, 6), words, self._colour)
 
     def _pointed(self, kind: str, at: Point | None) -> None:

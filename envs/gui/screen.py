@@ -1,81 +1,65 @@
-"""What an episode holds: a browser context with the task's pages, from the environment's thread."""
+"""What an episode holds while it lasts: a browser window, or something that acts like one."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.browser.shared import Process, process
-from clawrl_gym.envs.gui.browser.visit import Visit
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
-from clawrl_gym.envs.gui.task import Ended, GuiTask
-
-_START_S = 120.0
-"""For a browser to start, with others before it in the queue."""
-_MARGIN_S = 60.0
-"""Beyond the deadlines that hold inside: reached only when the browser's thread is lost."""
+from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
-class Screen:
-    """Every call blocks, and ends in time. One thread at a time.
-
-    EnvError says that the browser failed, for this episode only; what pages do wrong is told in
-    `act`'s answer and by `notices`.
-    """
-
-    def __init__(self, visit: Visit, owner: Process, options: GuiOptions) -> None:
-        """Made by `open`."""
-        self._visit = visit
-        self._owner = owner
-        self._call_s = 4 * (options.action_timeout_s + options.page_timeout_s) + _MARGIN_S
-        self.viewport = visit.viewport
-        """Width and height in CSS pixels."""
-
-    @classmethod
-    def open(cls, task: GuiTask, options: GuiOptions) -> Self:
-        """A fresh context with the task's first pages loaded. Raises EnvError or ConfigError."""
-        owner = process()
-        visit = Visit(owner, task, options)
-        pages = 1 + len(task.tabs)
-        owner.run(visit.open(), _START_S + 3 * options.page_timeout_s * pages)
-        return cls(visit, owner, options)
+class Screen(Protocol):
+    """Its tabs, and the servers that they show. What fails by itself raises EnvError."""
 
     @property
     def said(self) -> str:
-        """What the task's start script returned, if it is text."""
-        return self._visit.said
+        """What the task's `start_script` returned; empty without one."""
+        ...
+
+    @property
+    def viewport(self) -> tuple[int, int]:
+        """Width and height in CSS pixels."""
+        ...
 
     @property
     def left_document(self) -> bool:
-        """The last action led to another document or tab: numbers of elements count no more."""
-        return self._visit.left_document
+        """The last action led to another document."""
+        ...
 
-    def look(self) -> View:
-        """The tab that is seen, as it is now."""
-        return self._owner.run(self._visit.look(), self._call_s)
+    def look(self) -> View: ...
 
     def act(self, action: Action) -> str | None:
-        """Carry out an action that does not end the task: None, or why it failed, in words."""
-        return self._owner.run(self._visit.act(action), self._call_s)
-
-    def shot(self) -> bytes:
-        """A picture of the viewport, JPEG."""
-        return self._owner.run(self._visit.shot(), self._call_s)
+        """Carry out anything but an ending; why it could not be done, in words."""
+        ...
 
     def notices(self) -> list[str]:
-        """Dialogs, downloads, windows and addresses refused since the last call, in words."""
-        return self._owner.run(self._visit.notices(), self._call_s)
+        """What happened by itself since they were last asked for: dialogs, downloads."""
+        ...
+
+    def shot(self) -> bytes:
+        """What is seen, as JPEG."""
+        ...
 
     def page_result(self) -> Any:
-        """What the task's page says of itself; the first value that is not null stays."""
-        return self._owner.run(self._visit.page_result(), self._call_s)
+        """What the task's page says of itself; None while it goes on."""
+        ...
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended:
-        """What is left, for the grade."""
-        return self._owner.run(self._visit.ended(answer, gave_up, needs_pages), self._call_s)
+    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState: ...
 
     def close(self) -> None:
-        """Let go of the context; idempotent. What is in it is closed in the background."""
-        if self._owner.ours and not self._owner.ended:
-            self._owner.run(self._visit.close(), self._call_s)
+        """Idempotent."""
+        ...
+
+
+OpenScreen = Callable[[GuiTask, GuiOptions], Screen]
+"""Opens the first page of a task in a window of its own."""
+
+
+def open_browser_screen(task: GuiTask, options: GuiOptions) -> Screen:
+    """A window of the browser that this process shares."""
+    from clawrl_gym.envs.gui.browser.screen import BrowserScreen
+
+    return BrowserScreen.open(task, options)

@@ -26,7 +26,7 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[GuiTask]:
             f"env.families chooses generated tasks and pages of MiniWoB++ only, got "
             f"env.tasks={tasks!r} too"
         )
-    from clawrl_gym.envs.gui.osworld import open_osworld
+    from clawrl_gym.envs.gui.osworld.files import open_osworld
 
     heldout = options.get("heldout")
     return open_osworld(
@@ -38,7 +38,7 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[GuiTask]:
 
 def _shipped(tasks: str, chosen: tuple[str, ...] | None) -> TaskSource[GuiTask]:
     if tasks == MINIWOB:
-        from clawrl_gym.envs.gui.miniwob import open_miniwob
+        from clawrl_gym.envs.gui.miniwob.pages import open_miniwob
 
         return open_miniwob(chosen)
     from clawrl_gym.envs.gui.generated import GeneratedTasks

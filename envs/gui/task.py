@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.site import Site
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class Locator:
     """An element by what it says, for oracles: its number is known on the page alone."""
 
     role: str
@@ -29,8 +30,8 @@ class Step:
     """One action of an oracle."""
 
     kind: Kind
-    find: Find | None = None
-    to: Find | None = None
+    locator: Locator | None = None
+    to: Locator | None = None
     """Where a drag ends."""
     text: str = ""
     keys: str = ""
@@ -51,7 +52,7 @@ class PageFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinalState:
     """What is left when an episode ends."""
 
     states: Mapping[str, Any]
@@ -73,10 +74,10 @@ class Grader(Protocol):
 
     @property
     def needs_pages(self) -> bool:
-        """It reads `Ended.tabs`."""
+        """It reads `FinalState.tabs`."""
         ...
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         """Reward in [0, 1], and what is missing, in words; nothing is missing at 1."""
         ...
 
@@ -111,35 +112,32 @@ class GuiTask:
     """Run once in the first page when it has loaded; what it returns, if it is text, is added to
     the instruction."""
     result_script: str = ""
-    """Gives `Ended.page_result`; asked after each reply, too: a value that is not null ends the
-    task there. Read where the page cannot have changed it afterwards."""
+    """Gives `FinalState.page_result`; asked after each reply, too: a value that is not null ends
+    the task there. Read where the page cannot have changed it afterwards."""
     facts_script: str = ""
     """An expression over the document, run in each tab at the end, apart from the page's own
     scripts: gives `PageFacts.facts`."""
 
 
-def find(step_find: Find, lines: tuple[Any, ...]) -> int | None:
+def find_element(locator: Locator, lines: Sequence[Line]) -> int | None:
     """The number of the element that is meant; None when it is not there."""
-    from clawrl_gym.envs.gui.observation import Element
-
-    fitting = [
+    matching = [
         part.id
         for line in lines
-        if not step_find.near
-        or any(
-            step_find.near in (other.name if isinstance(other, Element) else other)
-            for other in line
-        )
+        if not locator.near
+        or any(locator.near in (part.name if isinstance(part, Element) else part) for part in line)
         for part in line
-        if isinstance(part, Element) and (part.role, part.name) == (step_find.role, step_find.name)
+        if isinstance(part, Element) and (part.role, part.name) == (locator.role, locator.name)
     ]
-    return fitting[step_find.nth] if step_find.nth < len(fitting) else None
+    return matching[locator.nth] if locator.nth < len(matching) else None
 
 
-def resolve(step: Step, lines: tuple[Any, ...]) -> Action | None:
+def resolve(step: Step, lines: Sequence[Line]) -> Action | None:
     """The step on the page that is there now; None when its element is missing."""
-    found = None if step.find is None else find(step.find, lines)
-    target = None if step.to is None else find(step.to, lines)
-    if (step.find is not None and found is None) or (step.to is not None and target is None):
+    element_id = None if step.locator is None else find_element(step.locator, lines)
+    end_id = None if step.to is None else find_element(step.to, lines)
+    if (step.locator is not None and element_id is None) or (
+        step.to is not None and end_id is None
+    ):
         return None
-    return Action(step.kind, id=found, to_id=target, text=step.text, keys=step.keys)
+    return Action(step.kind, id=element_id, to_id=end_id, text=step.text, keys=step.keys)

@@ -20,8 +20,8 @@ import pytest
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.browser.shared import close_all
-from clawrl_gym.envs.gui.screen import Screen
+from clawrl_gym.envs.gui.browser.pool import close_all
+from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Response
 from clawrl_gym.envs.sandbox.cgroup import find_home
 from tests.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
@@ -77,7 +77,7 @@ def script_page(body: str) -> str:
     return f"<title>trying</title><p>page</p><script>{body}</script>"
 
 
-def outcome(screen: Screen) -> str:
+def outcome(screen: BrowserScreen) -> str:
     """The title, once it is none that waits."""
     deadline = time.monotonic() + 60.0
     while (title := screen.look().title) == "trying" and time.monotonic() < deadline:
@@ -339,7 +339,7 @@ def test_an_episode_does_not_begin_on_a_page_that_hangs():
         pass
 
 
-def press_until_it_ends(screen: Screen, button: int) -> None:
+def press_until_it_ends(screen: BrowserScreen, button: int) -> None:
     for _ in range(3):
         screen.act(Action("click", id=button))
         screen.look()
@@ -472,8 +472,8 @@ def test_a_dead_driver_ends_episodes_and_is_replaced():
 OWNER = """
 import sys, time
 from tests.gui_pages import a_task, with_browser
-from clawrl_gym.envs.gui.screen import Screen
-screens = [Screen.open(a_task({"/": "x"}), with_browser(memory_mb=2000)) for _ in range(2)]
+from clawrl_gym.envs.gui.browser.screen import BrowserScreen
+screens = [BrowserScreen.open(a_task({"/": "x"}), with_browser(memory_mb=2000)) for _ in range(2)]
 print("open", flush=True)
 time.sleep(600)
 """

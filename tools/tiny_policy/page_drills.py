@@ -14,9 +14,9 @@ from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.notation import written
 from clawrl_gym.envs.gui.observation import Element, Line, View
 from clawrl_gym.envs.gui.text import line_text, render
+from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy.conversations import Conversation
 
 MAX_TOKENS = 3000
@@ -73,7 +73,7 @@ class _Page:
         for place, (question, quoted, action) in enumerate(asked):
             text = question if place else f"{question}\n\n{page}"
             messages.append({"role": "user", "content": text})
-            reply = f"{line_text(quoted)}\n{written(action)}"
+            reply = f"{line_text(quoted)}\n{format_action(action)}"
             messages.append({"role": "assistant", "content": reply})
         return Conversation(messages, f"drill-{self.family}")
 

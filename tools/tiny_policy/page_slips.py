@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from clawrl_gym.envs.gui.families.base import Turns
+from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.task import GuiTask
 from tools.tiny_policy.careless import BAD_HABIT
 

@@ -11,10 +11,10 @@ from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.gui.agent import GuiAgent
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.families.base import Turns
+from clawrl_gym.envs.gui.families.family import Turns
 from clawrl_gym.envs.gui.generated import make_task, task_ids
-from clawrl_gym.envs.gui.notation import written
 from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
+from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 from tools.tiny_policy.page_quotes import place_of, source_of
@@ -75,10 +75,10 @@ def _written(env: GuiEnv, task: GuiTask, step: Step) -> tuple[str, ...]:
     lines = env.view.lines
     action = resolve(step, lines)
     if action is None:
-        raise TaskError(f"task {task.id!r}: got no {step.find} on the page")
+        raise TaskError(f"task {task.id!r}: got no {step.locator} on the page")
     quote = ""
     if action.id is not None:
-        quote = place_of(lines, action.id, step.find.near if step.find else "")
+        quote = place_of(lines, action.id, step.locator.near if step.locator else "")
     elif action.kind == "answer":
         quote = source_of(lines, action.text, task.instruction)
-    return (quote, written(action)) if quote else (written(action),)
+    return (quote, format_action(action)) if quote else (format_action(action),)

@@ -15,7 +15,7 @@ from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.site import Request, Response, Site
-from clawrl_gym.envs.gui.task import Ended, GuiTask
+from clawrl_gym.envs.gui.task import FinalState, GuiTask
 from tools.tiny_policy.paper import Node, Paper
 
 MAX_REDIRECTS = 5
@@ -75,10 +75,10 @@ class PaperScreen:
         """Paper has no picture."""
         raise EnvError("a page on paper has no picture")
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended:
+    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left."""
         states = {host: site.state() for host, site in self._sites.items()}
-        return Ended(states, answer, gave_up)
+        return FinalState(states, answer, gave_up)
 
     def close(self) -> None:
         """Nothing is open."""

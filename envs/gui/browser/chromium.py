@@ -42,7 +42,7 @@ import sys, types
 package = types.ModuleType("clawrl_gym")
 package.__path__ = sys.argv.pop(1).split(":")
 sys.modules["clawrl_gym"] = package
-from clawrl_gym.envs.gui.browser.keeper import main
+from clawrl_gym.envs.gui.browser.supervisor import main
 main()
 """
 _FLAGS = (

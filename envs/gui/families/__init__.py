@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from clawrl_gym.envs.gui.families.base import Draft, Family
 from clawrl_gym.envs.gui.families.calendar import CALENDAR
 from clawrl_gym.envs.gui.families.calendar_long import CALENDAR_LONG
+from clawrl_gym.envs.gui.families.family import Family, TaskDraft
 from clawrl_gym.envs.gui.families.mail import MAIL
 from clawrl_gym.envs.gui.families.mail_long import MAIL_LONG
 from clawrl_gym.envs.gui.families.settings import SETTINGS
@@ -19,7 +19,7 @@ from clawrl_gym.envs.gui.families.shop_orders import SHOP_ORDERS
 from clawrl_gym.envs.gui.families.tickets import TICKETS
 from clawrl_gym.envs.gui.families.tickets_long import TICKETS_LONG
 
-__all__ = ["FAMILIES", "Draft", "Family"]
+__all__ = ["FAMILIES", "Family", "TaskDraft"]
 
 _ALL = (
     *CALENDAR,

@@ -10,10 +10,10 @@ from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, Draw
 from clawrl_gym.envs.gui.apps.calendar import HOST, Calendar
 from clawrl_gym.envs.gui.apps.calendar_clock import shown_day, shown_time
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
     Served,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -29,7 +29,7 @@ HOURS = range(8, 17)
 """Hours at which events start."""
 
 
-def delete(draw: Draw) -> Draft:
+def delete(draw: Draw) -> TaskDraft:
     """One event of the week is off."""
     world, number, event = _week_with_one(draw)
     told = draw.pick(
@@ -42,7 +42,7 @@ def delete(draw: Draw) -> Draft:
     after = copy.deepcopy(world)
     del after["events"][number]
     day = day_of(event)
-    return drafted(
+    return task_draft(
         key=f"{event['title']} {day}",
         instruction=told.format(t=event["title"], d=day),
         world=world,
@@ -51,7 +51,7 @@ def delete(draw: Draw) -> Draft:
     )
 
 
-def rename(draw: Draw) -> Draft:
+def rename(draw: Draw) -> TaskDraft:
     """One event gets another title."""
     world, number, event = _week_with_one(draw)
     old, new = event["title"], draw.pick([stem for stem in STEMS if stem not in titles(world)])
@@ -62,7 +62,7 @@ def rename(draw: Draw) -> Draft:
             "Please change the title {o} to {n} in the calendar.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{old} {new}",
         instruction=told.format(o=old, n=new),
         world=world,
@@ -71,7 +71,7 @@ def rename(draw: Draw) -> Draft:
     )
 
 
-def plan(draw: Draw) -> Draft:
+def plan(draw: Draw) -> TaskDraft:
     """A new event; the form of its day is open."""
     world = {"today": MONDAY.isoformat(), "events": {}}
     day = MONDAY + datetime.timedelta(days=draw.below(7))
@@ -86,7 +86,7 @@ def plan(draw: Draw) -> Draft:
     )
     times = {"a": f"{start}:00", "b": f"{end}:00"}
     filled = (write("Title", title), write("Start", times["a"]), write("End", times["b"]))
-    return drafted(
+    return task_draft(
         key=f"{title} {start} {end}",
         instruction=told.format(t=title, d=shown_day(day), **times),
         world=world,
@@ -96,7 +96,7 @@ def plan(draw: Draw) -> Draft:
     )
 
 
-def end(draw: Draw) -> Draft:
+def end(draw: Draw) -> TaskDraft:
     """When an event ends: its own page says so."""
     world, _, event = _week_with_one(draw)
     told = draw.pick(
@@ -107,7 +107,7 @@ def end(draw: Draw) -> Draft:
         )
     )
     time = shown_time(event["end"])
-    return drafted(
+    return task_draft(
         key=event["title"],
         instruction=told.format(t=event["title"]),
         world=world,
@@ -116,7 +116,7 @@ def end(draw: Draw) -> Draft:
     )
 
 
-def invite(draw: Draw) -> Draft:
+def invite(draw: Draw) -> TaskDraft:
     """One more guest of an event."""
     world, number, event = _week_with_one(draw)
     name = draw.pick(NAMES)
@@ -127,7 +127,7 @@ def invite(draw: Draw) -> Draft:
             "Please ask {n} to the event {t}.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{name} {event['title']}",
         instruction=told.format(n=name, t=event["title"]),
         world=world,
@@ -136,7 +136,7 @@ def invite(draw: Draw) -> Draft:
     )
 
 
-def later(draw: Draw) -> Draft:
+def later(draw: Draw) -> TaskDraft:
     """An event at another time of its day."""
     world, number, event = _week_with_one(draw)
     length = event["end"] - event["start"]
@@ -152,7 +152,7 @@ def later(draw: Draw) -> Draft:
         )
     )
     time = shown_time(start)
-    return drafted(
+    return task_draft(
         key=f"{event['title']} {time}",
         instruction=told.format(t=event["title"], a=time),
         world=world,
@@ -171,7 +171,7 @@ CALENDAR = (
 )
 
 
-def drafted(
+def task_draft(
     key: str,
     instruction: str,
     world: World,
@@ -180,9 +180,9 @@ def drafted(
     after: World | None = None,
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A task in one calendar."""
-    return Draft(
+    return TaskDraft(
         key=key,
         instruction=instruction,
         start=start,

@@ -8,9 +8,18 @@ import datetime
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, Draw
 from clawrl_gym.envs.gui.apps.calendar_clock import shown_day, shown_time, weekday
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.calendar import (
+    HOURS,
+    MONDAY,
+    calendar,
+    new_event,
+    task_draft,
+    with_change,
+    with_event,
+)
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -19,20 +28,11 @@ from clawrl_gym.envs.gui.families.base import (
     press,
     write,
 )
-from clawrl_gym.envs.gui.families.calendar import (
-    HOURS,
-    MONDAY,
-    calendar,
-    drafted,
-    new_event,
-    with_change,
-    with_event,
-)
 
 WEEK = datetime.timedelta(weeks=1)
 
 
-def move(draw: Draw) -> Draft:
+def move(draw: Draw) -> TaskDraft:
     """An event goes to the next week, where its time may be taken."""
     old, target = (MONDAY + datetime.timedelta(days=draw.below(7)) for _ in range(2))
     target += WEEK
@@ -56,7 +56,7 @@ def move(draw: Draw) -> Draft:
     )
     saved = (write("Day", day), write("Start", f"{hour}:00"), press("Save"))
     change = {"day": target.isoformat(), "start": hour * 60, "end": hour * 60 + 60}
-    return drafted(
+    return task_draft(
         key=f"{title} {day} {hour}",
         instruction=told.format(t=title, d=day, a=f"{hour}:00"),
         world=world,
@@ -70,7 +70,7 @@ def move(draw: Draw) -> Draft:
     )
 
 
-def free(draw: Draw) -> Draft:
+def free(draw: Draw) -> TaskDraft:
     """A new event in the first hour of a day that is free."""
     day = MONDAY + datetime.timedelta(days=draw.below(7))
     title, *others = draw.some(STEMS, 4)
@@ -93,7 +93,7 @@ def free(draw: Draw) -> Draft:
         write("End", f"{first + 1}:00"),
         press("Create"),
     )
-    return drafted(
+    return task_draft(
         key=f"{title} {shown_day(day)}",
         instruction=told.format(t=title, d=shown_day(day)),
         world=world,
@@ -108,7 +108,7 @@ def free(draw: Draw) -> Draft:
     )
 
 
-def clear(draw: Draw) -> Draft:
+def clear(draw: Draw) -> TaskDraft:
     """All events of one day are off; one of another day is named that stays."""
     day, other = (MONDAY + datetime.timedelta(days=n) for n in draw.some(range(7), 2))
     names = draw.some(STEMS, 4)
@@ -129,7 +129,7 @@ def clear(draw: Draw) -> Draft:
             "Please clear {d}. Keep {k}, which is on another day.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{shown_day(day)} {names[2]}",
         instruction=told.format(d=shown_day(day), k=names[2]),
         world=world,
@@ -144,7 +144,7 @@ def clear(draw: Draw) -> Draft:
     )
 
 
-def repeat(draw: Draw) -> Draft:
+def repeat(draw: Draw) -> TaskDraft:
     """An event once more, a week later: how long it takes stands on its page."""
     titles = draw.some(STEMS, 3)
     days = sorted(draw.some(range(7), 3))
@@ -176,7 +176,7 @@ def repeat(draw: Draw) -> Draft:
         write("End", shown_time(event["end"])),
         press("Create"),
     )
-    return drafted(
+    return task_draft(
         key=f"{event['title']} {shown_day(day)}",
         instruction=told.format(t=event["title"], d=shown_day(day)),
         world=world,
@@ -185,7 +185,7 @@ def repeat(draw: Draw) -> Draft:
     )
 
 
-def guests(draw: Draw) -> Draft:
+def guests(draw: Draw) -> TaskDraft:
     """The guests of one event come to another one, too."""
     first, second, third = draw.some(STEMS, 3)
     names = draw.some(NAMES, 4)
@@ -205,7 +205,7 @@ def guests(draw: Draw) -> Draft:
             "Please ask everyone who is a guest of {a} to {b} as well.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{first} {second}",
         instruction=told.format(a=first, b=second),
         world=world,
@@ -220,7 +220,7 @@ def guests(draw: Draw) -> Draft:
     )
 
 
-def longest(draw: Draw) -> Draft:
+def longest(draw: Draw) -> TaskDraft:
     """Which event of a day in the next week takes the most time."""
     day = MONDAY + WEEK + datetime.timedelta(days=draw.below(7))
     names = draw.some(STEMS, 4)
@@ -244,7 +244,7 @@ def longest(draw: Draw) -> Draft:
         (link(f"{weekday(day)} {shown_day(day)}"),),
         answer(name),
     )
-    return drafted(
+    return task_draft(
         key=f"{asked} {shown_day(day)}",
         instruction=told.format(t=asked, d=shown_day(day)),
         world=calendar([*events, other]),

@@ -8,10 +8,10 @@ from typing import Any
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.apps.mail import HOST, ME, Mail, new_mail
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
     Served,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -24,7 +24,7 @@ URL = f"http://{HOST}/"
 World = dict[str, Any]
 
 
-def archive(draw: Draw) -> Draft:
+def archive(draw: Draw) -> TaskDraft:
     """One mail goes out of the inbox, and stays."""
     told = (
         "Archive the mail of {n} about {s}.",
@@ -34,7 +34,7 @@ def archive(draw: Draw) -> Draft:
     return _filed(draw, told, "Archive", {"folder": "archive"})
 
 
-def delete(draw: Draw) -> Draft:
+def delete(draw: Draw) -> TaskDraft:
     """One mail goes away."""
     told = (
         "Delete the mail of {n} about {s}.",
@@ -44,7 +44,7 @@ def delete(draw: Draw) -> Draft:
     return _filed(draw, told, "Delete", {"folder": "trash"})
 
 
-def star(draw: Draw) -> Draft:
+def star(draw: Draw) -> TaskDraft:
     """One mail gets a star."""
     told = (
         "Star the mail of {n} about {s}.",
@@ -54,7 +54,7 @@ def star(draw: Draw) -> Draft:
     return _filed(draw, told, "Star", {"star": True})
 
 
-def send(draw: Draw) -> Draft:
+def send(draw: Draw) -> TaskDraft:
     """A new mail; the form is open."""
     world = inbox(draw, 2)
     name, subject, word = draw.pick(NAMES), draw.pick(STEMS), draw.pick(WORDS)
@@ -66,7 +66,7 @@ def send(draw: Draw) -> Draft:
         )
     )
     filled = (write("To", name), write("Subject", subject), write("Text", word), press("Send"))
-    return drafted(
+    return task_draft(
         key=f"{name} {subject}",
         instruction=told.format(n=name, s=subject, w=word),
         world=world,
@@ -76,7 +76,7 @@ def send(draw: Draw) -> Draft:
     )
 
 
-def code(draw: Draw) -> Draft:
+def code(draw: Draw) -> TaskDraft:
     """A word that stands in one mail."""
     world = inbox(draw, 3)
     asked = world["mails"][draw.pick(sorted(world["mails"]))]
@@ -90,7 +90,7 @@ def code(draw: Draw) -> Draft:
         )
     )
     word = asked["text"].removeprefix("The code is ").removesuffix(".")
-    return drafted(
+    return task_draft(
         key=asked["subject"],
         instruction=told.format(n=asked["from"], s=asked["subject"]),
         world=world,
@@ -100,11 +100,11 @@ def code(draw: Draw) -> Draft:
     )
 
 
-def _filed(draw: Draw, told: tuple[str, ...], pressed: str, change: World) -> Draft:
+def _filed(draw: Draw, told: tuple[str, ...], pressed: str, change: World) -> TaskDraft:
     world = inbox(draw, draw.between(3, 4))
     number = draw.pick(sorted(world["mails"]))
     name, subject = world["mails"][number]["from"], world["mails"][number]["subject"]
-    return drafted(
+    return task_draft(
         key=f"{name} {subject}",
         instruction=draw.pick(told).format(n=name, s=subject),
         world=world,
@@ -123,7 +123,7 @@ MAIL = (
 )
 
 
-def drafted(
+def task_draft(
     key: str,
     instruction: str,
     world: World,
@@ -132,9 +132,9 @@ def drafted(
     after: World | None = None,
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A task in one mail box."""
-    return Draft(
+    return TaskDraft(
         key=key,
         instruction=instruction,
         start=start,

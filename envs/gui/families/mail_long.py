@@ -9,9 +9,9 @@ from typing import Any
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.apps.mail import ME, ROWS, new_mail
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -24,8 +24,8 @@ from clawrl_gym.envs.gui.families.base import (
 from clawrl_gym.envs.gui.families.mail import (
     URL,
     World,
-    drafted,
     inbox,
+    task_draft,
     with_change,
     with_sent,
 )
@@ -33,7 +33,7 @@ from clawrl_gym.envs.gui.families.mail import (
 LABELS = ("home", "work", "money", "later")
 
 
-def forward(draw: Draw) -> Draft:
+def forward(draw: Draw) -> TaskDraft:
     """A mail of a full box goes on to somebody; it may not be there."""
     world, _ = _full_box(draw, [])
     present = {mail["subject"] for mail in world["mails"].values()}
@@ -60,7 +60,7 @@ def forward(draw: Draw) -> Draft:
     )
     if not feasible:
         turns = (searched, give_up(f"there is no mail about {subject}"))
-    return drafted(
+    return task_draft(
         key=f"{subject} {name}",
         instruction=told.format(s=subject, n=name),
         world=world,
@@ -71,7 +71,7 @@ def forward(draw: Draw) -> Draft:
     )
 
 
-def reply(draw: Draw) -> Draft:
+def reply(draw: Draw) -> TaskDraft:
     """A mail is answered with a few words."""
     world = inbox(draw, 4)
     asked = draw.pick(list(world["mails"].values()))
@@ -83,7 +83,7 @@ def reply(draw: Draw) -> Draft:
             "Please reply to {n} about {s} with these words: {t}",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{name} {subject} {text}",
         instruction=told.format(n=name, s=subject, t=text),
         world=world,
@@ -93,7 +93,7 @@ def reply(draw: Draw) -> Draft:
     )
 
 
-def label(draw: Draw) -> Draft:
+def label(draw: Draw) -> TaskDraft:
     """All mails of somebody get a label."""
     world = inbox(draw, 4) | {"labels": list(LABELS)}
     name, numbers = _repeated(world)
@@ -110,7 +110,7 @@ def label(draw: Draw) -> Draft:
         labelled = (select("Label", wanted), press("Set"))
         turns += [(link(world["mails"][number]["subject"]),), labelled, (link("Inbox"),)]
         after = with_change(after, number, {"label": wanted})
-    return drafted(
+    return task_draft(
         key=f"{name} {wanted}",
         instruction=told.format(n=name, w=wanted),
         world=world,
@@ -120,7 +120,7 @@ def label(draw: Draw) -> Draft:
     )
 
 
-def clean(draw: Draw) -> Draft:
+def clean(draw: Draw) -> TaskDraft:
     """All mails of somebody go away; those of others stay."""
     world = inbox(draw, 5)
     name, numbers = _repeated(world)
@@ -137,7 +137,7 @@ def clean(draw: Draw) -> Draft:
     for number in numbers:
         turns += [(link(world["mails"][number]["subject"]),), (press("Delete"),)]
         after = with_change(after, number, {"folder": "trash"})
-    return drafted(
+    return task_draft(
         key=f"{name} {kept}",
         instruction=told.format(n=name, k=kept),
         world=world,
@@ -147,7 +147,7 @@ def clean(draw: Draw) -> Draft:
     )
 
 
-def restore(draw: Draw) -> Draft:
+def restore(draw: Draw) -> TaskDraft:
     """A mail comes back out of the trash or the archive; the request does not say which."""
     folder = draw.pick(("trash", "archive"))
     world = inbox(draw, 5)
@@ -163,7 +163,7 @@ def restore(draw: Draw) -> Draft:
             "Please find the mail that {n} wrote about {s} and restore it to the inbox.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{name} {subject}",
         instruction=told.format(n=name, s=subject),
         world=world,
@@ -178,7 +178,7 @@ def restore(draw: Draw) -> Draft:
     )
 
 
-def note(draw: Draw) -> Draft:
+def note(draw: Draw) -> TaskDraft:
     """What is to be done stands in a mail."""
     world = inbox(draw, 4)
     number = draw.pick(sorted(world["mails"]))
@@ -193,7 +193,7 @@ def note(draw: Draw) -> Draft:
             "Read the mail of {n} about {s} and follow it.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{boss} {subject}",
         instruction=told.format(n=boss, s=subject),
         world=world,
@@ -208,7 +208,7 @@ def note(draw: Draw) -> Draft:
     )
 
 
-def count(draw: Draw) -> Draft:
+def count(draw: Draw) -> TaskDraft:
     """How many mails of two people lie in the archive; its list takes several pages."""
     one, two, *others = draw.some(NAMES, 4)
     many = draw.between(3, 9)
@@ -225,7 +225,7 @@ def count(draw: Draw) -> Draft:
         )
     )
     pages = -(-len(order) // ROWS)
-    return drafted(
+    return task_draft(
         key=" ".join(sorted((one, two))),
         instruction=told.format(a=one, b=two),
         world=world,

@@ -6,9 +6,9 @@ import copy
 
 from clawrl_gym.envs.draw import WORDS, Draw
 from clawrl_gym.envs.gui.apps.settings import SURE
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -23,16 +23,16 @@ from clawrl_gym.envs.gui.families.settings_world import (
     THERE,
     World,
     changed,
-    drafted,
     draw_world,
     saved,
     setting_of,
     switch,
+    task_draft,
     way,
 )
 
 
-def find(draw: Draw) -> Draft:
+def find(draw: Draw) -> TaskDraft:
     """One box to tick, nobody says where; sometimes it is locked or not there at all."""
     world = draw_world(draw, THERE)
     place = draw.below(len(THERE))
@@ -50,7 +50,7 @@ def find(draw: Draw) -> Draft:
     return switch(draw, world, setting, turns, feasible=fate == "there")
 
 
-def both(draw: Draw) -> Draft:
+def both(draw: Draw) -> TaskDraft:
     """Two changes in two sections."""
     world = draw_world(draw, THERE)
     first, second = setting_of(world, bool, 0), setting_of(world, int, 1)
@@ -73,10 +73,10 @@ def both(draw: Draw) -> Draft:
     )
     after = changed(world, {first["name"]: not first["value"], second["name"]: wanted})
     key = f"{turned}/{first['name']}/{second['name']}/{wanted}"
-    return drafted(world, (key, told), turns, after=after)
+    return task_draft(world, (key, told), turns, after=after)
 
 
-def defaults(draw: Draw) -> Draft:
+def defaults(draw: Draw) -> TaskDraft:
     """A section as it was when it was new, but for one number; all else as it is."""
     world = draw_world(draw, (("number", "toggle", "toggle"), ("toggle", "choice"), ("text",)))
     section = world["sections"][0]
@@ -99,10 +99,10 @@ def defaults(draw: Draw) -> Draft:
         (press("Set all to defaults"),),
         *saved(number(setting["name"], wanted)),
     )
-    return drafted(world, (f"{setting['name']}/{wanted}", told), turns, after=after)
+    return task_draft(world, (f"{setting['name']}/{wanted}", told), turns, after=after)
 
 
-def danger(draw: Draw) -> Draft:
+def danger(draw: Draw) -> TaskDraft:
     """What cannot be undone, and asks for a word before."""
     world = draw_world(draw, (("toggle", "number"), ("toggle", "text")))
     section = world["sections"][draw.below(2)]
@@ -118,12 +118,12 @@ def danger(draw: Draw) -> Draft:
         done(),
     )
     told = asked.format(d=name, s=section["name"])
-    return drafted(
+    return task_draft(
         world, (f"{name}/{section['name']}", told), turns, after={**world, "done": [name]}
     )
 
 
-def count(draw: Draw) -> Draft:
+def count(draw: Draw) -> TaskDraft:
     """How many numbers of two sections are above a limit."""
     world = draw_world(draw, (("number", "toggle", "number"), ("number", "number"), ("toggle",)))
     one, other = world["sections"][:2]
@@ -137,10 +137,10 @@ def count(draw: Draw) -> Draft:
     told = asked.format(a=one["name"], b=other["name"], n=limit)
     turns = ((link(one["name"]),), (link("Settings"),), (link(other["name"]),), answer(above))
     key = f"{one['name']}/{other['name']}/{limit}"
-    return drafted(world, (key, told), turns, answer=str(above))
+    return task_draft(world, (key, told), turns, answer=str(above))
 
 
-def same(draw: Draw) -> Draft:
+def same(draw: Draw) -> TaskDraft:
     """A number that has to be looked up in another section."""
     world = draw_world(draw, (("number", "toggle"), ("number", "toggle"), ("toggle", "choice")))
     source, target = setting_of(world, int, 0), setting_of(world, int, 1)
@@ -160,7 +160,7 @@ def same(draw: Draw) -> Draft:
     )
     after = changed(world, {target["name"]: source["value"]})
     key = f"{source['name']}/{one}/{target['name']}/{other}"
-    return drafted(world, (key, told), turns, after=after)
+    return task_draft(world, (key, told), turns, after=after)
 
 
 def _another(draw: Draw, setting: World) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clawrl_gym.envs.draw import WORDS, Draw
 from clawrl_gym.envs.gui.apps.settings import HOST, Settings, Value
-from clawrl_gym.envs.gui.families.base import Draft, Served, Turns, done, press
+from clawrl_gym.envs.gui.families.family import Served, TaskDraft, Turns, done, press
 from clawrl_gym.envs.gui.task import Step
 
 World = dict[str, Any]
@@ -109,7 +109,7 @@ def changed(world: World, values: Mapping[str, Value]) -> World:
     return after
 
 
-def drafted(
+def task_draft(
     world: World,
     told: tuple[str, str],
     turns: Turns,
@@ -118,9 +118,9 @@ def drafted(
     section: str = "",
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A draft of key and instruction that begins at a section, or at the start page."""
-    return Draft(
+    return TaskDraft(
         key=told[0],
         instruction=told[1],
         start=f"http://{HOST}/{section.lower()}",
@@ -151,12 +151,12 @@ def switch(
     told: str = "",
     section: str = "",
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A toggle that is to be the other way round."""
     name, turned = setting["name"], way(setting)
     asked = draw.pick(_OFF if turned == "off" else _ON).format(n=told or name)
     after = changed(world, {name: not setting["value"]}) if feasible else None
-    return drafted(
+    return task_draft(
         world,
         (f"{turned}/{told or name}", asked),
         turns,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.apps.sheet import DOWN, UP
 from clawrl_gym.envs.gui.apps.sheet_formula import cell_name
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -19,16 +19,16 @@ from clawrl_gym.envs.gui.families.base import (
 )
 from clawrl_gym.envs.gui.families.sheet_world import (
     World,
-    drafted,
     draw_world,
     rows_of,
+    task_draft,
     with_rows,
     written,
 )
 from clawrl_gym.envs.gui.task import Step
 
 
-def set_cell(draw: Draw) -> Draft:
+def set_cell(draw: Draw) -> TaskDraft:
     """A number or a word into a cell that is named."""
     world = draw_world(draw, 3)
     column, row = draw.below(3), draw.between(2, 4)
@@ -38,10 +38,10 @@ def set_cell(draw: Draw) -> Draft:
         ("Put {v} into {c}.", "Write {v} into cell {c}.", "Set {c} to {v}.", "{c} should be {v}.")
     )
     told = f"{cell}/{value}", asked.format(c=cell, v=value)
-    return drafted(world, told, _entered(cell, value), after=written(world, {cell: value}))
+    return task_draft(world, told, _entered(cell, value), after=written(world, {cell: value}))
 
 
-def look_up(draw: Draw) -> Draft:
+def look_up(draw: Draw) -> TaskDraft:
     """A number where a row and a column meet."""
     world = draw_world(draw, draw.between(3, 4))
     column, row = draw.between(1, 2), draw.between(2, 4)
@@ -52,10 +52,10 @@ def look_up(draw: Draw) -> Draft:
     )  # fmt: skip
     value = rows_of(world)[row - 1][column]
     told = f"{thing}/{header}", asked.format(h=header, t=thing)
-    return drafted(world, told, (answer(value),), answer=value)
+    return task_draft(world, told, (answer(value),), answer=value)
 
 
-def correct(draw: Draw) -> Draft:
+def correct(draw: Draw) -> TaskDraft:
     """A number that is wrong: the cell has to be found."""
     world = draw_world(draw, 3)
     column, row = draw.between(1, 2), draw.between(2, 4)
@@ -63,10 +63,10 @@ def correct(draw: Draw) -> Draft:
     value = _number(draw, rows_of(world)[row - 1][column])
     told = f"{thing}/{header}/{value}", _change_asked(draw).format(t=thing, h=header, v=value)
     cell = cell_name(column, row)
-    return drafted(world, told, _entered(cell, value), after=written(world, {cell: value}))
+    return task_draft(world, told, _entered(cell, value), after=written(world, {cell: value}))
 
 
-def add_row(draw: Draw) -> Draft:
+def add_row(draw: Draw) -> TaskDraft:
     """One more thing, at the end."""
     world = draw_world(draw, draw.between(2, 3))
     rows = rows_of(world)
@@ -77,10 +77,10 @@ def add_row(draw: Draw) -> Draft:
     )
     told = "/".join(cells), asked.format(c=", ".join(cells))
     turns: Turns = ((link("New row"),), (*_row_cells(len(rows) + 1, cells), press("Save")), done())
-    return drafted(world, told, turns, after=with_rows(world, [*rows, cells]))
+    return task_draft(world, told, turns, after=with_rows(world, [*rows, cells]))
 
 
-def remove(draw: Draw) -> Draft:
+def remove(draw: Draw) -> TaskDraft:
     """A thing that goes."""
     world = draw_world(draw, 3)
     rows, row = rows_of(world), draw.between(2, 4)
@@ -90,10 +90,10 @@ def remove(draw: Draw) -> Draft:
     )
     turns: Turns = ((link(str(row)),), (press("Delete row"),), done())
     left = [*rows[: row - 1], *rows[row:]]
-    return drafted(world, (thing, asked.format(t=thing)), turns, after=with_rows(world, left))
+    return task_draft(world, (thing, asked.format(t=thing)), turns, after=with_rows(world, left))
 
 
-def formula(draw: Draw) -> Draft:
+def formula(draw: Draw) -> TaskDraft:
     """Two cells that are added, subtracted or multiplied in a third one."""
     world = draw_world(draw, 3)
     one, other, cell = (cell_name(*it) for it in draw.some(_number_cells(3), 3))
@@ -106,10 +106,10 @@ def formula(draw: Draw) -> Draft:
     key = f"{cell}{content}"
     instruction = asked.format(c=cell, f=told.format(a=one, b=other))
     after = written(world, {cell: content})
-    return drafted(world, (key, instruction), _entered(cell, content), after=after)
+    return task_draft(world, (key, instruction), _entered(cell, content), after=after)
 
 
-def total(draw: Draw) -> Draft:
+def total(draw: Draw) -> TaskDraft:
     """A row of sums."""
     world = draw_world(draw, draw.between(6, 9))
     rows, name = rows_of(world), draw.pick(WORDS)
@@ -120,10 +120,10 @@ def total(draw: Draw) -> Draft:
     )  # fmt: skip
     turns: Turns = ((link("New row"),), (*_row_cells(len(rows) + 1, cells), press("Save")), done())
     told = name, asked.format(n=name)
-    return drafted(world, told, turns, after=with_rows(world, [*rows, cells]))
+    return task_draft(world, told, turns, after=with_rows(world, [*rows, cells]))
 
 
-def sort(draw: Draw) -> Draft:
+def sort(draw: Draw) -> TaskDraft:
     """Rows in order of a column, and then a cell of the first one."""
     world = draw_world(draw, draw.between(5, 8))
     rows, place = rows_of(world), draw.between(1, 2)
@@ -143,10 +143,10 @@ def sort(draw: Draw) -> Draft:
     header = rows[0][place]
     told = f"{header}/{order}/{value}/{cell}", asked.format(h=header, o=order, v=value, c=cell)
     after = written(with_rows(world, [rows[0], *ordered]), {cell: value})
-    return drafted(world, told, turns, after=after)
+    return task_draft(world, told, turns, after=after)
 
 
-def most(draw: Draw) -> Draft:
+def most(draw: Draw) -> TaskDraft:
     """The thing with the largest or the smallest number, in another sheet."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place = rows_of(world, 1), draw.between(1, 2)
@@ -157,10 +157,10 @@ def most(draw: Draw) -> Draft:
         ("Which item in {s} has the {w} {h}?", "What in the sheet {s} has the {w} {h}?")
     )
     told = f"{name}/{word}/{header}", asked.format(s=name, w=word, h=header)
-    return drafted(world, told, ((link(name),), answer(thing)), answer=thing)
+    return task_draft(world, told, ((link(name),), answer(thing)), answer=thing)
 
 
-def count(draw: Draw) -> Draft:
+def count(draw: Draw) -> TaskDraft:
     """How many rows have more than so much."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place, limit = rows_of(world, 1), draw.between(1, 2), draw.between(20, 80)
@@ -171,10 +171,10 @@ def count(draw: Draw) -> Draft:
          "Count the rows of {s} with more than {n} {h}.")
     )  # fmt: skip
     told = f"{name}/{limit}/{header}", asked.format(s=name, n=limit, h=header)
-    return drafted(world, told, ((link(name),), answer(above)), answer=str(above))
+    return task_draft(world, told, ((link(name),), answer(above)), answer=str(above))
 
 
-def copy_over(draw: Draw) -> Draft:
+def copy_over(draw: Draw) -> TaskDraft:
     """A number of one sheet that another one needs."""
     world = draw_world(draw, 4, draw.between(5, 8))
     here, there = (sheet["name"] for sheet in world["sheets"])
@@ -195,10 +195,10 @@ def copy_over(draw: Draw) -> Draft:
     told = asked.format(h=header, t=thing, s=there, c=cell, m=here)
     turns: Turns = ((link(there),), (link(here),), *_entered(cell, value))
     after = written(world, {cell: value})
-    return drafted(world, (f"{header}/{thing}/{there}/{cell}", told), turns, after=after)
+    return task_draft(world, (f"{header}/{thing}/{there}/{cell}", told), turns, after=after)
 
 
-def change(draw: Draw) -> Draft:
+def change(draw: Draw) -> TaskDraft:
     """A number in another sheet; sometimes its row is not there, or its cell is locked."""
     world = draw_world(draw, 3, 5)
     name, rows = world["sheets"][1]["name"], rows_of(world, 1)
@@ -213,14 +213,14 @@ def change(draw: Draw) -> Draft:
     fate = draw.pick(("there", "there", "locked", "missing"))
     if fate == "there":
         after = written(world, {cell: value}, sheet=1)
-        return drafted(world, told, ((link(name),), *entered), after=after)
+        return task_draft(world, told, ((link(name),), *entered), after=after)
     if fate == "locked":
         world["sheets"][1]["locked"] = [cell]
         turns: Turns = ((link(name),), entered[0], give_up("It is locked."))
     else:
         del rows[row - 1]
         turns = ((link(name),), give_up(f"There is no {thing}."))
-    return drafted(world, told, turns, feasible=False)
+    return task_draft(world, told, turns, feasible=False)
 
 
 def _entered(cell: str, content: str) -> Turns:

@@ -8,7 +8,7 @@ from typing import Any
 
 from clawrl_gym.envs.draw import STEMS, Draw
 from clawrl_gym.envs.gui.apps.sheet import HOST, Sheets
-from clawrl_gym.envs.gui.families.base import Draft, Served, Turns
+from clawrl_gym.envs.gui.families.family import Served, TaskDraft, Turns
 
 World = dict[str, Any]
 
@@ -49,7 +49,7 @@ def with_rows(world: World, rows: list[list[str]], sheet: int = 0) -> World:
     return after
 
 
-def drafted(
+def task_draft(
     world: World,
     told: tuple[str, str],
     turns: Turns,
@@ -57,9 +57,9 @@ def drafted(
     after: World | None = None,
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A draft of key and instruction that begins at the first sheet."""
-    return Draft(
+    return TaskDraft(
         key=told[0],
         instruction=told[1],
         start=f"http://{HOST}/",

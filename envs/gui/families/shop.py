@@ -6,10 +6,10 @@ from typing import Any
 
 from clawrl_gym.envs.draw import STEMS, Draw
 from clawrl_gym.envs.gui.apps.shop import HOST, Shop
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
     Served,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -24,7 +24,7 @@ NAMES = tuple(stem for stem in STEMS if stem != "basket")
 """What is sold."""
 
 
-def add(draw: Draw) -> Draft:
+def add(draw: Draw) -> TaskDraft:
     """So many of a thing that is on the first page."""
     world = things(draw, draw.between(3, 4))
     item, count = draw.pick(list(world["items"])), draw.between(2, 9)
@@ -36,7 +36,7 @@ def add(draw: Draw) -> Draft:
             "Please add {n} {i} to my basket.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{count} {item}",
         instruction=told.format(n=count, i=item),
         world=world,
@@ -45,7 +45,7 @@ def add(draw: Draw) -> Draft:
     )
 
 
-def count(draw: Draw) -> Draft:
+def count(draw: Draw) -> TaskDraft:
     """Another number of a thing that is in the basket."""
     world = filled_basket(draw, draw.between(2, 3))
     basket = world["basket"]
@@ -58,7 +58,7 @@ def count(draw: Draw) -> Draft:
             "Please make it {n} of {i}. The rest of the basket is right.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{wanted} {item}",
         instruction=told.format(n=wanted, i=item, o=basket[item]),
         world=world,
@@ -68,7 +68,7 @@ def count(draw: Draw) -> Draft:
     )
 
 
-def remove(draw: Draw) -> Draft:
+def remove(draw: Draw) -> TaskDraft:
     """A thing that goes out of the basket."""
     world = filled_basket(draw, draw.between(2, 3))
     basket = world["basket"]
@@ -80,7 +80,7 @@ def remove(draw: Draw) -> Draft:
             "I do not want {i} any more, but {o}: change the basket.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{item} {other}",
         instruction=told.format(i=item, o=other),
         world=world,
@@ -90,7 +90,7 @@ def remove(draw: Draw) -> Draft:
     )
 
 
-def stock(draw: Draw) -> Draft:
+def stock(draw: Draw) -> TaskDraft:
     """How many of a thing there are: its own page says so."""
     world = things(draw, draw.between(3, 4))
     item = draw.pick(list(world["items"]))
@@ -102,7 +102,7 @@ def stock(draw: Draw) -> Draft:
         )
     )
     left = str(world["items"][item]["stock"])
-    return drafted(
+    return task_draft(
         key=item,
         instruction=told.format(i=item),
         world=world,
@@ -124,7 +124,7 @@ def added(count: int) -> tuple[Any, ...]:
     return (number("Number", count), press("Add to basket"))
 
 
-def drafted(
+def task_draft(
     key: str,
     instruction: str,
     world: World,
@@ -133,9 +133,9 @@ def drafted(
     after: World | None = None,
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A task in one shop."""
-    return Draft(
+    return TaskDraft(
         key=key,
         instruction=instruction,
         start=start,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from clawrl_gym.envs.conversation.problems import THINGS
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.apps.shop import ROWS
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     done,
     give_up,
@@ -20,7 +20,7 @@ from clawrl_gym.envs.gui.families.shop import (
     NAMES,
     World,
     added,
-    drafted,
+    task_draft,
     thing,
 )
 
@@ -29,7 +29,7 @@ KINDS = THINGS
 SIZES = ("small", "large", "long")
 
 
-def find(draw: Draw) -> Draft:
+def find(draw: Draw) -> TaskDraft:
     """A thing of a large shop, which may not sell it, or not any more."""
     names = draw.some(NAMES, 13)
     world, missing = _large(draw, names[:-1]), names[-1]
@@ -55,7 +55,7 @@ def find(draw: Draw) -> Draft:
     else:
         turns = (searched, (link(item),), added(count), done())
     feasible = case > 1
-    return drafted(
+    return task_draft(
         key=f"{count} {item}",
         instruction=told.format(i=item, n=count),
         world=world,
@@ -65,7 +65,7 @@ def find(draw: Draw) -> Draft:
     )
 
 
-def cheapest(draw: Draw) -> Draft:
+def cheapest(draw: Draw) -> TaskDraft:
     """The thing of a kind with the lowest price; the kind takes two pages."""
     world, kind, names = _with_long_kind(draw)
     prices = draw.some(range(5, 99), len(names))
@@ -82,7 +82,7 @@ def cheapest(draw: Draw) -> Draft:
     )
     back = ((link("Back"),),) if place < ROWS else ()
     item = names[place]
-    return drafted(
+    return task_draft(
         key=f"{count} {kind}",
         instruction=told.format(k=kind, n=count),
         world=world,
@@ -98,7 +98,7 @@ def cheapest(draw: Draw) -> Draft:
     )
 
 
-def size(draw: Draw) -> Draft:
+def size(draw: Draw) -> TaskDraft:
     """A thing in a size."""
     world, kind, names = _with_long_kind(draw)
     item, wanted, count = draw.pick(names), draw.pick(SIZES), draw.between(2, 9)
@@ -112,7 +112,7 @@ def size(draw: Draw) -> Draft:
         )
     )
     more = ((link("More"),),) if names.index(item) >= ROWS else ()
-    return drafted(
+    return task_draft(
         key=f"{count} {wanted} {item}",
         instruction=told.format(n=count, s=wanted, i=item, k=kind),
         world=world,
@@ -127,7 +127,7 @@ def size(draw: Draw) -> Draft:
     )
 
 
-def budget(draw: Draw) -> Draft:
+def budget(draw: Draw) -> TaskDraft:
     """As many of a thing as the money is enough for."""
     world = _large(draw, draw.some(NAMES, 12))
     item = draw.pick(list(world["items"]))
@@ -140,7 +140,7 @@ def budget(draw: Draw) -> Draft:
             "Put {i} into the basket, as many as {m} coins are enough for.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{item} {money}",
         instruction=told.format(m=money, i=item),
         world=world,

@@ -8,9 +8,9 @@ from typing import Any
 from clawrl_gym.envs.conversation.problems import NAMES as PEOPLE
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.apps.shop import FIRST_ORDER, PAYMENTS, REASONS
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     done,
     give_up,
@@ -20,10 +20,10 @@ from clawrl_gym.envs.gui.families.base import (
     tick,
     write,
 )
-from clawrl_gym.envs.gui.families.shop import NAMES, URL, World, drafted, filled_basket, thing
+from clawrl_gym.envs.gui.families.shop import NAMES, URL, World, filled_basket, task_draft, thing
 
 
-def order(draw: Draw) -> Draft:
+def order(draw: Draw) -> TaskDraft:
     """What is in the basket is ordered."""
     world = filled_basket(draw, draw.between(1, 2))
     name, address, payment = _buyer(draw)
@@ -34,7 +34,7 @@ def order(draw: Draw) -> Draft:
             "Please order what is in the basket. Send it to {n}, {a}, paid by {p}.",
         )
     )
-    return drafted(
+    return task_draft(
         key=f"{name} {address} {payment}",
         instruction=told.format(n=name, a=address, p=payment),
         world=world,
@@ -44,7 +44,7 @@ def order(draw: Draw) -> Draft:
     )
 
 
-def coupon(draw: Draw) -> Draft:
+def coupon(draw: Draw) -> TaskDraft:
     """The basket is ordered, and costs less."""
     code, percent = draw.pick(WORDS), draw.pick((10, 20, 25, 50))
     world = filled_basket(draw, draw.between(2, 3)) | {"coupons": {code: percent}}
@@ -56,7 +56,7 @@ def coupon(draw: Draw) -> Draft:
         )
     )
     full = _sum(world)
-    return drafted(
+    return task_draft(
         key=f"{code} {name} {address} {payment}",
         instruction=told.format(c=code, n=name, a=address, p=payment),
         world=world,
@@ -71,7 +71,7 @@ def coupon(draw: Draw) -> Draft:
     )
 
 
-def cancel(draw: Draw) -> Draft:
+def cancel(draw: Draw) -> TaskDraft:
     """An order that nobody wants any more; it may be on its way already."""
     world = _with_orders(draw, ["open", "sent", "open", draw.pick(("sent", "delivered"))])
     feasible = draw.below(3) > 0
@@ -90,7 +90,7 @@ def cancel(draw: Draw) -> Draft:
     turns: Turns = (*shown, (press("Cancel order"),), done())
     if not feasible:
         turns = (*shown, give_up(f"the order {number} is {status} already"))
-    return drafted(
+    return task_draft(
         key=f"{number} {item}",
         instruction=told.format(o=number, i=item),
         world=world,
@@ -101,7 +101,7 @@ def cancel(draw: Draw) -> Draft:
     )
 
 
-def give_back(draw: Draw) -> Draft:
+def give_back(draw: Draw) -> TaskDraft:
     """An order that came, by what was in it; all orders of the list look alike."""
     world = _with_orders(draw, ["delivered"] * 3)
     number, reason = draw.pick(list(world["orders"])), draw.pick(REASONS)
@@ -118,7 +118,7 @@ def give_back(draw: Draw) -> Draft:
     for other in looked:
         turns += [(link(f"Order {other}"),), *([(link("Orders"),)] if other != number else [])]
     turns += [(select("Reason", reason), press("Return")), done()]
-    return drafted(
+    return task_draft(
         key=f"{item} {reason}",
         instruction=told.format(i=item, r=reason),
         world=world,

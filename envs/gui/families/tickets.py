@@ -10,9 +10,9 @@ from clawrl_gym.envs.gui.apps.tickets import (
     PRIORITIES,
     REASONS,
 )
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     answer,
     done,
     link,
@@ -25,16 +25,16 @@ from clawrl_gym.envs.gui.families.tickets_world import (
     World,
     changed,
     commented,
-    drafted,
     draw_ticket,
     draw_words,
     draw_world,
     other_than,
+    task_draft,
     unused,
 )
 
 
-def owner(draw: Draw) -> Draft:
+def owner(draw: Draw) -> TaskDraft:
     """Whose ticket it is, or how it stands: a line of the list tells."""
     world = draw_world(draw, draw.between(3, 4))
     number = draw.pick(list(world["tickets"]))
@@ -46,10 +46,12 @@ def owner(draw: Draw) -> Draft:
         if what == "owner"
         else ("What is the status of {t}?", "Tell me the status of {t}.")
     ).format(t=named)
-    return drafted(world, (f"{what}/{short}", told), (answer(ticket[what]),), answer=ticket[what])
+    return task_draft(
+        world, (f"{what}/{short}", told), (answer(ticket[what]),), answer=ticket[what]
+    )
 
 
-def comment(draw: Draw) -> Draft:
+def comment(draw: Draw) -> TaskDraft:
     """A few words on the ticket that is open."""
     world, number = draw_ticket(draw)
     words = draw_words(draw)
@@ -61,7 +63,7 @@ def comment(draw: Draw) -> Draft:
             "Please say {w} in a comment.",
         )
     ).format(w=words)
-    return drafted(
+    return task_draft(
         world,
         (words, told),
         ((write("Comment", words), press("Add comment")), done()),
@@ -70,7 +72,7 @@ def comment(draw: Draw) -> Draft:
     )
 
 
-def assign(draw: Draw) -> Draft:
+def assign(draw: Draw) -> TaskDraft:
     """Somebody else is to do it."""
     world, number = draw_ticket(draw)
     person = other_than(draw, world["people"], world["tickets"][number]["owner"])
@@ -85,7 +87,7 @@ def assign(draw: Draw) -> Draft:
     return _edited(world, number, (f"{number}/{person}", told), "owner", person)
 
 
-def priority(draw: Draw) -> Draft:
+def priority(draw: Draw) -> TaskDraft:
     """It matters more, or less."""
     world, number = draw_ticket(draw)
     wanted = other_than(draw, PRIORITIES, world["tickets"][number]["priority"])
@@ -99,7 +101,7 @@ def priority(draw: Draw) -> Draft:
     return _edited(world, number, (f"{number}/{wanted}", told), "priority", wanted)
 
 
-def label(draw: Draw) -> Draft:
+def label(draw: Draw) -> TaskDraft:
     """One word to find it by."""
     world, number = draw_ticket(draw)
     wanted = other_than(draw, WORDS, world["tickets"][number]["label"])
@@ -113,7 +115,7 @@ def label(draw: Draw) -> Draft:
     return _edited(world, number, (f"{number}/{wanted}", told), "label", wanted)
 
 
-def close(draw: Draw) -> Draft:
+def close(draw: Draw) -> TaskDraft:
     """It is over, for a reason."""
     world, number = draw_ticket(draw)
     reason = draw.pick([reason for reason in REASONS if reason != DUPLICATE])
@@ -124,7 +126,7 @@ def close(draw: Draw) -> Draft:
             "Please close ticket {n} as {r}.",
         )
     ).format(n=number, r=reason)
-    return drafted(
+    return task_draft(
         world,
         (f"{number}/{reason}", told),
         ((link("Close"),), (select("Reason", reason), press("Close ticket")), done()),
@@ -133,7 +135,7 @@ def close(draw: Draw) -> Draft:
     )
 
 
-def new(draw: Draw) -> Draft:
+def new(draw: Draw) -> TaskDraft:
     """A ticket that is not there yet."""
     world = draw_world(draw, 3)
     title = f"{draw.pick(TROUBLES)} {draw.pick(unused(world))}"
@@ -148,7 +150,7 @@ def new(draw: Draw) -> Draft:
     number = str(max(map(int, world["tickets"])) + 1)
     fresh = {"title": title, "status": OPEN, "priority": "normal", "owner": person, "label": "",
              "comments": [], "reason": "", "duplicate_of": None}  # fmt: skip
-    return drafted(
+    return task_draft(
         world,
         (f"{title}/{person}", told),
         ((link("New"),), (write("Title", title), select("Owner", person), press("Create")), done()),
@@ -156,11 +158,11 @@ def new(draw: Draw) -> Draft:
     )
 
 
-def _edited(world: World, number: str, told: tuple[str, str], field: str, value: str) -> Draft:
+def _edited(world: World, number: str, told: tuple[str, str], field: str, value: str) -> TaskDraft:
     """One field of the ticket that is open."""
     name = field.capitalize()
     step = write(name, value) if field == "label" else select(name, value)
-    return drafted(
+    return task_draft(
         world,
         told,
         ((link("Edit"),), (step, press("Save")), done()),

@@ -11,9 +11,9 @@ from clawrl_gym.envs.gui.apps.tickets import (
     PRIORITIES,
     REASONS,
 )
-from clawrl_gym.envs.gui.families.base import (
-    Draft,
+from clawrl_gym.envs.gui.families.family import (
     Family,
+    TaskDraft,
     Turns,
     answer,
     done,
@@ -28,17 +28,17 @@ from clawrl_gym.envs.gui.families.tickets_world import (
     TROUBLES,
     changed,
     commented,
-    drafted,
     draw_ticket,
     draw_words,
     draw_world,
     other_than,
+    task_draft,
     unused,
 )
 from clawrl_gym.envs.gui.task import Step
 
 
-def find(draw: Draw) -> Draft:
+def find(draw: Draw) -> TaskDraft:
     """A ticket that is not in sight; sometimes it is nowhere."""
     world = draw_world(draw, 9)
     thing, words = draw.pick(unused(world)), draw_words(draw)
@@ -52,15 +52,15 @@ def find(draw: Draw) -> Draft:
     ).format(t=title, w=words)  # fmt: skip
     if not feasible:
         turns: Turns = (*searched, give_up("There is no such ticket."))
-        return drafted(world, (f"{title}/{words}", told), turns, feasible=False)
+        return task_draft(world, (f"{title}/{words}", told), turns, feasible=False)
     number = draw.pick(list(world["tickets"]))
     world["tickets"][number]["title"] = title
     turns = (*searched, (link(title),), (write("Comment", words), press("Add comment")), done())
     after = commented(world, number, words)
-    return drafted(world, (f"{title}/{words}", told), turns, after=after)
+    return task_draft(world, (f"{title}/{words}", told), turns, after=after)
 
 
-def hand(draw: Draw) -> Draft:
+def hand(draw: Draw) -> TaskDraft:
     """A ticket that goes to somebody who sometimes does not work here."""
     world = draw_world(draw, 5)
     number = draw.pick(list(world["tickets"]))
@@ -80,17 +80,17 @@ def hand(draw: Draw) -> Draft:
     opened: Turns = ((link(ticket["title"]),), (link("Edit"),))
     if not feasible:
         turns = (*opened, give_up(f"There is no {person}."))
-        return drafted(world, (key, instruction), turns, feasible=False)
+        return task_draft(world, (key, instruction), turns, feasible=False)
     turns = (
         *opened,
         (select("Priority", wanted), select("Owner", person), press("Save")),
         done(),
     )
     after = changed(world, number, owner=person, priority=wanted)
-    return drafted(world, (key, instruction), turns, after=after)
+    return task_draft(world, (key, instruction), turns, after=after)
 
 
-def count(draw: Draw) -> Draft:
+def count(draw: Draw) -> TaskDraft:
     """How many tickets somebody has, on two pages of a list."""
     world = draw_world(draw, draw.between(8, 10), people=4)
     person, word = draw.pick(world["people"]), draw.pick(TROUBLES)
@@ -107,10 +107,10 @@ def count(draw: Draw) -> Draft:
          "Count the tickets of {p} with the word {w}.")
     ).format(p=person, w=word)  # fmt: skip
     turns = (*_searched(write("Words", word), select("Owner", person)), answer(len(fitting)))
-    return drafted(world, (f"{person}/{word}", told), turns, answer=str(len(fitting)))
+    return task_draft(world, (f"{person}/{word}", told), turns, answer=str(len(fitting)))
 
 
-def duplicate(draw: Draw) -> Draft:
+def duplicate(draw: Draw) -> TaskDraft:
     """Two tickets about the same thing: the later one is closed."""
     world = draw_world(draw, 8)
     first, second = sorted(draw.some(list(world["tickets"]), 2), key=int)
@@ -128,10 +128,10 @@ def duplicate(draw: Draw) -> Draft:
         done(),
     )
     after = changed(world, second, status=CLOSED, reason=DUPLICATE, duplicate_of=int(first))
-    return drafted(world, (title, told), turns, after=after)
+    return task_draft(world, (title, told), turns, after=after)
 
 
-def away(draw: Draw) -> Draft:
+def away(draw: Draw) -> TaskDraft:
     """All tickets of somebody who is away go to somebody else."""
     world = draw_world(draw, 8, people=4)
     absent, person = draw.some(world["people"], 2)
@@ -156,10 +156,10 @@ def away(draw: Draw) -> Draft:
         after = changed(after, number, owner=person)
     key = f"{absent}/{person}/{word}"
     instruction = told.format(a=absent, w=word, p=person)
-    return drafted(world, (key, instruction), (*turns, done()), after=after)
+    return task_draft(world, (key, instruction), (*turns, done()), after=after)
 
 
-def again(draw: Draw) -> Draft:
+def again(draw: Draw) -> TaskDraft:
     """A ticket that was closed too early, and is nobody's any more."""
     world, number = draw_ticket(draw, comments=0)
     world["tickets"][number] |= {"status": CLOSED, "reason": REASONS[draw.below(2)]}
@@ -177,7 +177,7 @@ def again(draw: Draw) -> Draft:
         done(),
     )
     after = changed(commented(world, number, words), number, status=OPEN, reason="", owner=NOBODY)
-    return drafted(world, (f"{number}/{words}", told), turns, after=after)
+    return task_draft(world, (f"{number}/{words}", told), turns, after=after)
 
 
 def _searched(*fields: Step) -> Turns:

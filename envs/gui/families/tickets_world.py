@@ -7,7 +7,7 @@ from typing import Any
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
 from clawrl_gym.envs.gui.apps.tickets import HOST, ME, PRIORITIES, Tickets
-from clawrl_gym.envs.gui.families.base import Draft, Served, Turns
+from clawrl_gym.envs.gui.families.family import Served, TaskDraft, Turns
 
 World = dict[str, Any]
 
@@ -53,7 +53,7 @@ def changed(world: World, number: str, **fields: Any) -> World:
     return after
 
 
-def drafted(
+def task_draft(
     world: World,
     told: tuple[str, str],
     turns: Turns,
@@ -62,9 +62,9 @@ def drafted(
     path: str = "",
     answer: str | None = None,
     feasible: bool = True,
-) -> Draft:
+) -> TaskDraft:
     """A draft of key and instruction that begins at a path."""
-    return Draft(
+    return TaskDraft(
         key=told[0],
         instruction=told[1],
         start=f"http://{HOST}/{path}",

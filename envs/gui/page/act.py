@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.page.idle import wait_until_idle
 from clawrl_gym.envs.gui.page.keys import chord
-from clawrl_gym.envs.gui.page.settle import settle
-from clawrl_gym.envs.gui.page.tab import Moved, PageHangs, Tab
+from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageHangs, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,10 +38,10 @@ async def carry_out(tab: Tab, action: Action, timeout_s: float) -> str | None:
         async with asyncio.timeout(timeout_s) as limit:
             await do(tab, action, timeout_s)
             left_s = max(0.1, (limit.when() or 0.0) - asyncio.get_running_loop().time())
-            await settle(tab, left_s)
+            await wait_until_idle(tab, left_s)
     except Refused as reason:
         return str(reason)
-    except Moved:
+    except DocumentLeft:
         return "the page went away before it could be done"
     except TimeoutError:
         raise PageHangs(f"the page does not answer within {timeout_s:g} s") from None

@@ -20,7 +20,7 @@ from clawrl_gym.core.errors import EnvError
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page
 
-MARKS = "marks.js"
+SNAPSHOT = "snapshot.js"
 _NOT_WAITED_FOR = frozenset({"EventSource", "WebSocket", "Ping", "Media", "Preflight", "Other"})
 _LOST_CONTEXT = ("Cannot find context", "uniqueContextId not found")
 _INTERRUPTED = ("Execution context was destroyed", "navigated or closed", "Promise was collected")
@@ -35,11 +35,11 @@ class PageGone(EnvError):
     """The page, its renderer or its browser is no more."""
 
 
-class Moved(Exception):
+class DocumentLeft(Exception):
     """The document was left while it was asked something."""
 
 
-class _Lost(Moved):
+class _Lost(DocumentLeft):
     """The context is no more; nothing was run."""
 
 
@@ -92,15 +92,15 @@ class Tab:
                 ),
                 cdp.send(
                     "Page.addScriptToEvaluateOnNewDocument",
-                    {"source": f"({script('hook.js')})({tab._hint!r})"},
+                    {"source": f"({script('listeners.js')})({tab._hint!r})"},
                 ),
             )
         return tab
 
     async def call(self, function: str, *args: Any, timeout_s: float) -> Any:
         """What a JavaScript function returns for JSON arguments, in the isolated world of the main
-        frame. It runs at most once; raises PageHangs, PageGone, or Moved when the document was
-        left meanwhile."""
+        frame. It runs at most once; raises PageHangs, PageGone, or DocumentLeft when the document
+        was left meanwhile."""
         given = ", ".join(json.dumps(arg) for arg in args)
         code = f"globalThis.{self._key} ? ({function})({given}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
@@ -121,7 +121,7 @@ class Tab:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """The driver's errors by what they mean: PageGone, Moved, else EnvError."""
+        """The driver's errors by what they mean: PageGone, DocumentLeft, else EnvError."""
         from playwright.async_api import Error
 
         try:
@@ -149,7 +149,7 @@ class Tab:
     # -- the isolated world ---------------------------------------------------------------------
     def _source(self) -> str:
         keys = f"{self._key!r}, {self._hint!r}"
-        return f"({script(MARKS)})({keys});\n({script('hands.js')})({self._key!r});"
+        return f"({script(SNAPSHOT)})({keys});\n({script('input.js')})({self._key!r});"
 
     async def _evaluate(self, code: str, timeout_s: float) -> Any:
         """The world is made anew where the document is new: a context's number may have passed to
@@ -166,7 +166,7 @@ class Tab:
                 return value
             if self._context == context:
                 self._context = None
-        raise Moved("the page goes from document to document")
+        raise DocumentLeft("the page goes from document to document")
 
     async def _run(self, code: str, context: int, timeout_s: float) -> Any:
         asked = {
@@ -198,7 +198,7 @@ class Tab:
         if any(part in said for part in (*_LOST_CONTEXT, "No frame for given id")):
             return _Lost(said)
         if any(part in said for part in _INTERRUPTED):
-            return Moved(said)
+            return DocumentLeft(said)
         if self.page.is_closed() or any(part in said for part in _GONE):
             return PageGone(f"the page is gone: {said.splitlines()[0]}")
         return EnvError(f"the browser refused: {said.splitlines()[0]}")

@@ -79,7 +79,7 @@ def wrapped(text: str, size: float, width: float, most: int) -> list[str]:
     return lines
 
 
-class Ink:
+class Overlay:
     """A transparent layer in the pixels of a picture."""
 
     def __init__(self, width: int, height: int) -> None:

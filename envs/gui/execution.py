@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from clawrl_gym.envs.gui.action import ENDINGS, Action
-from clawrl_gym.envs.gui.deed import Deed
-from clawrl_gym.envs.gui.held import AnyScreen
-from clawrl_gym.envs.gui.parse import Asked
+from clawrl_gym.envs.gui.attempt import Attempt
+from clawrl_gym.envs.gui.parse import RequestedAction
 from clawrl_gym.envs.gui.schema import MAX_ACTIONS
+from clawrl_gym.envs.gui.screen import Screen
 
 DONE = "done"
 
 
 @dataclass(slots=True)
-class Mouse:
+class MousePosition:
     """Where the mouse was left: a drag may begin there."""
 
     at: Action | None = None
@@ -36,52 +36,56 @@ class Mouse:
 
 
 @dataclass(slots=True)
-class Turn:
+class Execution:
     """What became of a reply."""
 
     results: list[str] = field(default_factory=list)
     """One for each thing that was asked: "done", "Error: ..." or "Note: not carried out"."""
-    deeds: list[Deed] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
     """What was tried."""
     ending: Action | None = None
     """The action that ended the task."""
 
     @property
-    def told(self) -> list[str]:
+    def messages(self) -> list[str]:
         """Errors and notes, for an observation that is one text."""
         return [result for result in self.results if result != DONE]
 
     @property
     def failure(self) -> str:
-        """Of what was no action at all; failed deeds speak for themselves."""
+        """Of what was no action at all; failed attempts speak for themselves."""
         errors = [result for result in self.results if result.startswith("Error: ")]
-        failed = any(deed.failed for deed in self.deeds)
+        failed = any(attempt.failed for attempt in self.attempts)
         return errors[0].removeprefix("Error: ") if errors and not failed else ""
 
 
-def carry_out(asked: Sequence[Asked], screen: AnyScreen, mouse: Mouse) -> Turn:
+def execute(asked: Sequence[RequestedAction], screen: Screen, mouse: MousePosition) -> Execution:
     """Act. Raises EnvError for what fails by itself, never for what the model does wrong."""
-    turn = Turn()
+    execution = Execution()
     for number, one in enumerate(asked, 1):
-        stop = _carry_out(one, screen, mouse, turn)
+        stop = _carry_out(one, screen, mouse, execution)
         if not stop and number == MAX_ACTIONS and len(asked) > MAX_ACTIONS:
             stop = f"at most {MAX_ACTIONS} actions a reply are carried out"
         if stop:
             left = asked[number:]
-            turn.results += [f"Note: not carried out, {stop}: {other.source}" for other in left]
+            execution.results += [
+                f"Note: not carried out, {stop}: {other.source}" for other in left
+            ]
             break
-    return turn
+    return execution
 
 
-def _carry_out(one: Asked, screen: AnyScreen, mouse: Mouse, turn: Turn) -> str:
+def _carry_out(
+    one: RequestedAction, screen: Screen, mouse: MousePosition, execution: Execution
+) -> str:
     """Why what follows is not carried out; empty when it is."""
     if one.action is None:
-        turn.results.append(f"Error: {one.source}: {one.wrong}")
+        execution.results.append(f"Error: {one.source}: {one.wrong}")
         return "an action before it is wrong"
     if one.action.kind in ENDINGS:
-        turn.deeds.append(Deed(one.action))
-        turn.results.append(DONE)
-        turn.ending = one.action
+        execution.attempts.append(Attempt(one.action))
+        execution.results.append(DONE)
+        execution.ending = one.action
         return "the task was ended"
     action = mouse.start_of(one.action)
     if action is None:
@@ -89,12 +93,12 @@ def _carry_out(one: Asked, screen: AnyScreen, mouse: Mouse, turn: Turn) -> str:
         action = one.action
     else:
         failed = screen.act(action)
-    turn.deeds.append(Deed(action, failed or ""))
+    execution.attempts.append(Attempt(action, failed or ""))
     if failed is not None:
-        turn.results.append(f"Error: {one.source}: {failed}")
+        execution.results.append(f"Error: {one.source}: {failed}")
         return "an action before it failed"
     mouse.follow(action)
-    turn.results.append(DONE)
+    execution.results.append(DONE)
     if screen.left_document:
         mouse.at = None
         return "another page has come up"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from clawrl_gym.envs.gui.page.tab import Moved, Tab
+from clawrl_gym.envs.gui.page.tab import DocumentLeft, Tab
 
 POLL_S = 2.0
 ASKED_S = 0.3
 """How long a navigation that was asked for may take to begin; it may come to nothing."""
 
 
-async def settle(tab: Tab, timeout_s: float) -> None:
+async def wait_until_idle(tab: Tab, timeout_s: float) -> None:
     """Wait for navigations at most `timeout_s`; raises PageHangs when the page does not answer."""
     loop = asyncio.get_running_loop()
     start = loop.time()
@@ -25,7 +25,7 @@ async def settle(tab: Tab, timeout_s: float) -> None:
         left_s = start + timeout_s - loop.time()
         if left_s <= 0:
             return
-        with suppress(Moved):
+        with suppress(DocumentLeft):
             await tab.ask("calm", timeout_s=left_s)
         if not await _wait(tab, start, timeout_s):
             return

@@ -12,11 +12,11 @@ from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.page.act import carry_out
-from clawrl_gym.envs.gui.page.look import look
-from clawrl_gym.envs.gui.page.settle import settle
+from clawrl_gym.envs.gui.page.idle import wait_until_idle
 from clawrl_gym.envs.gui.page.shot import shot
+from clawrl_gym.envs.gui.page.snapshot import read_page
 from clawrl_gym.envs.gui.page.tab import PageGone, PageHangs
-from tests.gui_desk import HOST, Desk, chromium, desk
+from tests.gui_page_rig import HOST, Desk, chromium, desk
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -144,7 +144,7 @@ async def test_a_page_that_hangs_is_told_and_answers_again_when_its_script_is_st
         with pytest.raises(PageHangs, match=r"does not answer within 0\.5 s"):
             await carry_out(at.tab, Action("click", id=number), 0.5)
         with pytest.raises(PageHangs):
-            await look(at.tab, 0.3)
+            await read_page(at.tab, 0.3)
         with pytest.raises(PageHangs):
             await shot(at.tab, timeout_s=0.3)
         await at.tab.stop_script()
@@ -156,9 +156,9 @@ async def test_a_page_that_is_closed_is_gone(browser: Browser) -> None:
         await at.show("<p>Hello</p>")
         await at.page.close()
         with pytest.raises(PageGone):
-            await look(at.tab, 2)
+            await read_page(at.tab, 2)
         with pytest.raises(PageGone):
-            await settle(at.tab, 2)
+            await wait_until_idle(at.tab, 2)
 
 
 async def test_a_dialog_does_not_stop_the_click(browser: Browser) -> None:

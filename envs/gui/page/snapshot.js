@@ -1,6 +1,6 @@
 // What is seen of a page: numbered elements and lines of text. Runs in an isolated world, where the
 // page can neither see nor change anything; `key` names what is left there, `hint` is the event with
-// which hook.js tells of elements that listen to the mouse.
+// which listeners.js tells of elements that listen to the mouse.
 (key, hint) => {
   "use strict";
   if (globalThis[key]) return;

@@ -12,12 +12,12 @@ from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.context import open_context
 from clawrl_gym.envs.gui.browser.navigation import Navigation
 from clawrl_gym.envs.gui.browser.network import Allowed, Network
-from clawrl_gym.envs.gui.browser.shared import House, Process
+from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, SharedBrowser
 from clawrl_gym.envs.gui.browser.tabs import Tabs
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
-from clawrl_gym.envs.gui.page.tab import Moved, PageGone, PageHangs, Tab
-from clawrl_gym.envs.gui.task import Ended, GuiTask, PageFacts
+from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageGone, PageHangs, Tab
+from clawrl_gym.envs.gui.task import FinalState, GuiTask, PageFacts
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
@@ -29,17 +29,17 @@ _TITLE_S = 1.0
 _QUALITY = 70
 
 
-class Visit:
+class BrowserEpisode:
     """A fresh context with the task's pages in it."""
 
-    def __init__(self, process: Process, task: GuiTask, options: GuiOptions) -> None:
+    def __init__(self, process: ProcessBrowsers, task: GuiTask, options: GuiOptions) -> None:
         self._process = process
         self._task = task
         self._options = options
         sites = {host: make() for host, make in task.sites.items()}
         self.network = Network(sites, tuple(Allowed.read(one) for one in options.allow))
         self.viewport = task.viewport or (options.width, options.height)
-        self._house: House | None = None
+        self._house: SharedBrowser | None = None
         self._proxy = ""
         self._context: BrowserContext | None = None
         self._closed = False
@@ -91,7 +91,7 @@ class Visit:
         if self._house is not None:
             self._process.later(self._leave(self._house))
 
-    async def _leave(self, house: House) -> None:
+    async def _leave(self, house: SharedBrowser) -> None:
         if self._proxy:
             house.proxy.dismiss(self._proxy)
         if self._context is None:
@@ -113,7 +113,7 @@ class Visit:
                 failed = await self._carry_out(action)
             except PageHangs:
                 failed = await self._stop(self._options.action_timeout_s)
-            except Moved:
+            except DocumentLeft:
                 failed = None
             except PageGone:
                 await self._lost(before)
@@ -136,7 +136,7 @@ class Visit:
         try:
             await self._tabs.seen.stop_script()
             await self._tabs.seen.call("() => 1", timeout_s=2.0)
-        except (PageHangs, Moved, EnvError) as error:
+        except (PageHangs, DocumentLeft, EnvError) as error:
             if isinstance(error, PageGone):
                 raise
             await self._tabs.replace()
@@ -166,14 +166,14 @@ class Visit:
                 except PageGone:
                     await self._lost(tab)
                     await self._tabs.ready()
-                except Moved:
+                except DocumentLeft:
                     self._notices.append("the page goes from document to document")
             return await self._look()
 
     async def _look(self) -> View:
-        from clawrl_gym.envs.gui.page.look import look
+        from clawrl_gym.envs.gui.page.snapshot import read_page
 
-        url, title, lines = await look(self._tabs.seen, self._options.action_timeout_s)
+        url, title, lines = await read_page(self._tabs.seen, self._options.action_timeout_s)
         if len(self._tabs) == 1:
             return View(url, title, lines)
         titles = await asyncio.gather(*(_title(tab) for tab in self._tabs))
@@ -202,7 +202,7 @@ class Visit:
         if self._result is not None or not self._task.result_script or first is None:
             return self._result
         async with self._guarded("asking for the page's result"):
-            with contextlib.suppress(PageHangs, Moved):
+            with contextlib.suppress(PageHangs, DocumentLeft):
                 self._result = await self._main_world(first, self._task.result_script)
         return self._result
 
@@ -212,22 +212,22 @@ class Visit:
             await self._tabs.ready()
             return tuple([await self._facts(tab) for tab in self._tabs])
 
-    async def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> Ended:
+    async def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left, for the grade."""
         result = await self.page_result()
         pages = await self._pages() if needs_pages else ()
         states = await self.network.states()
-        return Ended(states, answer, gave_up, pages, self._tabs.index, result)
+        return FinalState(states, answer, gave_up, pages, self._tabs.index, result)
 
     async def _facts(self, tab: Tab) -> PageFacts:
         timeout_s = self._options.action_timeout_s
         try:
             url, title, html = await tab.call(_PAGE, timeout_s=timeout_s)
-        except (PageHangs, Moved, EnvError):
+        except (PageHangs, DocumentLeft, EnvError):
             return PageFacts(tab.page.url, "", "")
         facts = None
         if self._task.facts_script:
-            with contextlib.suppress(PageHangs, Moved, EnvError):
+            with contextlib.suppress(PageHangs, DocumentLeft, EnvError):
                 facts = await tab.call(f"() => ({self._task.facts_script})", timeout_s=timeout_s)
         return PageFacts(url, title, html, facts)
 
@@ -252,7 +252,7 @@ class Visit:
             raise EnvError(f"{doing}: {dead}")
         try:
             yield
-        except (Error, EnvError, PageHangs, Moved, OSError) as error:
+        except (Error, EnvError, PageHangs, DocumentLeft, OSError) as error:
             if isinstance(error, EnvError) and not isinstance(error, PageGone):
                 raise
             said = await self._why_dead() or str(error).partition("\n")[0]
@@ -278,5 +278,5 @@ _PAGE = "() => [location.href, document.title, document.documentElement?.outerHT
 async def _title(tab: Tab) -> str:
     try:
         return str(await tab.call("() => document.title", timeout_s=_TITLE_S)) or tab.page.url
-    except (PageHangs, Moved, EnvError):
+    except (PageHangs, DocumentLeft, EnvError):
         return tab.page.url

@@ -13,7 +13,7 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.folder_site import FolderSite
-from clawrl_gym.envs.gui.osworld_grading import OsworldGrader, grader_of
+from clawrl_gym.envs.gui.osworld.grading import OsworldGrader, grader_of
 from clawrl_gym.envs.gui.task import GuiTask
 
 PREFIX = "osworld-"

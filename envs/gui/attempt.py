@@ -9,7 +9,7 @@ from clawrl_gym.envs.gui.observation import Element, View
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class Attempt:
     """One action that was tried."""
 
     action: Action
@@ -22,10 +22,12 @@ def element_of(number: int | None, view: View) -> Element | None:
     return next((one for one in view.elements if one.id == number), None)
 
 
-def caption(deed: Deed, view: View) -> str:
-    """The deed in words, with names instead of numbers where the page gives them."""
-    words = " ".join(part for part in (_verb(deed.action), *_objects(deed.action, view)) if part)
-    return f"{words}: {deed.failed}" if deed.failed else words
+def caption(attempt: Attempt, view: View) -> str:
+    """The attempt in words, with names instead of numbers where the page gives them."""
+    words = " ".join(
+        part for part in (_verb(attempt.action), *_objects(attempt.action, view)) if part
+    )
+    return f"{words}: {attempt.failed}" if attempt.failed else words
 
 
 def _verb(action: Action) -> str:

@@ -6,17 +6,17 @@ import json
 from typing import Any
 
 from clawrl_gym.envs.gui.observation import Element, Line
-from clawrl_gym.envs.gui.page.tab import Moved, Tab
+from clawrl_gym.envs.gui.page.tab import DocumentLeft, Tab
 
 _TRIES = 5
 
 
-async def look(tab: Tab, timeout_s: float) -> tuple[str, str, tuple[Line, ...]]:
+async def read_page(tab: Tab, timeout_s: float) -> tuple[str, str, tuple[Line, ...]]:
     """URL, title and lines. A document that goes away meanwhile is looked for again."""
     for _ in range(_TRIES - 1):
         try:
             return _read(await tab.ask("look", timeout_s=timeout_s))
-        except Moved:
+        except DocumentLeft:
             continue
     return _read(await tab.ask("look", timeout_s=timeout_s))
 

@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.gui.osworld_html import html_script
-from clawrl_gym.envs.gui.osworld_metrics import METRICS
-from clawrl_gym.envs.gui.osworld_time import rules_of
-from clawrl_gym.envs.gui.task import Ended, PageFacts
+from clawrl_gym.envs.gui.osworld.dates import rules_of
+from clawrl_gym.envs.gui.osworld.metrics import METRICS
+from clawrl_gym.envs.gui.osworld.page_facts import html_script
+from clawrl_gym.envs.gui.task import FinalState, PageFacts
 
 INFEASIBLE = "infeasible"
 _RULES = ("rule", "rule_relativeTime")
@@ -53,7 +53,7 @@ class OsworldGrader:
     def needs_pages(self) -> bool:
         return not self.infeasible
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         if self.infeasible:
             return (1.0, ()) if ended.gave_up else (0.0, ("the task cannot be done",))
         if ended.gave_up:
@@ -111,7 +111,7 @@ def _try_out(grader: OsworldGrader) -> None:
     """Find rules that would fail at the end of an episode."""
     for check in grader.checks:
         try:
-            _measured(check, Ended({}, None, False, (_NOWHERE,)))
+            _measured(check, FinalState({}, None, False, (_NOWHERE,)))
         except Exception as error:  # whatever a rule of any shape can cause
             raise TaskError(
                 f"evaluator: {check.metric} of {check.result['type']} cannot be judged with "
@@ -119,7 +119,7 @@ def _try_out(grader: OsworldGrader) -> None:
             ) from error
 
 
-def _score(check: Check, ended: Ended) -> float:
+def _score(check: Check, ended: FinalState) -> float:
     if not ended.tabs:
         return 0.0
     try:
@@ -128,7 +128,7 @@ def _score(check: Check, ended: Ended) -> float:
         return 0.0  # the rules were tried before: what the page says is of another shape
 
 
-def _measured(check: Check, ended: Ended) -> float:
+def _measured(check: Check, ended: FinalState) -> float:
     result = _GETTERS[check.result["type"]](check, ended)
     return float(METRICS[check.metric](result, check.rules, check.options))
 
@@ -149,7 +149,7 @@ def _type(given: Any) -> Any:
     return given.get("type") if isinstance(given, dict) else None
 
 
-def _active(ended: Ended) -> PageFacts:
+def _active(ended: FinalState) -> PageFacts:
     return ended.tabs[min(max(ended.active, 0), len(ended.tabs) - 1)]
 
 
@@ -157,19 +157,19 @@ def _info(tab: PageFacts) -> dict[str, Any]:
     return {"title": tab.title, "url": tab.url, "content": tab.html}
 
 
-def _active_info(check: Check, ended: Ended) -> Any:
+def _active_info(check: Check, ended: FinalState) -> Any:
     return _info(_active(ended))
 
 
-def _active_url(check: Check, ended: Ended) -> Any:
+def _active_url(check: Check, ended: FinalState) -> Any:
     return _active(ended).url
 
 
-def _tabs_info(check: Check, ended: Ended) -> Any:
+def _tabs_info(check: Check, ended: FinalState) -> Any:
     return [{"title": tab.title, "url": tab.url} for tab in ended.tabs]
 
 
-def _dash_part(check: Check, ended: Ended) -> Any:
+def _dash_part(check: Check, ended: FinalState) -> Any:
     """One of the parts between the slashes of the URL."""
     config = check.result
     parts = _active(ended).url.split("/")
@@ -180,7 +180,7 @@ def _dash_part(check: Check, ended: Ended) -> Any:
     return {config["key"]: part} if config["returnType"] == "json" else part
 
 
-def _query(check: Check, ended: Ended) -> Any:
+def _query(check: Check, ended: FinalState) -> Any:
     """Fields of the URL's query."""
     config = check.result
     fields = parse_qs(urlsplit(_active(ended).url).query)
@@ -194,14 +194,14 @@ def _query(check: Check, ended: Ended) -> Any:
     return found
 
 
-def _html(check: Check, ended: Ended) -> Any:
+def _html(check: Check, ended: FinalState) -> Any:
     facts = _active(ended).facts
     if not isinstance(facts, list) or check.facts is None or check.facts >= len(facts):
         return None
     return facts[check.facts]
 
 
-_GETTERS: Mapping[str, Callable[[Check, Ended], Any]] = {
+_GETTERS: Mapping[str, Callable[[Check, FinalState], Any]] = {
     "active_tab_info": _active_info,
     "active_url_from_accessTree": _active_url,
     "open_tabs_info": _tabs_info,

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - pages are written in one piece
-"""What is seen of a page: lines, names, values and states, by the rules of `page/marks.js`."""
+"""What is seen of a page: lines, names, values and states, by the rules of `page/snapshot.js`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.observation import Element
-from clawrl_gym.envs.gui.page.look import look
-from tests.gui_desk import HOST, chromium, desk
+from clawrl_gym.envs.gui.page.snapshot import read_page
+from tests.gui_page_rig import HOST, chromium, desk
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -159,7 +159,7 @@ async def test_url_and_title_are_told(browser: Browser) -> None:
     async with desk(browser) as at:
         at.bodies[HOST + "/a"] = "<title> My \n shop </title>"
         await at.page.goto(HOST + "/a?b=c#d")
-        assert await look(at.tab, 5) == (HOST + "/a?b=c#d", "My shop", ())
+        assert await read_page(at.tab, 5) == (HOST + "/a?b=c#d", "My shop", ())
 
 
 async def test_listeners_make_an_element_clickable(browser: Browser) -> None:
@@ -295,7 +295,7 @@ async def test_a_page_that_is_too_large_is_cut_and_says_so(browser: Browser) -> 
     async with desk(browser) as at:
         await at.show("<p>first</p>")
         await at.js("document.body.insertAdjacentHTML('beforeend', '<p>x</p>'.repeat(100000))")
-        lines = (await look(at.tab, 60))[2]
+        lines = (await read_page(at.tab, 60))[2]
         assert lines[0] == ("first",)
         assert lines[-1] == ("(the page goes on: it is too large to be shown in full)",)
         assert len(lines) < 10000
@@ -351,8 +351,8 @@ async def test_a_page_may_be_nothing_but_a_drawing_or_text(browser: Browser) -> 
         assert await at.said() == ['button "Buy" (3)']
         assert await at.elements() == []
         await at.page.goto("about:blank")
-        assert await look(at.tab, 5) == ("about:blank", "", ())
+        assert await read_page(at.tab, 5) == ("about:blank", "", ())
         await at.page.goto(
             "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'><circle r='9'/></svg>"
         )
-        assert (await look(at.tab, 5))[1] == ""
+        assert (await read_page(at.tab, 5))[1] == ""

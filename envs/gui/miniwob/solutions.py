@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.gui.task import Find, Step
+from clawrl_gym.envs.gui.task import Locator, Step
 
 Turns = tuple[tuple[Step, ...], ...]
 _ORDINALS = ("1st", "2nd", "3rd")
-_SUBMIT = Find("button", "Submit")
+_SUBMIT = Locator("button", "Submit")
 
 
 def _read(pattern: str, said: str) -> tuple[str, ...]:
@@ -25,7 +25,7 @@ def _read(pattern: str, said: str) -> tuple[str, ...]:
 
 
 def _click(role: str, name: str, nth: int = 0) -> Step:
-    return Step("click", Find(role, name, nth))
+    return Step("click", Locator(role, name, nth))
 
 
 def _clicks(role: str, pattern: str) -> Callable[[str], Turns]:
@@ -64,7 +64,7 @@ def _typed(
 
     def turns(said: str) -> Turns:
         texts = [written(text) for text in _read(pattern, said)] * copies
-        steps = (Step("type", Find("textbox", "", n), text=text) for n, text in enumerate(texts))
+        steps = (Step("type", Locator("textbox", "", n), text=text) for n, text in enumerate(texts))
         return ((*steps, _click("button", submit)),)
 
     return turns
@@ -72,7 +72,7 @@ def _typed(
 
 def _listed(said: str) -> Turns:
     (name,) = _read(r"Select (.+) from the list and click Submit\.", said)
-    chosen = Step("select", Find("combobox", ""), text=name)
+    chosen = Step("select", Locator("combobox", ""), text=name)
     return ((chosen, Step("click", _SUBMIT)),)
 
 
@@ -86,7 +86,7 @@ def _radio_and_text(said: str) -> Turns:
         r'Check the (\w+) radio button and enter the number "(.+)" into the (\w+) textbox\.', said
     )
     checked = _click("radio", "", _ORDINALS.index(radio))
-    typed = Step("type", Find("textbox", "", _ORDINALS.index(box)), text=number)
+    typed = Step("type", Locator("textbox", "", _ORDINALS.index(box)), text=number)
     return ((checked, typed, Step("click", _SUBMIT)),)
 
 

@@ -1,8 +1,8 @@
 """The browsers of this process: one thread, one driver, and a set of Chromiums for equal options.
 
-Everything here but `process()` and what is said to be for other threads runs on the loop. Browsers
-are started when contexts are asked for, and end some seconds after the last one, so that an
-environment's next episode finds them; at exit in any case.
+Everything here but `process_browsers()` and what is said to be for other threads runs on the loop.
+Browsers are started when contexts are asked for, and end some seconds after the last one, so that
+an environment's next episode finds them; at exit in any case.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser import chromium
-from clawrl_gym.envs.gui.browser.loop import Loop
+from clawrl_gym.envs.gui.browser.loop_thread import LoopThread
 from clawrl_gym.envs.gui.browser.proxy import Proxy
 from clawrl_gym.envs.gui.options import BrowserOptions
 
@@ -30,7 +30,7 @@ _CLOSE_S = 10.0
 _CHECK_S = 5.0
 
 
-class House:
+class SharedBrowser:
     """One Chromium and the contexts in it."""
 
     def __init__(self, browser: Browser, proxy: Proxy) -> None:
@@ -69,20 +69,20 @@ class House:
             await asyncio.wait_for(self.browser.close(), _CLOSE_S)
 
 
-class Browsers:
+class BrowserPool:
     """Those with equal options."""
 
     def __init__(self, options: BrowserOptions, driver: Driver) -> None:
         self._options = options
         self._driver = driver
-        self._houses: list[House] = []
+        self._houses: list[SharedBrowser] = []
         self._starting = asyncio.Lock()
 
     @property
     def live(self) -> int:
         return sum(house.live for house in self._houses)
 
-    async def take(self) -> House:
+    async def take(self) -> SharedBrowser:
         """A browser with room for one more context, counted as taken."""
         async with self._starting:
             self._houses = [house for house in self._houses if house.alive or house.live]
@@ -93,7 +93,7 @@ class Browsers:
             house.opened += 1
             return house
 
-    async def give_back(self, house: House) -> None:
+    async def give_back(self, house: SharedBrowser) -> None:
         """The context is closed; a browser that is old enough goes with its last one."""
         house.live -= 1
         old = house.opened >= self._options.max_contexts
@@ -106,7 +106,7 @@ class Browsers:
         houses, self._houses = self._houses, []
         await asyncio.gather(*(house.close() for house in houses))
 
-    async def _start(self) -> House:
+    async def _start(self) -> SharedBrowser:
         try:
             started = await chromium.launch(await self._driver.get(), self._options)
         except ConfigError:
@@ -117,7 +117,7 @@ class Browsers:
             started = await chromium.launch(await self._driver.get(), self._options)
         proxy = Proxy(started.listener)
         await proxy.open()
-        house = House(started.browser, proxy)
+        house = SharedBrowser(started.browser, proxy)
         self._houses.append(house)
         return house
 
@@ -163,14 +163,14 @@ class Driver:
         return True
 
 
-class Process:
+class ProcessBrowsers:
     """What this process has of browsers."""
 
     def __init__(self, linger_s: float = _LINGER_S) -> None:
         self._linger_s = linger_s
-        self._loop = Loop()
+        self._loop = LoopThread()
         self._driver = Driver()
-        self._sets: dict[BrowserOptions, Browsers] = {}
+        self._sets: dict[BrowserOptions, BrowserPool] = {}
         self._taking = 0
         self._end: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -196,12 +196,12 @@ class Process:
                 self._loop.run(self._close_all(), 2 * _CLOSE_S)
             self._loop.close()
 
-    async def take(self, options: BrowserOptions) -> House:
+    async def take(self, options: BrowserOptions) -> SharedBrowser:
         if self._end is not None:
             self._end.cancel()
             self._end = None
         if options not in self._sets:
-            self._sets[options] = Browsers(options, self._driver)
+            self._sets[options] = BrowserPool(options, self._driver)
         self._taking += 1
         try:
             return await self._sets[options].take()
@@ -209,7 +209,7 @@ class Process:
             self._taking -= 1
             self._rest()
 
-    async def give_back(self, options: BrowserOptions, house: House) -> None:
+    async def give_back(self, options: BrowserOptions, house: SharedBrowser) -> None:
         if options in self._sets:
             await self._sets[options].give_back(house)
         self._rest()
@@ -244,18 +244,18 @@ class Process:
 
 
 _lock = threading.Lock()
-_process: Process | None = None
-_left_behind: list[Process] = []
+_process: ProcessBrowsers | None = None
+_left_behind: list[ProcessBrowsers] = []
 """Of the process that this one was forked from: kept, so that nothing of it is torn down here."""
 _watching = False
 
 
-def process() -> Process:
+def process_browsers() -> ProcessBrowsers:
     """The one of this process; a forked child makes its own."""
     global _process, _watching
     with _lock:
         if _process is None:
-            _process = Process()
+            _process = ProcessBrowsers()
             atexit.register(_process.close)
             if not _watching:
                 os.register_at_fork(after_in_child=_forget)

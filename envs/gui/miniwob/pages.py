@@ -18,8 +18,8 @@ from types import MappingProxyType
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.folder_site import FolderSite
-from clawrl_gym.envs.gui.miniwob_solutions import SOLUTIONS
-from clawrl_gym.envs.gui.task import Ended, GuiTask
+from clawrl_gym.envs.gui.miniwob.solutions import SOLUTIONS
+from clawrl_gym.envs.gui.task import FinalState, GuiTask
 from clawrl_gym.envs.task_ids import TaskIds, chosen_families, parse_id
 
 HOST = "miniwob.test"
@@ -95,7 +95,7 @@ class PageGrader:
 
     needs_pages: bool = False
 
-    def grade(self, ended: Ended) -> tuple[float, tuple[str, ...]]:
+    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
         said = ended.page_result
         if not isinstance(said, dict):
             return 0.0, ("the page does not say that the task is done",)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 _END_S = 10.0
 
 
-class Loop:
+class LoopThread:
     """An event loop on a thread of its own; `run` may be called from every other thread."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-// Runs in the page's own world before its scripts: tells marks.js which elements listen to the mouse,
+// Runs in the page's own world before its scripts: tells snapshot.js which elements listen to the mouse,
 // with an event whose related target is the element. A page that imitates it gains nothing.
 (hint) => {
   "use strict";

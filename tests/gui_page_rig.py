@@ -13,7 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, async_pla
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.page.act import carry_out
-from clawrl_gym.envs.gui.page.look import look
+from clawrl_gym.envs.gui.page.snapshot import read_page
 from clawrl_gym.envs.gui.page.tab import Tab
 from clawrl_gym.envs.gui.text import line_text
 
@@ -58,7 +58,7 @@ class Desk:
         await self.page.goto(HOST + path)
 
     async def lines(self) -> tuple[Line, ...]:
-        return (await look(self.tab, 5))[2]
+        return (await read_page(self.tab, 5))[2]
 
     async def said(self) -> list[str]:
         """The page as the model reads it."""

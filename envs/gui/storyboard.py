@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.deed import Deed, caption
-from clawrl_gym.envs.gui.ink import Ink, fitted, font, wrapped
+from clawrl_gym.envs.gui.attempt import Attempt, caption
 from clawrl_gym.envs.gui.observation import View
+from clawrl_gym.envs.gui.overlay import Overlay, fitted, font, wrapped
 from clawrl_gym.envs.gui.picture import drawn, jpeg_of, opened
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Frame:
     jpeg: bytes | None
     """None when no picture could be taken."""
     view: View
-    deeds: tuple[Deed, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     failure: str = ""
-    """Of what was no deed at all."""
+    """Of what was no attempt at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Outcome:
     """Replies that have no frame."""
 
 
-def draw_strip(
+def draw_storyboard(
     title: str, viewport: tuple[int, int], frames: Sequence[Frame], outcome: Outcome
 ) -> bytes:
     """One JPEG, made to be looked at in the width of a report."""
@@ -127,7 +127,7 @@ def _framed(
     scale = page.width / viewport[0]
     part = (0, 0, round(window[0] * scale), round(window[1] * scale))
     small = page.crop(part).resize(size, Image.Resampling.LANCZOS)
-    return drawn(small, frame.deeds, frame.view, window)
+    return drawn(small, frame.attempts, frame.view, window)
 
 
 def _window(
@@ -140,8 +140,11 @@ def _window(
             scale = page.width / viewport[0]
             edge = _written_to(page)
             right, bottom = max(right, edge[0] / scale), max(bottom, edge[1] / scale)
-        for deed in frame.deeds:
-            for x, y in ((deed.action.x, deed.action.y), (deed.action.to_x, deed.action.to_y)):
+        for attempt in frame.attempts:
+            for x, y in (
+                (attempt.action.x, attempt.action.y),
+                (attempt.action.to_x, attempt.action.to_y),
+            ):
                 right, bottom = max(right, x or 0.0), max(bottom, y or 0.0)
     return min(viewport[0], round(right + _EDGE)), min(viewport[1], round(bottom + _EDGE))
 
@@ -183,7 +186,10 @@ def _captions(frame: Frame) -> list[tuple[str, str]]:
     """(words, colour) of each line."""
     if frame.number == 0:
         return [("the page that was left", _DIM)]
-    lines = [(caption(deed, frame.view), _BAD if deed.failed else _INK) for deed in frame.deeds]
+    lines = [
+        (caption(attempt, frame.view), _BAD if attempt.failed else _INK)
+        for attempt in frame.attempts
+    ]
     if len(lines) > 1:
         lines = [(f"{count}. {words}", colour) for count, (words, colour) in enumerate(lines, 1)]
     if frame.failure:
@@ -199,7 +205,7 @@ def _badge(number: int) -> Picture:
     from PIL import Image, ImageDraw
 
     width = max(_LINE, round(font(17).getlength(str(number))) + 14)
-    ink = Ink(width, _LINE)
+    ink = Overlay(width, _LINE)
     ink.frame((0, 0, width, _LINE), _INK, _INK, corner=7)
     badge = ink.over(Image.new("RGB", (width, _LINE), _PAPER))
     ImageDraw.Draw(badge).text((width / 2, _LINE / 2), str(number), _PAPER, font(17), "mm")

@@ -1,5 +1,5 @@
 // What an action needs of a page besides trusted input: where an element can be reached, the focus,
-// fields that are set rather than typed, options, scrolling, and coming to rest. Stands on marks.js.
+// fields that are set rather than typed, options, scrolling, and coming to rest. Stands on snapshot.js.
 // What cannot be done is {why: in words}.
 (key) => {
   "use strict";

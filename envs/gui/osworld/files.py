@@ -18,7 +18,7 @@ from typing import Any
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
-from clawrl_gym.envs.gui.osworld_task import NAME, PREFIX, malformed, missing, task_of
+from clawrl_gym.envs.gui.osworld.convert import NAME, PREFIX, malformed, missing, task_of
 from clawrl_gym.envs.gui.task import GuiTask
 
 HELDOUT_SHARE = 5

@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.site import Site
-from clawrl_gym.envs.gui.task import Find, Step
+from clawrl_gym.envs.gui.task import Locator, Step
 
 Turns = tuple[tuple[Step, ...], ...]
 """Steps of each reply."""
@@ -27,7 +27,7 @@ class Served:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskDraft:
     """A task without its id and split."""
 
     key: str
@@ -52,29 +52,29 @@ class Family:
     """A kind of task; `draft` draws one."""
 
     name: str
-    draft: Callable[[Draw], Draft]
+    draft: Callable[[Draw], TaskDraft]
     easy: bool = False
     """Three replies at most, on pages that a small policy can read whole."""
 
 
 def link(name: str, near: str = "", nth: int = 0) -> Step:
     """Follow a link."""
-    return Step("click", Find("link", name, nth, near))
+    return Step("click", Locator("link", name, nth, near))
 
 
 def press(name: str, near: str = "", nth: int = 0) -> Step:
     """Click a button."""
-    return Step("click", Find("button", name, nth, near))
+    return Step("click", Locator("button", name, nth, near))
 
 
 def tick(name: str, role: str = "checkbox", near: str = "") -> Step:
     """Click a box to tick, or a radio button."""
-    return Step("click", Find(role, name, near=near))
+    return Step("click", Locator(role, name, near=near))
 
 
 def write(name: str, text: str, near: str = "", role: str = "textbox") -> Step:
     """Replace the text of a field."""
-    return Step("type", Find(role, name, near=near), text=text)
+    return Step("type", Locator(role, name, near=near), text=text)
 
 
 def number(name: str, value: int, near: str = "") -> Step:
@@ -84,7 +84,7 @@ def number(name: str, value: int, near: str = "") -> Step:
 
 def select(name: str, option: str, near: str = "") -> Step:
     """Choose of a list that opens."""
-    return Step("select", Find("combobox", name, near=near), text=option)
+    return Step("select", Locator("combobox", name, near=near), text=option)
 
 
 def done() -> tuple[Step, ...]:

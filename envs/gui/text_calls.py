@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from clawrl_gym.envs.gui.action import Action
-from clawrl_gym.envs.gui.dialects import NAMES
+from clawrl_gym.envs.gui.aliases import NAMES
 from clawrl_gym.envs.gui.schema import FORMS
 
 MAX_CHARS = 20_000
@@ -29,7 +29,7 @@ class Bare(str):
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class TextCall:
     """One call as it stands in the text."""
 
     source: str
@@ -69,9 +69,9 @@ _TAKES_A_WORD = frozenset({"press", "key", "scroll", "goto", "navigate", "new_ta
 _NEEDS_NOTHING = frozenset(kind for kind, form in FORMS.items() if not form.needs)
 
 
-def calls_in(text: str) -> list[Written]:
+def find_calls(text: str) -> list[TextCall]:
     """The calls in the order of the text; what merely looks like one is prose."""
-    calls: list[Written] = []
+    calls: list[TextCall] = []
     at = 0
     for _ in range(MAX_CALLS):
         if (found := _START.search(text, at)) is None:
@@ -92,8 +92,8 @@ def unknown_calls(text: str) -> list[str]:
     return [name for name in dict.fromkeys(_ALONE.findall(text)) if name.lower() not in NAMES]
 
 
-def written(action: Action) -> str:
-    """The usual notation of an action; `calls_in` reads it again."""
+def format_action(action: Action) -> str:
+    """The usual notation of an action; `find_calls` reads it again."""
     return f"{action.kind}({', '.join(_arguments(action))})"
 
 
@@ -130,20 +130,20 @@ def _drag_arguments(action: Action) -> list[str]:
     return [f"{name}={value:g}" for name, value in given.items() if value is not None]
 
 
-def _form_at(text: str, at: int) -> tuple[Written, int]:
+def _form_at(text: str, at: int) -> tuple[TextCall, int]:
     """The JSON after a <tool_call>, and where the text goes on."""
     end = text.find("</tool_call>", at)
     if end < 0:
-        return Written(text[at : at + 80].strip(), unread="a <tool_call> that is not closed"), len(
+        return TextCall(text[at : at + 80].strip(), unread="a <tool_call> that is not closed"), len(
             text
         )
     form = text[at:end].strip()
     if form.startswith("```"):
         form = form.partition("\n")[2].removesuffix("```")
-    return Written(form, form=form), end + len("</tool_call>")
+    return TextCall(form, form=form), end + len("</tool_call>")
 
 
-def _brackets_at(text: str, found: re.Match[str], calls: list[Written]) -> int:
+def _brackets_at(text: str, found: re.Match[str], calls: list[TextCall]) -> int:
     """Read `name(...)`, and those that follow it on the line. Where the text goes on."""
     is_loose = found["open"] != "("
     following: re.Match[str] | None = found
@@ -158,12 +158,12 @@ def _brackets_at(text: str, found: re.Match[str], calls: list[Written]) -> int:
             end = len(text) if line < 0 else line
             source = text[following.start("name") : end].strip()
             if not is_loose:
-                calls.append(Written(source, name, unread=str(error)))
+                calls.append(TextCall(source, name, unread=str(error)))
             return at if is_loose else end
         source = text[following.start("name") : end]
         if FORMS.get(NAMES[name]) and "text" in FORMS[NAMES[name]].needs:
             given = _said_freely(name, given, text[start : end - 1])
-        calls.append(Written(source, name, given, named, is_loose=is_loose))
+        calls.append(TextCall(source, name, given, named, is_loose=is_loose))
         is_loose, at = False, end
         following = _NEXT.match(text, at)
     return at
@@ -256,11 +256,11 @@ def _character(found: re.Match[str]) -> str:
     return chr(int(code[1:], 16)) if code[0] in "ux" else _ESCAPED.get(code, code)
 
 
-def _without_brackets(name: str, rest: str) -> Written | None:
+def _without_brackets(name: str, rest: str) -> TextCall | None:
     """`click 12`, `type 3 "pens"`, `press Enter`, `back`; None for prose."""
     words, kind = rest.strip().strip("`").strip(), NAMES[name]
     if not words:
-        return Written(name, name) if kind in _NEEDS_NOTHING else None
+        return TextCall(name, name) if kind in _NEEDS_NOTHING else None
     values = list[Any]()
     left = words
     while left:
@@ -280,4 +280,4 @@ def _without_brackets(name: str, rest: str) -> Written | None:
         else:
             return None
         left = left[end:].lstrip(" ,")
-    return Written(f"{name} {words}", name, tuple(values), is_loose=True)
+    return TextCall(f"{name} {words}", name, tuple(values), is_loose=True)

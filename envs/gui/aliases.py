@@ -47,7 +47,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-def translated(given: Mapping[str, Any], height: float) -> dict[str, Any]:
+def normalize_fields(given: Mapping[str, Any], height: float) -> dict[str, Any]:
     """The fields in our names; `height` of the viewport in CSS pixels."""
     fields = {str(name): value for name, value in given.items() if value is not None}
     said = fields.get("action")

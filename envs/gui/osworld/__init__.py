@@ -1,0 +1,1 @@
+"""Tasks in the JSON of OSWorld that happen in a browser."""
