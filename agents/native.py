@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from clawrl_gym.agents.calls import Call
+from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 

@@ -19,7 +19,7 @@ from functools import partial
 from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.launcher_client import client
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.toolcall.interpreter import Interpreter
+from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
 _LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32}
 _CALL_S = 60.0

@@ -20,8 +20,8 @@ from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.gui.text import line_text
-from tools.tiny_policy.paper import Node, Paper
-from tools.tiny_policy.paper_screen import PaperScreen
+from tools.tiny_policy.static_page import Node, Paper
+from tools.tiny_policy.static_screen import PaperScreen
 
 FILE = Path(__file__).parent / "fixtures" / "gui_golden.json"
 TRAIN_TASKS, HELDOUT_TASKS = 10, 5

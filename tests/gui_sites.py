@@ -13,7 +13,7 @@ from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
-from tools.tiny_policy.paper_screen import PaperScreen
+from tools.tiny_policy.static_screen import PaperScreen
 
 
 def get(site: Site, url: str) -> Response:

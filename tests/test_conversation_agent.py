@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.calls import Call, Reply, decode
+from clawrl_gym.agents.agent import Action
+from clawrl_gym.agents.tool_calls import Call, Reply, decode
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 

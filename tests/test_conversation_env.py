@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.agents.calls import Call, Reply, decode, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode
 from clawrl_gym.config import AgentConfig, ConversationEnvConfig, GymEnvConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.tasks import FAMILIES, ConversationTask, make_task
 from clawrl_gym.envs.conversation.tools import MAX_CALLS, arguments_of
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.rollout.tasks import TaskSource

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from clawrl_gym.agents.calls import Call
+from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.personas import PERSONAS

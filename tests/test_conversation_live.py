@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.env import ConversationEnv

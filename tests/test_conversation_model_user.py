@@ -12,7 +12,7 @@ import pytest
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.tasks import make_task
+from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.draw import Draw
 
 TASK = make_task("student-save-train-000003")

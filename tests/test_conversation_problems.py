@@ -4,6 +4,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.conversation.answers import answers_in, is_correct, is_fair
+from clawrl_gym.envs.conversation.generated import FAMILIES, NUMBERS, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import (
     LARGEST,
@@ -13,7 +14,6 @@ from clawrl_gym.envs.conversation.problems import (
     draw_problem,
     split_of,
 )
-from clawrl_gym.envs.conversation.tasks import FAMILIES, NUMBERS, make_task, task_ids
 from clawrl_gym.envs.draw import Draw
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.base import Tool
+from clawrl_gym.agents.agent import Tool
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.errors import ContextError, PolicyError
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.envs.conversation.tasks import make_task
+from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.calls import Call, Reply, decode, encode_results
+from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.context import HeadTail, size_chars
+from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode_results
 from clawrl_gym.config import AgentConfig, GuiEnvConfig, TerminalEnvConfig
 from clawrl_gym.envs.gui.agent import LEFT_OUT, SYSTEM, GuiAgent
 from clawrl_gym.envs.gui.schema import FORMS, tool

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.gui.env import GuiEnv, list_tasks
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader

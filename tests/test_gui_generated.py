@@ -18,7 +18,7 @@ from clawrl_gym.envs.gui.generated import (
     task_ids,
 )
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
-from tools.tiny_policy.paper_screen import PaperScreen
+from tools.tiny_policy.static_screen import PaperScreen
 
 EACH = 15
 """Tasks looked at of each family."""

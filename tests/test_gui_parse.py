@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Kind
 from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import FORMS, in_words, tool

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.schedule import learning_rate
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 

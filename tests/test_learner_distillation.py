@@ -12,9 +12,9 @@ import torch
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import CAN, objectives
+from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.simulated import SimulatedLearner
 from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3

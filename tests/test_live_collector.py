@@ -21,10 +21,10 @@ from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.batch_queue import ReadyGroups
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
-from clawrl_gym.trainers.ready import ReadyGroups
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user
 

@@ -11,10 +11,10 @@ import torch
 
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import Segment
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loss import LossSettings, policy_loss
 from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import VOCAB, write_tiny_qwen3
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of trl and of what it imports

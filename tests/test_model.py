@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.model import MAX_LOGITS, PackedModel
+from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 
 LENGTHS = [5, 30, 17, 4, 17, 60, 9, 28]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.config import AgentConfig, SweEnvConfig
 from clawrl_gym.envs.swe.agent import SYSTEM, SweAgent, reply_text
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK

@@ -4,7 +4,7 @@ from itertools import islice
 
 import pytest
 
-from clawrl_gym.agents.base import Action
+from clawrl_gym.agents.agent import Action
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.interface import Limits, Place

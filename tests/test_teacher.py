@@ -14,8 +14,8 @@ import torch
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Lesson, Sample
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.teacher import Teacher
 from clawrl_gym.trainers.vocabulary import check_vocabulary
 from tests.lessons import draw_ids, one_turn, two_turns

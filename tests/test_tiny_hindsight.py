@@ -18,7 +18,6 @@ from clawrl_gym.judge.hints import fault, parse_hint
 from clawrl_gym.judge.speaker import Said
 from clawrl_gym.judge.votes import parse_vote
 from tools.tiny_policy.conversations import Conversation, render
-from tools.tiny_policy.demonstrations import TerminalDemonstrations
 from tools.tiny_policy.hints import (
     FILE_HINT,
     STYLE_HINTS,
@@ -28,6 +27,7 @@ from tools.tiny_policy.hints import (
     hinted_at_end,
 )
 from tools.tiny_policy.judging import HINT, VOTE, JudgeDemonstrations, act_of
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import untrained
 
 MANY = 300

@@ -13,10 +13,10 @@ from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.policy.shipped import model_dir
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.page_drills import PageDrills
-from tools.tiny_policy.pages import PageDemonstrations, easy_families
-from tools.tiny_policy.paper import Paper
-from tools.tiny_policy.paper_screen import PaperScreen
+from tools.tiny_policy.page_tasks import PageDemonstrations, easy_families
 from tools.tiny_policy.phases import page_phases
+from tools.tiny_policy.static_page import Paper
+from tools.tiny_policy.static_screen import PaperScreen
 
 EASY = easy_families()
 
@@ -89,7 +89,7 @@ def test_a_slip_never_solves_its_task() -> None:
 
 def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
     from clawrl_gym.envs.gui.task import GuiTask
-    from tools.tiny_policy.pages import written_turn
+    from tools.tiny_policy.page_tasks import written_turn
 
     assert isinstance(task, GuiTask)
     env.reset(options={"task": task.id})

@@ -22,8 +22,8 @@ from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.policy.shipped import model_dir
 from tools.tiny_policy.careless import SLIPS, demonstrated
 from tools.tiny_policy.conversations import Conversation, encode, render
-from tools.tiny_policy.demonstrations import TerminalDemonstrations, shown_by
 from tools.tiny_policy.recipe import Phase, Recipe, make, save
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations, shown_by
 from tools.tiny_policy.training import TrainingPlan
 
 MAX_SHIPPED_BYTES = 10_000_000

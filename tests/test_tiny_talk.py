@@ -13,16 +13,16 @@ import pytest
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
+from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import NAMES, THINGS, split_of
-from clawrl_gym.envs.conversation.tasks import make_task
 from clawrl_gym.policy.shipped import model_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
-from tools.tiny_policy.demonstrations import TerminalDemonstrations
 from tools.tiny_policy.episodes import hold_conversations, reply_of
 from tools.tiny_policy.evaluation import prompts_of
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.talk import SORRY, WELCOME, Habits, TalkDemonstrations, demonstrate
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 FAMILIES = ("ask", "homework", "read", "save")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.base import Action
-from clawrl_gym.agents.calls import Reply, encode
+from clawrl_gym.agents.agent import Action
+from clawrl_gym.agents.tool_calls import Reply, encode
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.swe.corpus.corpus import easy_families
@@ -26,7 +26,7 @@ from tools.tiny_policy.conversations import render
 from tools.tiny_policy.evaluation import MAX_REPLY_TOKENS, prompts_of
 from tools.tiny_policy.phases import first_phases, more_phases, phases
 from tools.tiny_policy.tool_slips import SLIPS, shown
-from tools.tiny_policy.tools import ToolDemonstrations, demonstrate
+from tools.tiny_policy.tool_tasks import ToolDemonstrations, demonstrate
 
 SANDBOXED = "range"
 OTHERS = tuple(name for name in FAMILIES if name != SANDBOXED)

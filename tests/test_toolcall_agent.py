@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from clawrl_gym.agents.base import Action, ParseFailure
-from clawrl_gym.agents.calls import Call, Reply, decode, encode_results, failure
+from clawrl_gym.agents.agent import Action, ParseFailure
+from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode_results, failure
 from clawrl_gym.envs.toolcall.agent import SYSTEM, ToolCallAgent
-from clawrl_gym.envs.toolcall.calculator import CALCULATE
-from clawrl_gym.envs.toolcall.python import PYTHON
+from clawrl_gym.envs.toolcall.toolsets.calculator import CALCULATE
+from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
 from clawrl_gym.judge.results import Results, answered, shown
 from tests.fakes_judge import shipped_rules
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall.bfcl import open_bfcl
+from clawrl_gym.envs.toolcall.benchmarks.bfcl import open_bfcl
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 
 PLAY = {

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.registration import load_target
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.toolcall import toolsets
+from clawrl_gym.envs.toolcall import toolbox
 from clawrl_gym.envs.toolcall.env import ToolCallEnv, list_tasks
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
@@ -167,10 +167,10 @@ def clerk(monkeypatch):
         return made[-1]
 
     make.does, make.made = "clerk", made
-    module = type(toolsets)("clerk_toolset")
+    module = type(toolbox)("clerk_toolset")
     module.make = make
     monkeypatch.setitem(__import__("sys").modules, "clerk_toolset", module)
-    monkeypatch.setattr(toolsets, "TOOLSETS", {**toolsets.TOOLSETS, "clerk": "clerk_toolset:make"})
+    monkeypatch.setattr(toolbox, "TOOLSETS", {**toolbox.TOOLSETS, "clerk": "clerk_toolset:make"})
     return make
 
 
@@ -284,9 +284,9 @@ async def test_s16_calls_of_many_environments_wait_side_by_side(tmp_path):
         env.close()
 
 
-@pytest.mark.parametrize("name", toolsets.TOOLSETS)
+@pytest.mark.parametrize("name", toolbox.TOOLSETS)
 def test_every_registered_toolset_is_there(name):
-    assert callable(load_target(toolsets.TOOLSETS[name]))
+    assert callable(load_target(toolbox.TOOLSETS[name]))
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from clawrl_gym.agents.calls import decode
+from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.families import FAMILIES
-from clawrl_gym.envs.toolcall.families.base import replies
+from clawrl_gym.envs.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.generated import (
     PREFIX,
     GeneratedTasks,

@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from clawrl_gym.agents.calls import Call
-from clawrl_gym.envs.toolcall.answers import boxed, last_number, number_of, says
+from clawrl_gym.agents.tool_calls import Call
+from clawrl_gym.envs.toolcall.answer_matching import boxed, last_number, number_of, says
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
+from clawrl_gym.envs.toolcall.json_matching import fits, same
 from clawrl_gym.envs.toolcall.task import Made, Outcome
-from clawrl_gym.envs.toolcall.values import fits, same
 
 
 def outcome(*said, made=(), **states):

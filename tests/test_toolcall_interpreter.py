@@ -7,9 +7,9 @@ import pytest
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.toolcall.interpreter import RENEWED, Interpreter
-from clawrl_gym.envs.toolcall.python import Python
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.interpreter import RENEWED, Interpreter
+from clawrl_gym.envs.toolcall.toolsets.python import Python
 
 LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32, "output_bytes": 2000}
 NEW = "(this is a new interpreter: earlier variables are lost)"

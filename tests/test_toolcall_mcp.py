@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.envs.toolcall.mcp import McpToolset, make, read_servers
-from clawrl_gym.envs.toolcall.mcp_connection import Connection
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.mcp import McpToolset, make, read_servers
+from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
 
 SERVER = Path(__file__).parent / "fixtures" / "mcp_server.py"
 TIMEOUT_S = 20.0
@@ -142,7 +142,7 @@ def test_nothing_is_left_behind_when_the_owner_is_killed() -> None:
     mark = f"clawrl-mcp-owner-{os.getpid()}"
     program = (
         "import sys, time\n"
-        "from clawrl_gym.envs.toolcall.mcp import McpToolset, read_servers\n"
+        "from clawrl_gym.envs.toolcall.toolsets.mcp import McpToolset, read_servers\n"
         f"config = {server(env={'MCP_MARK': mark})!r}\n"
         "toolset = McpToolset(read_servers([config]))\n"
         "toolset.call('spawn', {}, 20.0)\n"

@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES
-from clawrl_gym.envs.toolcall.shop.tasks import ShopTasks
+from clawrl_gym.envs.toolcall.shop.generated import ShopTasks
 from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
@@ -13,7 +13,7 @@ from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
 from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.task import Made, Outcome
-from clawrl_gym.envs.toolcall.tasks import open_file
+from clawrl_gym.envs.toolcall.task_file import open_file
 from clawrl_gym.envs.validate import main
 
 TASK = {"id": "a", "instruction": "1 + 1?", "goals": [{"type": "answer", "wanted": "2"}]}

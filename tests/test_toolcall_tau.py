@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.toolcall.benchmarks.tau import open_tau
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail import TauRetail
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.source import open_source
-from clawrl_gym.envs.toolcall.tau import open_tau
-from clawrl_gym.envs.toolcall.tau_retail import TauRetail
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 PLACE = {"address1": "1 A St", "address2": "", "city": "B", "state": "C", "country": "D"}

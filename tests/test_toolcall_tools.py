@@ -2,9 +2,9 @@
 
 import pytest
 
-from clawrl_gym.envs.toolcall.calculator import calculate
-from clawrl_gym.envs.toolcall.files import MAX_CONTENT_CHARS, MAX_FILES, Files
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
+from clawrl_gym.envs.toolcall.toolsets.files import MAX_CONTENT_CHARS, MAX_FILES, Files
 
 
 @pytest.mark.parametrize(

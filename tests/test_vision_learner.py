@@ -13,9 +13,9 @@ from clawrl_gym.config import DistillationConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Lesson, Sample
 from clawrl_gym.policy.models import picture_ids, sees
-from clawrl_gym.trainers.batch import make_packs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.teacher import Teacher
 from tests.tiny_models import make_random_model

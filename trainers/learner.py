@@ -21,16 +21,16 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError, boundary
 from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.trainers import checkpoint
-from clawrl_gym.trainers.batch import Pack, staleness
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
+from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
+from clawrl_gym.trainers.step_metrics import Watch
 from clawrl_gym.trainers.teacher import Readings, Teacher
 from clawrl_gym.trainers.vocabulary import check_vocabulary
-from clawrl_gym.trainers.watch import Watch
 
 SHOWN = 4
 """Distilled turns of a step that are handed back for people to look at."""

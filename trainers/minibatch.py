@@ -13,9 +13,9 @@ from torch import Tensor
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, Taught
-from clawrl_gym.trainers.batch import Pack, Reading, count_sequences, count_tokens, make_packs
 from clawrl_gym.trainers.distillation import topk_divergence
 from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
+from clawrl_gym.trainers.packing import Pack, Reading, count_sequences, count_tokens, make_packs
 from clawrl_gym.trainers.teacher import show
 
 if TYPE_CHECKING:

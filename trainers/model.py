@@ -22,8 +22,8 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.policy.generation import UNSPOKEN_BIAS
 from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
-from clawrl_gym.trainers.batch import Pack
 from clawrl_gym.trainers.distillation import topk_logprobs
+from clawrl_gym.trainers.packing import Pack
 from clawrl_gym.trainers.pictures import Images, PictureReader
 
 Layout = Literal["packed", "padded"]

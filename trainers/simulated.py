@@ -10,8 +10,8 @@ from pathlib import Path
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.trainers.batch import staleness
 from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.packing import staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 

@@ -18,8 +18,8 @@ import torch
 from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, Taught
-from clawrl_gym.trainers.batch import Floats, Ints, Pack, Reading, make_packs, trainable
 from clawrl_gym.trainers.distillation import overlap
+from clawrl_gym.trainers.packing import Floats, Ints, Pack, Reading, make_packs, trainable
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.model import Look, PackedModel

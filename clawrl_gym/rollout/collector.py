@@ -20,7 +20,7 @@ from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
-from clawrl_gym.trainers.ready import Batch, ReadyGroups, teaches
+from clawrl_gym.trainers.batch_queue import Batch, ReadyGroups, teaches
 
 
 class Collector:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from clawrl_gym.agents.base import Agent, ParseFailure
+from clawrl_gym.agents.agent import Agent, ParseFailure
 from clawrl_gym.agents.context import HeadTail
 from clawrl_gym.core.errors import ContextError, EnvError, PolicyError
 from clawrl_gym.core.pictures import text_of

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from clawrl_gym.agents.base import Agent
+from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Episode, StopReason

@@ -30,9 +30,9 @@ from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
+from clawrl_gym.trainers.batch_queue import ReadyGroups
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
-from clawrl_gym.trainers.ready import ReadyGroups
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import View, make_view

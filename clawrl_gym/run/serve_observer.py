@@ -14,8 +14,8 @@ from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.trainers.batch_queue import ReadyGroups
 from clawrl_gym.trainers.loop import Update
-from clawrl_gym.trainers.ready import ReadyGroups
 from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.transcripts import Decoder
 from clawrl_gym.ui.view import View

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawrl_gym.agents.calls import decode
+from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
+from clawrl_gym.envs.conversation.generated import task_ids
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Info, Partner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
-from clawrl_gym.envs.conversation.tasks import task_ids
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
 from clawrl_gym.envs.task_env import UnicodeEnv
 

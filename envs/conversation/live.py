@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from clawrl_gym.agents.calls import Reply
+from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.envs.conversation.endpoint import Endpoint

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.conversation.endpoint import Endpoint
-from clawrl_gym.envs.conversation.tasks import ConversationTask
+from clawrl_gym.envs.conversation.generated import ConversationTask
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.draw import Draw
 

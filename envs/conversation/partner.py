@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from clawrl_gym.agents.calls import Reply
+from clawrl_gym.agents.tool_calls import Reply
 
 Info = dict[str, Any]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from clawrl_gym.agents.calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation.generated import ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.partner import Info
-from clawrl_gym.envs.conversation.tasks import ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.envs.conversation.user import Speaker, User
 from clawrl_gym.envs.draw import Draw

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from clawrl_gym.agents.calls import Call, encode_results, failure
+from clawrl_gym.agents.tool_calls import Call, encode_results, failure
 
 Tool = dict[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clawrl_gym.agents.calls import Reply, decode, encode_results
+from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui import text_calls

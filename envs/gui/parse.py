@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Direction
 from clawrl_gym.envs.gui.aliases import FIELDS, NAMES, normalize_fields
 from clawrl_gym.envs.gui.keys import key_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from clawrl_gym.agents.base import Action, ParseFailure
+from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawrl_gym.agents.calls import Reply, decode, encode, encode_results
+from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
@@ -17,8 +17,8 @@ from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, Made, Outcome, ToolTask
+from clawrl_gym.envs.toolcall.toolbox import Tools
 from clawrl_gym.envs.toolcall.toolset import Tool
-from clawrl_gym.envs.toolcall.toolsets import Tools
 
 
 class ToolCallEnv(TaskEnv[ToolTask, Tools]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.agents.calls import encode
+from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal
 
-from clawrl_gym.envs.toolcall.answers import boxed, last_number, number_of, same_text, says
+from clawrl_gym.envs.toolcall.answer_matching import boxed, last_number, number_of, same_text, says
+from clawrl_gym.envs.toolcall.json_matching import differences, fits
 from clawrl_gym.envs.toolcall.task import Made, Outcome
-from clawrl_gym.envs.toolcall.values import differences, fits
 
 _DIFFERENCES_SHOWN = 5
 

@@ -22,7 +22,7 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[ToolTask]:
 
         return _checked(GeneratedTasks(chosen))
     if tasks == SHOP:
-        from clawrl_gym.envs.toolcall.shop.tasks import ShopTasks
+        from clawrl_gym.envs.toolcall.shop.generated import ShopTasks
 
         return _checked(ShopTasks(chosen))
     if families is not None:
@@ -43,10 +43,11 @@ def _checked(source: TaskSource[ToolTask]) -> TaskSource[ToolTask]:
 
 
 def _of_files(path: Path, options: Mapping[str, Any]) -> TaskSource[ToolTask]:
-    from clawrl_gym.envs.toolcall import bfcl, tasks, tau
+    from clawrl_gym.envs.toolcall import task_file
+    from clawrl_gym.envs.toolcall.benchmarks import bfcl, tau
 
     if tau.is_domain(path):
         return tau.open_tau(path, options)
     if bfcl.is_bfcl(path):
         return bfcl.open_bfcl(path)
-    return tasks.open_file(path, options)
+    return task_file.open_file(path, options)

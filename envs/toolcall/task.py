@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.types import Split
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.toolcall.interpreter import Interpreter
+from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 from tests.security.probes import sleepers, wait_until
 
 pytestmark = pytest.mark.sandbox

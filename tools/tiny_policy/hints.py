@@ -20,8 +20,8 @@ from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report, lesson_of_words
 from tools.tiny_policy.conversations import Conversation, Source
-from tools.tiny_policy.demonstrations import TerminalDemonstrations
 from tools.tiny_policy.talk import DONE, Habits, TalkDemonstrations
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 STYLE_HINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

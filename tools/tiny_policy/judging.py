@@ -24,7 +24,6 @@ from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report
 from clawrl_gym.judge.prompt import case_messages
 from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation
-from tools.tiny_policy.demonstrations import TerminalDemonstrations, shown_by
 from tools.tiny_policy.hints import (
     FILE_HINT,
     STYLE_HINTS,
@@ -34,6 +33,7 @@ from tools.tiny_policy.hints import (
 )
 from tools.tiny_policy.small_talk import COMPLAINTS, THANKS, SmallTalkDemonstrations
 from tools.tiny_policy.talk import TalkDemonstrations
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations, shown_by
 
 VOTE = "You judge one reply of an assistant by what came after it."
 HINT = "You look for what an assistant should have done, by what came after its reply."

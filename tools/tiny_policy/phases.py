@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tools.tiny_policy.conversations import Mixture, Source
-from tools.tiny_policy.demonstrations import TerminalDemonstrations
 from tools.tiny_policy.hints import hinted
 from tools.tiny_policy.judging import JudgeDemonstrations
 from tools.tiny_policy.page_drills import PageDrills
-from tools.tiny_policy.pages import PageDemonstrations
+from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.sessions import Sessions
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.talk import Habits, TalkDemonstrations
-from tools.tiny_policy.tools import ToolDemonstrations
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
+from tools.tiny_policy.tool_tasks import ToolDemonstrations
 from tools.tiny_policy.training import TrainingPlan
 
 SHARES = (0.37, 0.26, 0.13, 0.03, 0.09, 0.12)

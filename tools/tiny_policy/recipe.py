@@ -16,15 +16,15 @@ from typing import Any
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.policy.shipped import model_dir
 from tools.tiny_policy.conversations import Source, texts_of
-from tools.tiny_policy.demonstrations import TerminalDemonstrations
 from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match
 from tools.tiny_policy.model import build_model
-from tools.tiny_policy.pages import PageDemonstrations
+from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.phases import Phase, everything, heldout_answers, page_phases, phases
 from tools.tiny_policy.repositories import RepositoryDemonstrations
+from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import train_tokenizer
-from tools.tiny_policy.tools import ToolDemonstrations
+from tools.tiny_policy.tool_tasks import ToolDemonstrations
 from tools.tiny_policy.training import fit
 
 DEMONSTRATOR = (

@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from clawrl_gym.agents.calls import Call
+from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.core.types import FunctionCall, Message, Split
+from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.styles import STYLES, Style
-from clawrl_gym.envs.conversation.tasks import FAMILIES, ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.tools import Workspace
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, User
 from clawrl_gym.envs.draw import Draw

@@ -12,11 +12,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from clawrl_gym.agents.calls import Reply
+from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.calculator import calculate
-from clawrl_gym.envs.toolcall.families.base import replies
+from clawrl_gym.envs.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.task import ToolTask
+from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 from tools.tiny_policy.careless import BAD_HABIT, LAPSE
 
 Replies = tuple[Reply, ...]

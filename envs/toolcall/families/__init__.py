@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clawrl_gym.envs.toolcall.families import files, shop, sums
-from clawrl_gym.envs.toolcall.families.base import Draft, Family
+from clawrl_gym.envs.toolcall.families.family import Draft, Family
 
 __all__ = ["FAMILIES", "Draft", "Family"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clawrl_gym.envs.draw import WORDS, Draw
-from clawrl_gym.envs.toolcall.families.base import Asked, Draft, replies
+from clawrl_gym.envs.toolcall.families.family import Asked, Draft, replies
 from clawrl_gym.envs.toolcall.families.sums import calculate
 from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
 

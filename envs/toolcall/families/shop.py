@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
-from clawrl_gym.envs.toolcall.families.base import Draft, replies
+from clawrl_gym.envs.toolcall.families.family import Draft, replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, StateGoal
 
 SHOP = ("shop",)

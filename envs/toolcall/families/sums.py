@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawrl_gym.envs.conversation.problems import THINGS
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.families.base import Asked, Draft, replies
+from clawrl_gym.envs.toolcall.families.family import Asked, Draft, replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, SaidGoal
 
 CALCULATOR = ("calculator",)

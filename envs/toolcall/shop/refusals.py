@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from clawrl_gym.agents.calls import Reply
+from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.shop.draft import DAYS, REASONS, Case, Draft, draw_case, draw_swap
+from clawrl_gym.envs.toolcall.shop.case import DAYS, REASONS, Case, Draft, draw_case, draw_swap
 from clawrl_gym.envs.toolcall.shop.goals import Refused, Tried
 
 

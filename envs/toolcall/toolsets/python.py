@@ -8,9 +8,9 @@ from typing import Any
 
 from clawrl_gym.envs.sandbox.interface import Place
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.toolcall.interpreter import Interpreter
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
 PYTHON = tool(
     "python", "Run Python code; variables stay between calls", {"code": {"type": "string"}}

@@ -9,20 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clawrl_gym.agents.calls import Call, failure
+from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import Made, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, Toolset
 
 TOOLSETS: Mapping[str, str] = {
-    "bfcl": "clawrl_gym.envs.toolcall.bfcl:make",
-    "calculator": "clawrl_gym.envs.toolcall.calculator:make",
-    "files": "clawrl_gym.envs.toolcall.files:make",
-    "mcp": "clawrl_gym.envs.toolcall.mcp:make",
-    "python": "clawrl_gym.envs.toolcall.python:make",
+    "bfcl": "clawrl_gym.envs.toolcall.benchmarks.bfcl:make",
+    "calculator": "clawrl_gym.envs.toolcall.toolsets.calculator:make",
+    "files": "clawrl_gym.envs.toolcall.toolsets.files:make",
+    "mcp": "clawrl_gym.envs.toolcall.toolsets.mcp:make",
+    "python": "clawrl_gym.envs.toolcall.toolsets.python:make",
     "shop": "clawrl_gym.envs.toolcall.shop:make",
-    "tau_retail": "clawrl_gym.envs.toolcall.tau_retail:make",
+    "tau_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make",
 }
 """By name, a factory `make(task, options) -> Toolset`; options are the environment's own."""
 

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall.calculator import calculate
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
+from clawrl_gym.envs.toolcall.benchmarks.tau_tables import Data, Tables
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.tau_tables import Data, Tables
-from clawrl_gym.envs.toolcall.tau_tools import ADDRESS, REASONS, TOOLS
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 
 
 class TauRetail:

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from clawrl_gym.agents.calls import Reply, encode_results
+from clawrl_gym.agents.tool_calls import Reply, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Split, ToolCall
-from clawrl_gym.envs.toolcall import calculator, files, shop
+from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
-from clawrl_gym.envs.toolcall.python import PYTHON
 from clawrl_gym.envs.toolcall.task import ToolTask
+from clawrl_gym.envs.toolcall.toolbox import Tools
 from clawrl_gym.envs.toolcall.toolset import Tool, Toolset
-from clawrl_gym.envs.toolcall.toolsets import Tools
+from clawrl_gym.envs.toolcall.toolsets import calculator, files
+from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
 from tools.tiny_policy import tool_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 

@@ -1,6 +1,6 @@
 """One MCP server's connection, for callers on any thread: the `mcp` SDK on a loop of its own.
 
-A process has one loop thread for all its connections. Only this file and `mcp_process.py` know of
+A process has one loop thread for all its connections. Only this file and `mcp_transport.py` know of
 asyncio; everything outside is blocking and has a time limit.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from clawrl_gym.config.envs import McpServerConfig
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.toolcall.mcp_process import Ending, process_transport
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.mcp_transport import Ending, process_transport
 
 CONNECT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 10.0
@@ -148,7 +148,7 @@ def _transport(config: McpServerConfig, ending: Ending) -> Any:
     if config.command is not None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return process_transport(config.command, config.args, {**kept, **config.env}, ending)
-    from clawrl_gym.envs.toolcall.mcp_http import http_transport
+    from clawrl_gym.envs.toolcall.toolsets.mcp_http import http_transport
 
     assert config.url is not None
     return http_transport(config.url, config.headers)

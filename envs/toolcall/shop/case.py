@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.shop.world import Order, Product, User, World
 from clawrl_gym.envs.toolcall.task import Goal

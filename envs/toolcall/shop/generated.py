@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clawrl_gym.agents.calls import encode
+from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
@@ -21,7 +21,7 @@ from clawrl_gym.envs.task_ids import (
     split_of_content,
 )
 from clawrl_gym.envs.toolcall.goals import StateGoal
-from clawrl_gym.envs.toolcall.shop.draft import Case, Draft
+from clawrl_gym.envs.toolcall.shop.case import Case, Draft
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES, RULES
 from clawrl_gym.envs.toolcall.shop.goals import KnownCustomer
 from clawrl_gym.envs.toolcall.shop.toolset import Shop

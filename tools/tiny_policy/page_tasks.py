@@ -18,7 +18,7 @@ from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 from tools.tiny_policy.page_quotes import place_of, source_of
-from tools.tiny_policy.paper_screen import PaperScreen
+from tools.tiny_policy.static_screen import PaperScreen
 
 
 def easy_families() -> tuple[str, ...]:

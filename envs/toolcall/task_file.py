@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import Place

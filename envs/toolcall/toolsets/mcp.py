@@ -15,9 +15,9 @@ from pydantic import ValidationError
 
 from clawrl_gym.config.envs import McpServerConfig
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.envs.toolcall.mcp_connection import Connection
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
 
 MAX_NAME_CHARS = 64
 """Of a tool's name, as OpenAI's API has it."""

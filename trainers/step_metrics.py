@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from clawrl_gym.trainers.batch import Floats, Pack
 from clawrl_gym.trainers.objectives import (
     DISTILLATION_SAMPLED,
     DISTILLATION_TOPK,
     KL,
     POLICY_GRADIENT,
 )
+from clawrl_gym.trainers.packing import Floats, Pack
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.loss import LossTerms

@@ -16,7 +16,7 @@ from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
-from tools.tiny_policy.paper import Node, Paper
+from tools.tiny_policy.static_page import Node, Paper
 
 MAX_REDIRECTS = 5
 

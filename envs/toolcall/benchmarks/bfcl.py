@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.agents.calls import Reply
+from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.toolcall.bfcl_solution import any_call, right_reply
+from clawrl_gym.envs.toolcall.benchmarks.bfcl_solution import any_call, right_reply
+from clawrl_gym.envs.toolcall.benchmarks.task_table import Answered, LoadedTasks, SomeCall
 from clawrl_gym.envs.toolcall.goals import CallsGoal, WantedCall
-from clawrl_gym.envs.toolcall.loaded import Answered, LoadedTasks, SomeCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, Made, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure

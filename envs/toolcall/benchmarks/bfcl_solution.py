@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawrl_gym.agents.calls import Call, Reply
+from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.goals import WantedCall
 from clawrl_gym.envs.toolcall.toolset import Tool

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clawrl_gym.core.errors import TrainerError
-from clawrl_gym.trainers.batch import (
+from clawrl_gym.trainers.packing import (
     Reading,
     count_sequences,
     count_tokens,

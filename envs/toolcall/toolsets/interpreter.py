@@ -121,4 +121,4 @@ class Interpreter:
 
 
 def _driver() -> str:
-    return (Path(__file__).parent / "driver.py").read_text()
+    return (Path(__file__).parent / "interpreter_program.py").read_text()

@@ -14,8 +14,8 @@ from clawrl_gym.config import LearnerConfig, LiveConfig, RolloutConfig
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.trainers.batch_queue import Batch, ByGroups, ByTurns, ReadyGroups
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.trainers.ready import Batch, ByGroups, ByTurns, ReadyGroups
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")

@@ -1,0 +1,1 @@
+"""Tool-call benchmarks that others made, read from a copy that the user has."""
