@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
-from clawrl_gym.dialogue.delta import split_ids, split_messages
+from clawrl_gym.dialogue.delta import diff_ids, diff_messages
 from clawrl_gym.dialogue.graph import Branch, TurnNode
 from clawrl_gym.dialogue.history import SessionIndex
 from clawrl_gym.dialogue.merging import merge_turns
@@ -381,10 +381,10 @@ def small_cases() -> Outcome:
     for seed in range(80):
         draw = random.Random(seed)
         old, new = random_ids(draw)
-        prefix, own, copies = split_ids(array("i", old), array("i", new))
+        prefix, own, copies = diff_ids(array("i", old), array("i", new))
         outcomes["ids"].append([prefix, len(own), list(map(list, copies)), fingerprint(list(own))])
         texts, changed = random_messages(draw)
-        prefix, delta = split_messages(texts, changed)
+        prefix, delta = diff_messages(texts, changed)
         outcomes["messages"].append([prefix, fingerprint(delta)])
         outcomes["index"].append(fingerprint(random_index(draw)))
     return outcomes

@@ -17,12 +17,12 @@ from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.dialogue.delta import (
+    diff_ids,
+    diff_messages,
+    patch_ids,
+    patch_messages,
     shared_prefix,
     shared_suffix,
-    split_ids,
-    split_messages,
-    weave_ids,
-    weave_messages,
 )
 from clawrl_gym.store import Store, StoreReader, turns
 from clawrl_gym.store.schema import DATABASE_FILE
@@ -54,23 +54,23 @@ def test_shared_ends_are_as_long_as_they_can_be(old: list[int], new: list[int]) 
 @given(pieces, pieces)
 def test_ids_come_back_whatever_they_share(old: list[list[int]], new: list[list[int]]) -> None:
     base, told = flat(old), flat(new)
-    prefix, own, copies = split_ids(array("i", base), array("i", told))
-    weave_ids(base, prefix, own.tolist(), copies)
+    prefix, own, copies = diff_ids(array("i", base), array("i", told))
+    patch_ids(base, prefix, own.tolist(), copies)
     assert base == told
 
 
 @given(st.lists(messages, max_size=6), st.lists(messages, max_size=6))
 def test_messages_come_back_whatever_they_share(old: list[Any], new: list[Any]) -> None:
-    prefix, items = split_messages([json.dumps(m) for m in old], [json.dumps(m) for m in new])
-    weave_messages(old, prefix, json.loads(items))
+    prefix, items = diff_messages([json.dumps(m) for m in old], [json.dumps(m) for m in new])
+    patch_messages(old, prefix, json.loads(items))
     assert [json.dumps(message) for message in old] == [json.dumps(message) for message in new]
 
 
 def test_equal_numbers_of_other_types_are_told_apart() -> None:
     old: list[Any] = [{"role": "user", "content": [1, True]}]
     new: list[Any] = [{"role": "user", "content": [True, 1.0]}]
-    prefix, items = split_messages([json.dumps(m) for m in old], [json.dumps(m) for m in new])
-    weave_messages(old, prefix, json.loads(items))
+    prefix, items = diff_messages([json.dumps(m) for m in old], [json.dumps(m) for m in new])
+    patch_messages(old, prefix, json.loads(items))
     assert json.dumps(old) == json.dumps(new)
 
 
@@ -131,7 +131,7 @@ async def test_the_log_alone_gives_every_request_back(tmp_path: Path) -> None:
     known: dict[int, list[Any]] = {}
     for line, turn in zip(read_json_lines(tmp_path / "conversations.jsonl"), told, strict=True):
         requested = [] if line["base_id"] is None else list(known[line["base_id"]])
-        weave_messages(requested, line["base_messages"], line["messages"])
+        patch_messages(requested, line["base_messages"], line["messages"])
         assert requested == turn.messages
         known[line["id"]] = [*requested, line["reply"]]
 

@@ -1,11 +1,14 @@
-"""What a turn adds to the turn before it, so that a long conversation stays cheap.
+"""What a turn adds to the turn before it, so that a long conversation is cheap to store.
 
 Clients send the whole conversation each time, with changes: a block that is there for one request
-only, a system message whose tail carries the time. Ids are a beginning of the base, then own ids
-with runs of the base woven in. Messages are a beginning of the base's, then a list in which an
-object is a message and an array stands for what the base has: `[start, stop]` are messages of it;
-`[at, head, tail, text]` is its message `at` with `text` between the first `head` and the last
-`tail` characters of its content. The base's messages count its reply as their last one.
+only, a system message whose tail carries the time. A turn is therefore stored as a node with a
+base, the turn of its conversation that was stored before it, and holds only what it adds:
+
+- Ids: a beginning of the base's, then own ids with runs of the base among them.
+- Messages: a beginning of the base's, then a list in which an object is a message and an array
+  stands for what the base has: `[start, stop]` are messages of it; `[at, head, tail, text]` is its
+  message `at` with `text` between the first `head` and the last `tail` characters of its content.
+  The base's messages count its reply as their last one.
 """
 
 from __future__ import annotations
@@ -13,12 +16,11 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
 
 from clawrl_gym.core.types import Message
 
-Copy = tuple[int, int, int]
-"""Before how many own ids it stands; start in the base; length."""
 _PROBE = 32
 """Ids by which a run of the base is found; shorter runs are not worth it."""
 _MAX_PROBES = 64
@@ -26,7 +28,48 @@ _MIN_EDITED = 256
 """Characters of a content below which a change is stored as a whole message."""
 
 
-def shared_prefix(old: Sequence[Any], new: Sequence[Any]) -> int:
+class IdsDelta(NamedTuple):
+    """Ids as a difference from the base's."""
+
+    shared: int
+    """How many of the base's first ids they begin with."""
+    own_ids: Sequence[int]
+    runs: Sequence[Sequence[int]]
+    """Of the base: before how many own ids each stands; its start in the base; its length."""
+
+
+class MessagesDelta(NamedTuple):
+    """Messages as a difference from the base's."""
+
+    shared: int
+    """How many of the base's first messages they begin with."""
+    entries: str
+    """What follows, as a JSON list."""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What a conversation held after a turn; it grows in place, so that a long one is cheap."""
+
+    ids_T: list[int] = field(default_factory=list)
+    """Prompt and sampled ids."""
+    messages: list[Message] = field(default_factory=list)
+    """The request's, and the reply."""
+    prompt_length: int = 0
+    """How many of the ids are the prompt."""
+
+    def extend(
+        self, ids: IdsDelta, sampled_ids_T: list[int], messages: MessagesDelta, reply: Message
+    ) -> None:
+        """Go on to the turn that was stored with these differences from this one."""
+        patch_ids(self.ids_T, ids.shared, ids.own_ids, ids.runs)
+        self.prompt_length = len(self.ids_T)
+        self.ids_T += sampled_ids_T
+        patch_messages(self.messages, messages.shared, json.loads(messages.entries))
+        self.messages.append(reply)
+
+
+def shared_prefix(old: Sequence[object], new: Sequence[object]) -> int:
     """How many leading items are equal."""
     low, high = 0, min(len(old), len(new))
     if old[:high] == new[:high]:
@@ -40,107 +83,113 @@ def shared_prefix(old: Sequence[Any], new: Sequence[Any]) -> int:
     return low
 
 
-def shared_suffix(old: Sequence[Any], new: Sequence[Any]) -> int:
+def shared_suffix(old: Sequence[object], new: Sequence[object]) -> int:
     """How many trailing items are equal."""
     return shared_prefix(old[::-1], new[::-1])
 
 
-def split_ids(base: array[int], new: array[int]) -> tuple[int, array[int], list[Copy]]:
+def diff_ids(base: array[int], new: array[int]) -> IdsDelta:
     """`new` as a length of the base's beginning, own ids, and runs of the base among them."""
     prefix = shared_prefix(base, new)
-    own, copies, told = array("i"), [], prefix
-    for at, start, count in _runs(base, new, prefix):
-        own += new[told:at]
-        copies.append((len(own), start, count))
-        told = at + count
-    return prefix, own + new[told:], copies
+    own_ids, end = array("i"), prefix
+    runs: list[tuple[int, int, int]] = []
+    for position, base_start, length in _shared_runs(base, new, prefix):
+        own_ids += new[end:position]
+        runs.append((len(own_ids), base_start, length))
+        end = position + length
+    return IdsDelta(prefix, own_ids + new[end:], runs)
 
 
-def weave_ids(ids: list[int], prefix: int, own: list[int], copies: Sequence[Sequence[int]]) -> None:
-    """The inverse of `split_ids`: turn the base's ids, in place, into those told against it."""
-    if not copies:
-        ids[prefix:] = own
+def patch_ids(
+    ids: list[int], shared: int, own_ids: Sequence[int], runs: Sequence[Sequence[int]]
+) -> None:
+    """The inverse of `diff_ids`: turn the base's ids, in place, into the new ones."""
+    if not runs:
+        ids[shared:] = own_ids
         return
-    woven, told = [], 0
-    for at, start, count in copies:
-        woven += own[told:at]
-        woven += ids[start : start + count]
-        told = at
-    ids[prefix:] = woven + own[told:]
+    patched: list[int] = []
+    end = 0
+    for position, base_start, length in runs:
+        patched += own_ids[end:position]
+        patched += ids[base_start : base_start + length]
+        end = position
+    patched += own_ids[end:]
+    ids[shared:] = patched
 
 
-def _runs(base: array[int], new: array[int], begin: int) -> Iterator[tuple[int, int, int]]:
-    """Runs that both have from `begin` on, in order: place in `new`, place in `base`, length."""
-    step = max(_PROBE, (len(base) - begin) // _MAX_PROBES)
-    told = new.tobytes()
-    at = after_base = after_new = begin
-    while at + _PROBE <= len(base) and after_new + _PROBE <= len(new):
-        found = _find(told, base[at : at + _PROBE], after_new)
-        if found is None:
+def _shared_runs(base: array[int], new: array[int], start: int) -> Iterator[tuple[int, int, int]]:
+    """Runs that both have from `start` on, in order: place in `new`, place in `base`, length."""
+    step = max(_PROBE, (len(base) - start) // _MAX_PROBES)
+    new_bytes = new.tobytes()
+    at = base_end = new_end = start
+    while at + _PROBE <= len(base) and new_end + _PROBE <= len(new):
+        position = _position_of(base[at : at + _PROBE], new_bytes, new_end)
+        if position is None:
             at += step
             continue
-        back = shared_suffix(base[after_base:at], new[after_new:found])
-        count = shared_prefix(base[at:], new[found:])
-        yield found - back, at - back, back + count
-        at = after_base = at + count
-        after_new = found + count
+        before = shared_suffix(base[base_end:at], new[new_end:position])
+        length = shared_prefix(base[at:], new[position:])
+        yield position - before, at - before, before + length
+        at = base_end = at + length
+        new_end = position + length
 
 
-def _find(told: bytes, probe: array[int], begin: int) -> int | None:
+def _position_of(probe: array[int], id_bytes: bytes, start: int) -> int | None:
+    """Where the probe's ids stand first, from the id at `start` on."""
     size, needle = probe.itemsize, probe.tobytes()
-    found = told.find(needle, begin * size)
-    while found % size and found > 0:
-        found = told.find(needle, found + 1)
-    return None if found < 0 else found // size
+    offset = id_bytes.find(needle, start * size)
+    while offset % size and offset > 0:
+        offset = id_bytes.find(needle, offset + 1)
+    return None if offset < 0 else offset // size
 
 
-def split_messages(base: list[str], new: list[str]) -> tuple[int, str]:
-    """`new` as a count of the base's first messages and the JSON list of what follows them.
-
-    All messages are given as JSON texts, which are equal only when the messages are.
-    """
-    at = prefix = shared_prefix(base, new)
-    places = {text: place for place, text in enumerate(base)}
-    items: list[str] = []
-    told = prefix
-    while told < len(new):
-        text = new[told]
-        found = at if at < len(base) and base[at] == text else places.get(text)
-        if found is not None:
-            count = shared_prefix(base[found:], new[told:])
-            items.append(f"[{found}, {found + count}]")
-            at, told = found + count, told + count
+def diff_messages(base: list[str], new: list[str]) -> MessagesDelta:
+    """Messages, each as its JSON text; texts are equal only when the messages are."""
+    base_at = prefix = shared_prefix(base, new)
+    base_positions = {text: position for position, text in enumerate(base)}
+    entries: list[str] = []
+    new_at = prefix
+    while new_at < len(new):
+        text = new[new_at]
+        is_next = base_at < len(base) and base[base_at] == text
+        start = base_at if is_next else base_positions.get(text)
+        if start is not None:
+            length = shared_prefix(base[start:], new[new_at:])
+            entries.append(f"[{start}, {start + length}]")
+            base_at, new_at = start + length, new_at + length
             continue
-        edited = _edit(base[at], text, at) if at < len(base) else None
-        items.append(edited or text)
-        at, told = at + (edited is not None), told + 1
-    return prefix, f"[{', '.join(items)}]"
+        edit = _edit(base[base_at], text, base_at) if base_at < len(base) else None
+        entries.append(edit or text)
+        base_at, new_at = base_at + (edit is not None), new_at + 1
+    return MessagesDelta(prefix, f"[{', '.join(entries)}]")
 
 
-def weave_messages(messages: list[Message], prefix: int, items: list[Any]) -> None:
-    """The inverse of `split_messages`: turn the base's messages, in place, into the next ones."""
-    woven: list[Message] = []
-    for item in items:
-        match item:
-            case [start, stop]:
-                woven += messages[start:stop]
-            case [at, head, tail, text]:
-                content = messages[at]["content"] or ""
-                kept = content[:head] + text + content[len(content) - tail :]
-                edited: Any = {**messages[at], "content": kept}
-                woven.append(edited)
+def patch_messages(messages: list[Message], shared: int, entries: Sequence[object]) -> None:
+    """The inverse of `diff_messages`: turn the base's messages, in place, into the new ones."""
+    patched: list[Message] = []
+    for entry in entries:
+        match entry:
+            case [int(start), int(stop)]:
+                patched += messages[start:stop]
+            case [int(at), int(head), int(tail), str(text)]:
+                content = str(messages[at]["content"] or "")
+                text = content[:head] + text + content[len(content) - tail :]
+                patched.append({**messages[at], "content": text})
             case _:
-                woven.append(item)
-    messages[prefix:] = woven
+                patched.append(cast(Message, entry))
+    messages[shared:] = patched
 
 
 def _edit(base_text: str, text: str, at: int) -> str | None:
     """The message as a change in the content of the base's; None where that saves little."""
     if min(len(base_text), len(text)) < _MIN_EDITED:
         return None
-    base, message = json.loads(base_text), json.loads(text)
+    base: Message = json.loads(base_text)
+    message: Message = json.loads(text)
     old, new = base.get("content"), message.get("content")
-    if not isinstance(old, str) or not isinstance(new, str) or _rest(base) != _rest(message):
+    if not isinstance(old, str) or not isinstance(new, str):
+        return None
+    if _without_content(base) != _without_content(message):
         return None
     head = shared_prefix(old, new)
     tail = shared_suffix(old[head:], new[head:])
@@ -149,6 +198,6 @@ def _edit(base_text: str, text: str, at: int) -> str | None:
     return json.dumps([at, head, tail, new[head : len(new) - tail]])
 
 
-def _rest(message: dict[str, Any]) -> str:
+def _without_content(message: Message) -> str:
     """All but the content, in the message's own order."""
-    return json.dumps(message | {"content": None})
+    return json.dumps({**message, "content": None})

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Message, Turn
-from clawrl_gym.dialogue.delta import weave_ids, weave_messages
+from clawrl_gym.core.types import Turn
+from clawrl_gym.dialogue.delta import IdsDelta, MessagesDelta, Transcript
 from clawrl_gym.store.offers import TURN_COLUMNS, Offers
 from clawrl_gym.store.rows import unpack_floats, unpack_ints
 
@@ -22,39 +22,37 @@ SELECT {TURN_COLUMNS} FROM needed JOIN turns USING (id) ORDER BY turns.id"""
 
 
 @dataclass(slots=True)
-class _Told:
-    """What a conversation held after a turn; it changes in place, so that a long one is cheap."""
+class _Conversation:
+    """A conversation up to the turn that was read last."""
 
     turn_id: int | None = None
-    ids_T: list[int] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-    prompt: int = 0
-    """How many of the ids are the prompt of the turn."""
+    transcript: Transcript = field(default_factory=Transcript)
 
-    def go_on(self, row: sqlite3.Row) -> None:
-        weave_ids(
-            self.ids_T, row["base_tokens"], unpack_ints(row["prompt"]), json.loads(row["copies"])
+    def extend(self, row: sqlite3.Row) -> None:
+        """Go on to the turn of the row, whose base is the turn that was read last."""
+        self.transcript.extend(
+            IdsDelta(row["base_tokens"], unpack_ints(row["prompt"]), json.loads(row["copies"])),
+            unpack_ints(row["sampled"]),
+            MessagesDelta(row["base_messages"], row["messages"]),
+            json.loads(row["reply"]),
         )
-        self.prompt = len(self.ids_T)
-        self.ids_T += unpack_ints(row["sampled"])
-        weave_messages(self.messages, row["base_messages"], json.loads(row["messages"]))
-        self.messages.append(json.loads(row["reply"]))
         self.turn_id = row["id"]
 
     def turn(self, row: sqlite3.Row, offers: Offers) -> Turn:
-        """The turn of the row that was the last to go on with; shares integers and messages."""
+        """The turn of the row that was read last; shares integers and messages."""
+        transcript, prompt_length = self.transcript, self.transcript.prompt_length
         logprobs_T = unpack_floats(row["logprobs"])
         return Turn(
             session_id=row["session_id"],
             index=row["idx"],
             kind=row["kind"],
-            prompt_ids_T=self.ids_T[: self.prompt],
-            sampled_ids_T=self.ids_T[self.prompt :],
+            prompt_ids_T=transcript.ids_T[:prompt_length],
+            sampled_ids_T=transcript.ids_T[prompt_length:],
             logprobs_T=[None if math.isnan(value) else value for value in logprobs_T],
             versions_T=unpack_ints(row["versions"]),
             finish_reason=row["finish_reason"],
-            messages=self.messages[:-1],
-            reply=self.messages[-1],
+            messages=transcript.messages[:-1],
+            reply=transcript.messages[-1],
             created_s=row["created_s"],
             rule=row["rule"],
             tools=offers.tools(row),
@@ -69,16 +67,18 @@ def each_turn(rows: Iterable[sqlite3.Row], wanted: Container[int] | None = None)
     The rows have `TURN_COLUMNS`.
     """
     offers = Offers()
-    last: dict[tuple[str, str], _Told] = {}
+    conversations: dict[tuple[str, str], _Conversation] = {}
     for row in rows:
         key = (row["session_id"], row["kind"])
-        told = _Told() if row["base_id"] is None else last.get(key, _Told())
-        if told.turn_id != row["base_id"]:
+        conversation = _Conversation()
+        if row["base_id"] is not None:
+            conversation = conversations.get(key, conversation)
+        if conversation.turn_id != row["base_id"]:
             raise StoreError(f"turn {row['id']} stands on turn {row['base_id']}, which is missing")
-        told.go_on(row)
-        last[key] = told
+        conversation.extend(row)
+        conversations[key] = conversation
         if wanted is None or row["id"] in wanted:
-            yield told.turn(row, offers)
+            yield conversation.turn(row, offers)
 
 
 def turns_by_id(db: sqlite3.Connection, wanted: list[int]) -> list[Turn]:

@@ -17,7 +17,7 @@ from itertools import chain, islice
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Group, Lesson, Sample
-from clawrl_gym.dialogue.delta import split_ids, weave_ids
+from clawrl_gym.dialogue.delta import diff_ids, patch_ids
 from clawrl_gym.store.rows import (
     UpdateRow,
     pack_floats,
@@ -177,9 +177,9 @@ def pack_lessons(lessons: Sequence[Lesson], ids_T: list[int]) -> bytes:
         packed.extend((lesson.start, lesson.length, len(lesson.prompts)))
         used = ids[: lesson.start]
         for prompt_T in lesson.prompts:
-            prefix, own, copies = split_ids(used, array("i", prompt_T))
+            prefix, own, copies = diff_ids(used, array("i", prompt_T))
             packed.extend((prefix, len(copies), *chain.from_iterable(copies), len(own)))
-            packed += own
+            packed.extend(own)
     if any(lesson.pictures for lesson in lessons):
         packed.extend(lesson.pictures for lesson in lessons)
     return pack_ints(packed)
@@ -200,5 +200,5 @@ def _lesson(numbers: Iterator[int], ids_T: list[int]) -> Lesson:
 def _prompt(numbers: Iterator[int], used: list[int]) -> list[int]:
     prefix, runs = islice(numbers, 2)
     copies = [tuple(islice(numbers, 3)) for _ in range(runs)]
-    weave_ids(used, prefix, list(islice(numbers, next(numbers))), copies)
+    patch_ids(used, prefix, list(islice(numbers, next(numbers))), copies)
     return used

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from clawrl_gym.core.types import Turn, TurnKind
-from clawrl_gym.dialogue.delta import split_ids, split_messages
+from clawrl_gym.dialogue.delta import diff_ids, diff_messages
 from clawrl_gym.store.chain import WITH_BASES, each_turn
 from clawrl_gym.store.offers import keep_offer
 from clawrl_gym.store.pictures import add_references
@@ -55,24 +55,24 @@ def turn_columns(turn: Turn, own: Base, base: Base | None) -> dict[str, Any]:
     """The columns of a turn, whose own base is `own`, as what it adds to `base`."""
     before = Base(None, array("i"), [], 0) if base is None else base
     prompt = len(turn.prompt_ids_T)
-    tokens, own_T, copies = split_ids(before.ids_T, own.ids_T[:prompt])
+    ids = diff_ids(before.ids_T, own.ids_T[:prompt])
     *texts, reply = own.texts
-    messages, told = split_messages(before.texts, texts)
+    messages = diff_messages(before.texts, texts)
     return {
         "session_id": turn.session_id,
         "idx": turn.index,
         "kind": turn.kind,
         "rule": turn.rule,
         "base_id": before.id,
-        "base_tokens": tokens,
-        "copies": json.dumps(copies),
-        "prompt": pack_ints(own_T),
+        "base_tokens": ids.shared,
+        "copies": json.dumps(ids.runs),
+        "prompt": pack_ints(ids.own_ids),
         "sampled": pack_ints(own.ids_T[prompt:]),
         "logprobs": pack_floats(turn.logprobs_T),
         "versions": pack_ints(turn.versions_T),
         "finish_reason": turn.finish_reason,
-        "base_messages": messages,
-        "messages": told,
+        "base_messages": messages.shared,
+        "messages": messages.entries,
         "reply": reply,
         "created_s": turn.created_s,
     }
