@@ -43,7 +43,7 @@ async def _hold(config: ServeConfig) -> int:
 
 async def _serve(config: ServeConfig) -> int:
     """The child: serves on the socket that the first process holds."""
-    from clawrl_gym.policy.child import die_with_parent
+    from clawrl_gym.policy.vllm_process import die_with_parent
     from clawrl_gym.run.serve import serve
 
     die_with_parent()

@@ -15,9 +15,9 @@ from aiohttp import web
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
-from clawrl_gym.judge.base import Case
+from clawrl_gym.judge.chat_models import Said
 from clawrl_gym.judge.endpoint import Endpoint
-from clawrl_gym.judge.speaker import Said
+from clawrl_gym.judge.interface import Case
 from clawrl_gym.store import SessionRow, Store
 
 RULES = Path(__file__).parent.parent / "conf" / "judge" / "rule.yaml"

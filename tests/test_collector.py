@@ -21,8 +21,8 @@ from clawrl_gym.core.types import (
     Verdict,
     VerdictKind,
 )
-from clawrl_gym.judge.base import Case
 from clawrl_gym.judge.enhance import Enhancer
+from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher

@@ -11,7 +11,7 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
-from clawrl_gym.judge.base import Case
+from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 
 MEANT = {"dislike": -1, "wrong": -1, "missing": -1, "leave": -1, "thanks": 1, "save": 1}

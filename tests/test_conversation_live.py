@@ -13,7 +13,7 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.gateway import wire
-from clawrl_gym.gateway.seat import MOST_CLAIMS, Seats, add_routes
+from clawrl_gym.gateway.responders import MOST_CLAIMS, Seats, add_routes
 from tests.gateway_rig import Bench, text_of, user
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {}}}]

@@ -18,8 +18,8 @@ from aiohttp import web
 from clawrl_gym.config import AgentConfig, GymEnvConfig
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.envs.task_env import UnicodeEnv
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.films import MOST_BYTES, Films
-from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.worker import RolloutWorker

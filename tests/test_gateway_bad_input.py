@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.gateway.limits import Bucket
+from clawrl_gym.gateway.admission import Bucket
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 
 CHAT = "/v1/chat/completions"

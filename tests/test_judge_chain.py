@@ -10,8 +10,8 @@ import pytest
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Verdict
-from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.chain import ChainJudge
+from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.model import ModelJudge
 from tests.fakes_judge import HINTS, VOTES, ScriptedSpeaker, a_case
 

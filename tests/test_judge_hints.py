@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
+from clawrl_gym.judge.chat_models import Said
 from clawrl_gym.judge.hints import choose, fault, parse_hint
-from clawrl_gym.judge.speaker import Said
 from tests.fakes_judge import hint_answer, whole
 
 CONFIG = HintConfig()

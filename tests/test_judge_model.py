@@ -9,10 +9,10 @@ import pytest
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import Verdict
-from clawrl_gym.judge.asker import Asker
+from clawrl_gym.judge.chat_models import HttpSpeaker, Said
 from clawrl_gym.judge.model import ModelJudge
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.speaker import HttpSpeaker, Said
+from clawrl_gym.judge.verdicts import Asker
 from clawrl_gym.policy.generation import PolicyUnavailable
 from tests.fakes_judge import (
     HINTS,

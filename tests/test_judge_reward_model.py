@@ -8,8 +8,8 @@ import pytest
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.judge.asker import Asker
 from clawrl_gym.judge.reward_model import RewardModelJudge
+from clawrl_gym.judge.verdicts import Asker
 from tests.fakes_judge import ScriptedJudge, a_case, a_turn, judge_server, user
 
 CONFIG = JudgeConfig(type="reward_model", base_url="http://host:8000/v1")

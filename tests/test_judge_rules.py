@@ -14,10 +14,10 @@ from clawrl_gym.config import JudgeConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, Verdict
-from clawrl_gym.judge.asker import Asker
-from clawrl_gym.judge.base import Case, Cases
+from clawrl_gym.judge.interface import Case, Cases
 from clawrl_gym.judge.restated import restates
 from clawrl_gym.judge.rules import RuleJudge
+from clawrl_gym.judge.verdicts import Asker
 from tests.fakes_judge import a_turn, reply, shipped_rules, tool, user
 from tests.recordings import recorded
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clawrl_gym.judge.speaker import Said
+from clawrl_gym.judge.chat_models import Said
 from clawrl_gym.judge.votes import gather_until, is_certain, majority, parse_vote
 from tests.fakes_judge import whole
 

@@ -16,7 +16,7 @@ from clawrl_gym.core.types import Sample, StepStats, Taught, Verdict
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.trainers.loop import Update
-from tests.test_lessons import Words
+from tests.test_rule_hints import Words
 
 
 @dataclass

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.policy.folder import ServingFolder
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.serving_folder import ServingFolder
 from tests.fake_vllm import KEY, FakeVllm, running, says
 from tests.tiny_models import write_safetensors
 

@@ -14,8 +14,8 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.styles import Style
 from clawrl_gym.envs.terminal.agent import reply_text
+from clawrl_gym.judge.chat_models import Said
 from clawrl_gym.judge.hints import fault, parse_hint
-from clawrl_gym.judge.speaker import Said
 from clawrl_gym.judge.votes import parse_vote
 from tools.tiny_policy.conversations import Conversation, render
 from tools.tiny_policy.hints import (

@@ -18,10 +18,10 @@ from pydantic import field_validator
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.types import Message, StopReason, Turn
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.answers import completion_json, text_json
 from clawrl_gym.gateway.draft import Ask
 from clawrl_gym.gateway.identify import Identity
-from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
 from clawrl_gym.gateway.requests import ChatRequest, Wishes

@@ -14,7 +14,7 @@ from aiohttp import web
 from pydantic import Field, model_validator
 
 from clawrl_gym.core.types import Turn, Verdict, VerdictDetail
-from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.wire import Refusal, Wire, parse_as, session_id_of
 from clawrl_gym.store import Store
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from clawrl_gym.gateway.limits import Admission
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.wire import Refusal, session_id_of
 from clawrl_gym.store import Store
 

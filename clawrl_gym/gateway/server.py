@@ -23,15 +23,15 @@ from aiohttp.http_exceptions import HttpProcessingError
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.gateway import prometheus
+from clawrl_gym.gateway.admission import Admission, allow_open_files, check_key, retry_after
 from clawrl_gym.gateway.answerers import Policies, Policy
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.limits import Admission, allow_open_files, check_key, retry_after
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
-from clawrl_gym.gateway.seat import Seats, add_routes
+from clawrl_gym.gateway.responders import Seats, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace

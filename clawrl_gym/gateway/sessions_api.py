@@ -12,8 +12,8 @@ from aiohttp import web
 from pydantic import Field
 
 from clawrl_gym.core.types import Message, Split, StopReason, Turn, Verdict
+from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.feedback import verdict_json
-from clawrl_gym.gateway.limits import Admission
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.wire import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clawrl_gym.core.types import VerdictDetail
-from clawrl_gym.judge.base import Case, Judge
+from clawrl_gym.judge.interface import Case, Judge
 
 
 async def rule_said(rule: Judge | None, case: Case) -> VerdictDetail:

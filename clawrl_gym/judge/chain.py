@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.base import Case, Judge
+from clawrl_gym.judge.interface import Case, Judge
 
 _SHARE_OF_TIME = 0.95
 """Of the deadline, so that what the first ones said is not lost with a late one."""

@@ -18,7 +18,7 @@ from typing import Any, cast
 from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import ChatBody, Message, Turn, Verdict
-from clawrl_gym.judge.lessons import lesson_of_words
+from clawrl_gym.judge.rule_hints import lesson_of_words
 
 Render = Callable[[ChatBody], Awaitable[list[int]]]
 _TIMEOUT_S = 60.0

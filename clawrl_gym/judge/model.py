@@ -16,10 +16,10 @@ from clawrl_gym.core.errors import ContextError, PolicyError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
-from clawrl_gym.judge.base import Case, Judge
+from clawrl_gym.judge.chat_models import Said, Speaker
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
+from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.prompt import case_messages
-from clawrl_gym.judge.speaker import Said, Speaker
 from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
 from clawrl_gym.policy.generation import PolicyUnavailable
 

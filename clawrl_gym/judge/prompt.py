@@ -13,7 +13,7 @@ from typing import Any
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.judge.base import Case, clipped
+from clawrl_gym.judge.interface import Case, clipped
 
 _TAGS = "request|tools|reply|next_state"
 _TAG = re.compile(rf"<(?=\s*/?\s*(?:{_TAGS})\b)", re.IGNORECASE)

@@ -16,8 +16,8 @@ from dataclasses import replace
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import Turn, Verdict
-from clawrl_gym.judge.asker import Asker
-from clawrl_gym.judge.base import Judge
+from clawrl_gym.judge.interface import Judge
+from clawrl_gym.judge.verdicts import Asker
 from clawrl_gym.store import Store
 
 _WORDS_KEPT = 3

@@ -13,8 +13,8 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
-from clawrl_gym.judge.base import Case, Judge
 from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.prompt import case_text
 
 

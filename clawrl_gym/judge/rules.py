@@ -17,10 +17,10 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Verdict, VerdictKind
-from clawrl_gym.judge import lessons
-from clawrl_gym.judge.base import Case, Finding
-from clawrl_gym.judge.replies import Replies
-from clawrl_gym.judge.results import Call, Results, answered, shown
+from clawrl_gym.judge import rule_hints
+from clawrl_gym.judge.interface import Case, Finding
+from clawrl_gym.judge.tool_rules import Call, Results, answered, shown
+from clawrl_gym.judge.user_rules import Replies
 
 
 class RuleJudge:
@@ -61,11 +61,11 @@ class RuleJudge:
         text = text_of(message)
         finding = self._replies.find(text, case.request, text_of(case.reply))
         again = finding.detail["rule"] == "restated"
-        return _Found(finding, "" if again else lessons.lesson_of_words(text))
+        return _Found(finding, "" if again else rule_hints.lesson_of_words(text))
 
     def _came_back(self, case: Case) -> list[_Found]:
         *before, last = case.next_state or [Message()]
-        if case.observed and before and lessons.is_report(text_of(last)):
+        if case.observed and before and rule_hints.is_report(text_of(last)):
             return [self._result(Call("", ""), text_of(last))]
         results = [m for m in case.next_state if m.get("role") in ("tool", "function")]
         pairs = answered(case.reply, results)
@@ -74,7 +74,7 @@ class RuleJudge:
         return [self._result(call, text) for call, text in pairs]
 
     def _result(self, call: Call, text: str) -> _Found:
-        lesson = lessons.lesson_of_report(text) or lessons.lesson_of_error(text)
+        lesson = rule_hints.lesson_of_report(text) or rule_hints.lesson_of_error(text)
         return _Found(self._results.find(text, call), lesson)
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar, cast
 
-from clawrl_gym.judge.speaker import Said
+from clawrl_gym.judge.chat_models import Said
 
 Value = Literal[-1, 0, 1]
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
-from clawrl_gym.policy.child import FORKSERVER_VARIABLE
+from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE
 
 
 class ServerProcess:

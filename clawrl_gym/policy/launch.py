@@ -11,8 +11,8 @@ from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.policy.child import PARENT_VARIABLE
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
+from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
@@ -42,15 +42,15 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     """The server's argv. The key is not in it: other users can read it."""
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
-    argv = [sys.executable, "-m", "clawrl_gym.policy.child"]
+    argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
     argv += ["--model", str(model_dir), "--served-model-name", MODEL_NAME, "--dtype", dtype]
     argv += ["--host", HOST, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
     argv += ["--max-num-seqs", str(config.max_num_seqs)]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
-    argv += ["--worker-extension-cls", "clawrl_gym.policy.worker.Reload"]
-    argv += ["--middleware", "clawrl_gym.policy.stream.Streams"]
+    argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
+    argv += ["--middleware", "clawrl_gym.policy.middleware.Streams"]
     argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]

@@ -22,10 +22,10 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, Sampling
-from clawrl_gym.policy.folder import ServingFolder
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
-from clawrl_gym.policy.log import ServerLog, advice
 from clawrl_gym.policy.models import Device, check_context, resolve_device
+from clawrl_gym.policy.server_log import ServerLog, advice
+from clawrl_gym.policy.serving_folder import ServingFolder
 
 _STOP_S = 3.0
 _POLL_S = 0.2

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable
-from clawrl_gym.policy.folder import ServingFolder
+from clawrl_gym.policy.serving_folder import ServingFolder
 
 _ATTEMPTS = 3
 _RESUME_ATTEMPTS = 5

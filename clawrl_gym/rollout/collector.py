@@ -15,9 +15,9 @@ from collections.abc import Callable
 from clawrl_gym.config import JudgeConfig, RolloutConfig
 from clawrl_gym.core.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
-from clawrl_gym.judge.asker import Asker
-from clawrl_gym.judge.base import Judge
 from clawrl_gym.judge.enhance import Enhancer, hints_of
+from clawrl_gym.judge.interface import Judge
+from clawrl_gym.judge.verdicts import Asker
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, ReadyGroups, teaches

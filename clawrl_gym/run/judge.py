@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.judge.base import Judge
+from clawrl_gym.judge.interface import Judge
 
 if TYPE_CHECKING:
     from clawrl_gym.config.judge import JudgeName
+    from clawrl_gym.judge.chat_models import Policies
     from clawrl_gym.judge.endpoint import Endpoint
-    from clawrl_gym.judge.speaker import Policies
 
 
 def check_judge(config: JudgeConfig) -> None:
@@ -65,8 +65,8 @@ class JudgeMaker:
             from clawrl_gym.judge.reward_model import RewardModelJudge
 
             return RewardModelJudge(self._endpoint(config), config, rule=known)
+        from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker
         from clawrl_gym.judge.model import ModelJudge
-        from clawrl_gym.judge.speaker import HttpSpeaker, PolicySpeaker
 
         speaker = (
             PolicySpeaker(self._fleet, self._version)

@@ -71,7 +71,7 @@ def test_feedback_on_the_last_turn_wins_and_is_trained(served: Serving) -> None:
     ("victim", "back"),
     [
         ("VLLM::EngineCore", "vLLM: ready"),
-        ("clawrl_gym.policy.child", "vLLM: ready"),
+        ("clawrl_gym.policy.vllm_process", "vLLM: ready"),
         ("ray::Learner", None),
         ("clawrl_gym.serve gateway.port=0", "ready: talk to"),
     ],

@@ -18,7 +18,7 @@ from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY,
 from clawrl_gym.envs.terminal.grading import report_of
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
-from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report, lesson_of_words
+from clawrl_gym.judge.rule_hints import lesson_of_error, lesson_of_report, lesson_of_words
 from tools.tiny_policy.conversations import Conversation, Source
 from tools.tiny_policy.talk import DONE, Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations

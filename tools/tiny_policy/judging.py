@@ -19,9 +19,9 @@ from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.grading import report_of
 from clawrl_gym.envs.terminal.task import Task
-from clawrl_gym.judge.base import Case
-from clawrl_gym.judge.lessons import lesson_of_error, lesson_of_report
+from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.prompt import case_messages
+from clawrl_gym.judge.rule_hints import lesson_of_error, lesson_of_report
 from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.hints import (

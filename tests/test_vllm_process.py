@@ -6,11 +6,11 @@ import subprocess
 import sys
 import time
 
-from clawrl_gym.policy.child import PARENT_VARIABLE
+from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 
 PARENT = """
 import subprocess, sys, time
-code = "from clawrl_gym.policy.child import die_with_parent; die_with_parent();" \
+code = "from clawrl_gym.policy.vllm_process import die_with_parent; die_with_parent();" \
     "print('ready', flush=True); import time; time.sleep(60)"
 child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 child.stdout.readline()
@@ -43,7 +43,7 @@ def test_it_dies_with_a_parent_that_was_killed() -> None:
 
 def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "clawrl_gym.policy.child"],
+        [sys.executable, "-m", "clawrl_gym.policy.vllm_process"],
         env={**os.environ, PARENT_VARIABLE: "1"},
         capture_output=True,
         text=True,
@@ -54,5 +54,5 @@ def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
 
 
 def test_importing_it_loads_no_vllm() -> None:
-    code = "import sys, clawrl_gym.policy.child; sys.exit('vllm' in sys.modules)"
+    code = "import sys, clawrl_gym.policy.vllm_process; sys.exit('vllm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

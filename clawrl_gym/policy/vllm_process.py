@@ -1,4 +1,4 @@
-"""The process that becomes vLLM's server: `python -m clawrl_gym.policy.child <vLLM's arguments>`.
+"""The process that becomes vLLM's server: `python -m clawrl_gym.policy.vllm_process ARGUMENTS`.
 
 It dies with the process that started it, and so does everything it starts. On the CPU build the
 engine is forked from the server, which has already imported everything, instead of being spawned:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawrl_gym.policy.specials import SpecialTexts
+from clawrl_gym.policy.special_tokens import SpecialTexts
 
 TINY = Path("clawrl_gym/policy/tiny_model")
 TEMPLATE = (

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from clawrl_gym.config import JudgeConfig, ReplyRule
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.judge.base import Finding
+from clawrl_gym.judge.interface import Finding
 from clawrl_gym.judge.restated import restates
 
 Words = Mapping[str, Sequence[str]]

@@ -15,7 +15,7 @@ from typing import Any
 from clawrl_gym.config import JudgeConfig, ResultRule
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.judge.base import Finding
+from clawrl_gym.judge.interface import Finding
 
 _HEAD_CHARS = 400
 _TAIL_CHARS = 400

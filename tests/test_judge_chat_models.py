@@ -9,8 +9,8 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import Message
+from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker, Said
 from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, Endpoint
-from clawrl_gym.judge.speaker import HttpSpeaker, PolicySpeaker, Said
 from clawrl_gym.judge.votes import parse_vote
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, PolicyUnavailable

@@ -20,9 +20,9 @@ from contextlib import aclosing
 from typing import Any
 
 from clawrl_gym.policy.guard import App, Receive, Scope, Send
-from clawrl_gym.policy.pictured import Pictured, ReadyInputs, expanded, urls_of
-from clawrl_gym.policy.reading import Event, Reader, Steps
-from clawrl_gym.policy.specials import SpecialTexts
+from clawrl_gym.policy.multimodal import Pictured, ReadyInputs, expanded, urls_of
+from clawrl_gym.policy.reply_parser import Event, Reader, Steps
+from clawrl_gym.policy.special_tokens import SpecialTexts
 
 _PREFIX = "/clawrl/"
 _NAMING = "/update_weight_version"

@@ -12,7 +12,7 @@ from collections import Counter
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
-from clawrl_gym.judge.base import Cases, Judge
+from clawrl_gym.judge.interface import Cases, Judge
 
 _MAX_REASON = 300
 """Characters of an error that an abstention keeps."""

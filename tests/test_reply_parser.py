@@ -6,7 +6,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
-from clawrl_gym.policy.reading import Steps
+from clawrl_gym.policy.reply_parser import Steps
 
 
 def processor(starts: list[tuple[str, int]]) -> Any:
