@@ -27,7 +27,7 @@ from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.ownership import OWNER_LABEL
 from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
-from clawrl_gym.envs.sandbox.interface import Limits, Place
+from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 
 _COMMAND_S = 60.0
 _MOST_ALIVE = 500
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def open_one() -> Any:
-    return open_docker_sandbox(Limits(memory_mb=256), Place(), image=BASE_IMAGE)
+    return open_docker_sandbox(Limits(memory_mb=256), SandboxSpec(), image=BASE_IMAGE)
 
 
 def ours(commands: int) -> list[float]:

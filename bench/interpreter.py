@@ -16,8 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from clawrl_gym.envs.sandbox.interface import Place
-from clawrl_gym.envs.sandbox.launcher_client import client
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
+from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
@@ -36,9 +36,9 @@ def main() -> None:
     if not 1 <= args.asleep <= _MOST_ASLEEP or args.starts < 1 or args.calls < 1:
         parser.error(f"expected --starts and --calls of 1 or more, --asleep 1 to {_MOST_ASLEEP}")
     if args.sandbox == "bubblewrap":
-        client()  # the launcher's own start is not an interpreter's
+        launcher_client()  # the launcher's own start is not an interpreter's
     sandboxes = Sandboxes.of({**_LIMITS, "type": args.sandbox})
-    make = partial(Interpreter, partial(sandboxes.open, Place()))
+    make = partial(Interpreter, partial(sandboxes.open, SandboxSpec()))
     print(json.dumps(measure(make, args.starts, args.calls, args.asleep)))
 
 

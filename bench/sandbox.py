@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.launcher_client import client
+from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 
 Result = TypeVar("Result")
 _MOST_ALIVE = 500
@@ -33,7 +33,7 @@ def main() -> None:
     args = parser.parse_args()
     if not 1 <= args.alive <= _MOST_ALIVE:
         parser.error(f"got --alive {args.alive}, expected 1 to {_MOST_ALIVE}")
-    client()  # the launcher's own start is not a sandbox's
+    launcher_client()  # the launcher's own start is not a sandbox's
     print(json.dumps(measure(args.alive, args.threads, args.commands)))
 
 
@@ -51,7 +51,7 @@ def measure(alive: int, threads: int, commands: int) -> dict[str, float | int | 
         heirs = [_timed(sandbox.successor) for sandbox in sandboxes]
         ended = list(pool.map(lambda heir: _timed(heir[0].close)[1], heirs))
     return {
-        "limits": client().limits_kind,
+        "limits": launcher_client().limits_kind,
         "alive": alive,
         "threads": threads,
         "starts_per_s": round(alive / wall_s, 1),

@@ -32,12 +32,12 @@ import gymnasium
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError, boundary
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.spaces import Unicode
-from clawrl_gym.envs.task_source import TaskSource, asked_task
+from clawrl_gym.envs.task_source import TaskSource, requested_task
 
 Info = dict[str, Any]
 
 
-class AnyTask(Protocol):
+class TaskLike(Protocol):
     """What every task says of itself."""
 
     @property
@@ -51,7 +51,7 @@ class AnyTask(Protocol):
     def split(self) -> Split: ...
 
 
-class Held(Protocol):
+class Workspace(Protocol):
     """What one episode holds while it lasts."""
 
     def close(self) -> None:
@@ -59,8 +59,8 @@ class Held(Protocol):
         ...
 
 
-TaskT = TypeVar("TaskT", bound=AnyTask)
-HeldT = TypeVar("HeldT", bound=Held)
+TaskT = TypeVar("TaskT", bound=TaskLike)
+WorkspaceT = TypeVar("WorkspaceT", bound=Workspace)
 
 
 class UnicodeEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
@@ -98,7 +98,7 @@ class UnicodeEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         return f"{role}: {text}"
 
 
-class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
+class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
     """One task an episode: opened, acted on, and graded once at its end, whoever ends it."""
 
     _source: TaskSource[TaskT]
@@ -107,7 +107,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
     def __init__(self, max_turns: int, render_mode: str | None, **seconds: float) -> None:
         super().__init__(max_turns, render_mode, **seconds)
         self._max_turns = max_turns
-        self._episode: tuple[TaskT, HeldT] | None = None
+        self._episode: tuple[TaskT, WorkspaceT] | None = None
         self._turns = 0
         self.report = ""
         """What the grade said at the end of the episode; `finish()` sets it too."""
@@ -117,15 +117,15 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
         """What is asked for: the first observation."""
 
     @abstractmethod
-    def _open(self, task: TaskT) -> HeldT:
+    def _open(self, task: TaskT) -> WorkspaceT:
         """What the episode holds. Whatever it raises, nothing stays open."""
 
     @abstractmethod
-    def _act(self, task: TaskT, held: HeldT, action: str) -> tuple[str, bool]:
+    def _act(self, task: TaskT, held: WorkspaceT, action: str) -> tuple[str, bool]:
         """Carry out an action: what comes back, and whether it ends the task."""
 
     @abstractmethod
-    def _grade(self, task: TaskT, held: HeldT) -> tuple[float, str]:
+    def _grade(self, task: TaskT, held: WorkspaceT) -> tuple[float, str]:
         """Reward and report of what is there now. It may close what is held before it is done."""
 
     def reset(
@@ -175,7 +175,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
         """The ids that `options={"task": id}` takes; starts nothing."""
         return self._source.ids(split)
 
-    def _current(self, asked: str) -> tuple[TaskT, HeldT]:
+    def _current(self, asked: str) -> tuple[TaskT, WorkspaceT]:
         """The task and what is held for it. Raises EnvError when none is being worked on."""
         if self._episode is None:
             raise EnvError(f"got {asked}() outside an episode, expected reset() first")
@@ -198,7 +198,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
         }
 
     def _choose(self, options: Mapping[str, Any]) -> TaskT:
-        named, split = asked_task(options)
+        named, split = requested_task(options)
         if named is not None:
             return self._source.load(named)
         ids = self._source.ids(split)
@@ -206,7 +206,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, HeldT]):
             raise TaskError(f"there is no task in the split {split!r}")
         return self._source.load(ids[int(self.np_random.integers(len(ids)))])
 
-    def _graded(self, task: TaskT, held: HeldT) -> float:
+    def _graded(self, task: TaskT, held: WorkspaceT) -> float:
         """The reward; the episode ends with it."""
         try:
             reward, self.report = self._grade(task, held)

@@ -62,7 +62,7 @@ class TaskIds(Sequence[str]):
         return f"{self.prefix}{self.families[family]}-{self.split}-{number:06d}"
 
 
-def chosen_families(known: Collection[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+def select_families(known: Collection[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
     """The wanted families in order, all for None. Raises ConfigError for an unknown one or none."""
     names = tuple(sorted(known if wanted is None else set(wanted)))
     if not names or not set(names) <= set(known):
@@ -107,7 +107,7 @@ def split_of_content(content: str) -> Split:
     return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
 
 
-def drawn_for(
+def draw_content(
     split: Split, seed: str, draw: Callable[[Draw], T], split_of: Callable[[T], Split]
 ) -> T:
     """The first content of this split that follows from the seed."""

@@ -21,7 +21,7 @@ class TaskSource(Protocol[LoadedT]):
         ...
 
 
-def asked_task(options: Mapping[str, Any]) -> tuple[Any, Split]:
+def requested_task(options: Mapping[str, Any]) -> tuple[Any, Split]:
     """The task id, or None, and the split that reset's options name. Raises ConfigError."""
     split = options.get("split", "train")
     if set(options) - {"task", "split"} or split not in ("train", "heldout"):

@@ -37,7 +37,7 @@ _SPLITS: tuple[Split, ...] = ("train", "heldout")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class TaskCheck:
     """What became of one task."""
 
     task: str
@@ -67,8 +67,8 @@ class Checked:
 
 
 def validate(
-    env: Env, ids: Sequence[str], say: Callable[[Checked], None] = lambda checked: None
-) -> list[Checked]:
+    env: Env, ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
+) -> list[TaskCheck]:
     """Play each task twice; `say` hears of each when it is done."""
     found = []
     for task_id in ids:
@@ -78,14 +78,14 @@ def validate(
 
 
 def validate_with(
-    envs: Sequence[Env], ids: Sequence[str], say: Callable[[Checked], None] = lambda checked: None
-) -> list[Checked]:
+    envs: Sequence[Env], ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
+) -> list[TaskCheck]:
     """The same with several environments at a time; `say` is called by their threads."""
     free: queue.SimpleQueue[Env] = queue.SimpleQueue()
     for env in envs:
         free.put(env)
 
-    def check(task_id: str) -> Checked:
+    def check(task_id: str) -> TaskCheck:
         env = free.get()
         try:
             return validate(env, [task_id], say)[0]
@@ -96,7 +96,7 @@ def validate_with(
         return list(pool.map(check, ids))
 
 
-def _check(env: Env, task_id: str) -> Checked:
+def _check(env: Env, task_id: str) -> TaskCheck:
     start = time.monotonic()
     family, errors = "", list[str]()
     rewards: list[float | None] = []
@@ -111,7 +111,7 @@ def _check(env: Env, task_id: str) -> Checked:
             errors.append(str(error))
     oracle, noop = rewards
     told = "; ".join(dict.fromkeys(errors))  # what spoils both is said once
-    return Checked(task_id, family, oracle, noop, told, time.monotonic() - start)
+    return TaskCheck(task_id, family, oracle, noop, told, time.monotonic() - start)
 
 
 def _oracle(env: Env) -> float:
@@ -168,13 +168,13 @@ def main(
     return 0 if all(checked.ok for checked in found) else 1
 
 
-def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool) -> list[Checked]:
+def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool) -> list[TaskCheck]:
     if quiet or not console.is_terminal:
         return validate_with(envs, ids)
-    done: list[Checked] = []
+    done: list[TaskCheck] = []
     with console.status(f"0 of {len(ids)} tasks") as status:
 
-        def say(checked: Checked) -> None:
+        def say(checked: TaskCheck) -> None:
             done.append(checked)
             status.update(f"{len(done)} of {len(ids)} tasks")
 
@@ -231,7 +231,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def show(found: Sequence[Checked], console: Console) -> None:
+def show(found: Sequence[TaskCheck], console: Console) -> None:
     """The rows as a table, and one line of verdict."""
     table = Table(box=box.SIMPLE_HEAD, header_style="grey62", padding=(0, 1))
     table.add_column("task", overflow="fold")

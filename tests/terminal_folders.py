@@ -1,7 +1,7 @@
 """Task folders for tests, written from their files."""
 
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 
 REWARD = "echo $((! $?)) > /logs/verifier/reward.txt\n"
 """The end of a test.sh: 1 when the command before succeeded."""
@@ -51,4 +51,4 @@ def write(root, files, **changes):
 def load(root, files, bases=None, **changes):
     """The task of a folder that is written first."""
     folder = write(root / "task", files, **changes)
-    return FolderTasks.open(folder, bases or Bases()).load("task")
+    return FolderTasks.open(folder, bases or SandboxFeatures()).load("task")

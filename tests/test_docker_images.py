@@ -13,7 +13,7 @@ from clawrl_gym.envs.sandbox.docker.images import (
     build_image,
     ensure_image,
 )
-from clawrl_gym.envs.sandbox.interface import Limits, Place
+from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
 
@@ -38,7 +38,7 @@ def test_our_images_hold_what_tasks_need(name):
     from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
 
     ensure_image(name)
-    with open_docker_sandbox(Limits(pids=128), Place("/tmp"), image=name) as sandbox:
+    with open_docker_sandbox(Limits(pids=128), SandboxSpec("/tmp"), image=name) as sandbox:
         for program in ("python3 -m pytest", "git", "node", "ruby", "jq", "sqlite3", "patch"):
             done = sandbox.exec(f"{program} --version", 30.0)
             assert done.exit_code == 0, done.output
@@ -55,7 +55,7 @@ def test_a_built_image_holds_the_context_and_is_built_once(tmp_path):
     try:
         from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
 
-        with open_docker_sandbox(Limits(), Place("/"), image=name) as sandbox:
+        with open_docker_sandbox(Limits(), SandboxSpec("/"), image=name) as sandbox:
             assert sandbox.exec("cat /a.txt", 10.0).output == "hello\nmade\n"
         assert build_image(context, say=said.append) == name
         assert len(said) == 1
@@ -79,7 +79,7 @@ def test_what_dockerignore_leaves_out_changes_nothing(tmp_path):
         assert build_image(context) == name
         from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
 
-        with open_docker_sandbox(Limits(), Place("/c"), image=name) as sandbox:
+        with open_docker_sandbox(Limits(), SandboxSpec("/c"), image=name) as sandbox:
             assert "secret" not in sandbox.exec("ls -a /c", 10.0).output
     finally:
         remove(name)

@@ -8,10 +8,10 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.engine import engine
-from clawrl_gym.envs.sandbox.docker.host import Host
+from clawrl_gym.envs.sandbox.docker.host import HostView
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE, build_image
 from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
-from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Sandbox, SandboxSpec
 from tests.docker_engine import own_containers
 
 pytestmark = pytest.mark.docker
@@ -20,7 +20,7 @@ LIMITS = Limits(output_bytes=1000)
 
 
 def opened(limits=LIMITS, place=None, **options):
-    return open_docker_sandbox(limits, place or Place(), image=BASE_IMAGE, **options)
+    return open_docker_sandbox(limits, place or SandboxSpec(), image=BASE_IMAGE, **options)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_killing_everything_costs_a_shell_at_most(sandbox):
 @pytest.fixture
 def elsewhere(sandbox):
     """The engine's machine seen as another one: nothing is reached past the engine."""
-    sandbox._container.__dict__["_host"] = Host()
+    sandbox._container.__dict__["_host"] = HostView()
 
 
 @pytest.fixture(params=["here", "elsewhere"])
@@ -168,7 +168,7 @@ def test_a_successor_has_the_images_own_programs_and_loaders(sandbox, where):
 def test_what_an_image_keeps_in_volumes_is_reached_and_carried(tmp_path):
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE_IMAGE}\nVOLUME /data\n")
     image = build_image(tmp_path)
-    with open_docker_sandbox(LIMITS, Place(), image=image) as sandbox:
+    with open_docker_sandbox(LIMITS, SandboxSpec(), image=image) as sandbox:
         sandbox.write("/data/in", b"in")
         assert sandbox.exec("cat /data/in; echo out > /data/out", 5).output == "in"
         assert sandbox.read("/data/out", 10) == b"out\n"
@@ -184,7 +184,7 @@ def test_a_destroyed_system_still_has_a_successor(sandbox):
 
 
 def test_place_says_directory_environment_and_user():
-    place = Place(workdir="/new/dir", env={"A": "x 'y'\n$z"}, user="nobody")
+    place = SandboxSpec(workdir="/new/dir", env={"A": "x 'y'\n$z"}, user="nobody")
     with opened(place=place) as sandbox:
         told = sandbox.exec('pwd; echo "$A"; id -un; touch /etc/mine', 5)
         assert told.output.startswith("/new/dir\nx 'y'\n$z\nnobody\n")
@@ -222,13 +222,13 @@ def test_limits_that_limit_nothing_are_refused(limits):
 
 
 FAILING_OPENS = [
-    (Place(user="no-such-user"), BASE_IMAGE, "no-such-user"),
-    (Place(workdir="/etc/passwd"), BASE_IMAGE, "not a directory"),
-    (Place(env={"A": "x\0y"}), BASE_IMAGE, "null byte"),
-    (Place(workdir="relative"), BASE_IMAGE, "absolute"),
-    (Place(), "clawrl/no-such-image:7", "clawrl/no-such-image:7"),
-    (Place(), "Not A Name", "Not A Name"),
-    (Place(env={"A": "x" * 3_000_000}), BASE_IMAGE, "could not start"),
+    (SandboxSpec(user="no-such-user"), BASE_IMAGE, "no-such-user"),
+    (SandboxSpec(workdir="/etc/passwd"), BASE_IMAGE, "not a directory"),
+    (SandboxSpec(env={"A": "x\0y"}), BASE_IMAGE, "null byte"),
+    (SandboxSpec(workdir="relative"), BASE_IMAGE, "absolute"),
+    (SandboxSpec(), "clawrl/no-such-image:7", "clawrl/no-such-image:7"),
+    (SandboxSpec(), "Not A Name", "Not A Name"),
+    (SandboxSpec(env={"A": "x" * 3_000_000}), BASE_IMAGE, "could not start"),
 ]
 
 

@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from clawrl_gym.envs.sandbox.docker.transport import Stream
+from clawrl_gym.envs.sandbox.docker.transport import ContainerTransport
 
 
 @pytest.fixture
 def ends():
     ours, theirs = socket.socketpair()
-    stream = Stream(ours)
+    stream = ContainerTransport(ours)
     yield stream, theirs
     stream.close()
     theirs.close()

@@ -13,7 +13,7 @@ import pytest
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.launcher_client import client
+from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 
 pytestmark = pytest.mark.sandbox
 
@@ -39,13 +39,13 @@ def gone(pid, timeout_s=5.0):
 
 
 def test_one_launcher_serves_a_process():
-    assert client() is client()
+    assert launcher_client() is launcher_client()
     with open_sandbox(Limits()), open_sandbox(Limits()):
-        assert client().alive
+        assert launcher_client().alive
 
 
 def test_the_launcher_is_small_and_knows_nothing_of_its_owner():
-    pid = client().launcher_pid
+    pid = launcher_client().launcher_pid
     status = Path(f"/proc/{pid}/status").read_text()
     assert "Threads:\t1\n" in status
     assert Path(f"/proc/{pid}/environ").read_bytes() == b""
@@ -127,7 +127,7 @@ def test_a_forked_child_gets_a_launcher_of_its_own():
 
 
 def test_an_interrupt_at_the_keyboard_does_not_reach_the_launcher():
-    pid = client().launcher_pid
+    pid = launcher_client().launcher_pid
     assert os.getsid(pid) != os.getsid(0)
     with open_sandbox(Limits()) as sandbox:
         os.kill(pid, signal.SIGINT)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from clawrl_gym.envs.sandbox.cgroup import Cgroups, Home, alive, find_home, identity
+from clawrl_gym.envs.sandbox.cgroup import CgroupHome, Cgroups, alive, find_cgroup_home, identity
 from clawrl_gym.envs.sandbox.interface import Limits
 
 DEAD = "clawrl-000000000000-4000000-1"
@@ -13,7 +13,7 @@ DEAD = "clawrl-000000000000-4000000-1"
 @pytest.fixture
 def tree(tmp_path):
     """A version 2 folder as a launcher finds it, without a kernel behind it."""
-    return Home(2, {"": tmp_path})
+    return CgroupHome(2, {"": tmp_path})
 
 
 def test_version_2_gets_every_limit(tree, tmp_path):
@@ -51,7 +51,7 @@ def test_a_reused_process_number_is_another_process():
 @pytest.mark.root
 @pytest.mark.sandbox
 def test_real_cgroups_limit_what_joins_and_leave_nothing():
-    home = find_home()
+    home = find_cgroup_home()
     assert home is not None
     cgroups = Cgroups(home)
     cgroups.open()
@@ -68,7 +68,7 @@ def test_real_cgroups_limit_what_joins_and_leave_nothing():
 @pytest.mark.root
 @pytest.mark.sandbox
 def test_what_a_killed_launcher_left_is_removed_by_the_next():
-    home = find_home()
+    home = find_cgroup_home()
     assert home is not None
     left = [parent / DEAD / "1" for parent in home.parents.values()]
     for folder in left:

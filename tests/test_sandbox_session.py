@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
-from clawrl_gym.envs.sandbox.transport import Pipes
+from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
+from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 ARRANGE = 'exec 3<&0 4>&1 >/dev/null 2>&1; exec "$BASH" --noprofile --norc -s <&3'
 
 
 @pytest.fixture
 def session():
-    wire = Pipes()
-    session = Session(wire)
+    wire = LocalTransport()
+    session = ShellSession(wire)
     socket_fd, output_fd = wire.remote
     shell = subprocess.Popen(
         ["/bin/bash", "-c", ARRANGE], stdin=socket_fd, stdout=output_fd, start_new_session=True

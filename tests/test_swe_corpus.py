@@ -7,12 +7,17 @@ import pytest
 from clawrl_gym.agents.agent import Action
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.sandbox.interface import Limits, Place
+from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 from clawrl_gym.envs.swe.agent import SweAgent
 from clawrl_gym.envs.swe.corpus import Corpus, make_instance
 from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of, needs
 from clawrl_gym.envs.swe.corpus.diff import git_diff
-from clawrl_gym.envs.swe.corpus.repository import Repository, drawn, families, repository
+from clawrl_gym.envs.swe.corpus.repository import (
+    RepositoryFamily,
+    draw_repository,
+    families,
+    repository_family,
+)
 from clawrl_gym.envs.swe.corpus.runners import eval_script, runner_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.logs import grade_log
@@ -30,10 +35,12 @@ def sample(split, family):
 
 def every_bug(family):
     """One instance of each bug of a family."""
-    whole = repository(family)
+    whole = repository_family(family)
     for number, bug in enumerate(whole.bugs):
         only = whole.model_copy(update={"bugs": (bug,)})
-        yield instance_of(f"swe-{family}-train-{number:06d}", only, drawn(only, Draw(f"{number}")))
+        yield instance_of(
+            f"swe-{family}-train-{number:06d}", only, draw_repository(only, Draw(f"{number}"))
+        )
 
 
 def content(instance):
@@ -46,7 +53,7 @@ def texts(instance):
 
 
 def test_there_are_enough_repositories_in_three_languages():
-    runners = Counter(repository(family).runner for family in families())
+    runners = Counter(repository_family(family).runner for family in families())
     assert len(families()) >= 24
     assert set(runners) == {"pytest", "unittest", "node", "minitest"}
     assert min(runners.values()) >= 4
@@ -132,7 +139,7 @@ def small(**changes):
         "tests": {"test_a.py": "def test_a():\n    assert True\n"},
         "bugs": [{"issues": ["x"], "path": "a.py", "right": "1", "wrong": "2", "hidden": ""}],
     }
-    return Repository.model_validate(parts | changes)
+    return RepositoryFamily.model_validate(parts | changes)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +152,9 @@ def small(**changes):
     ],
 )
 def test_a_repository_whose_bug_does_not_fit_is_refused(changes, why):
-    drawn(small(), Draw("0"))
+    draw_repository(small(), Draw("0"))
     with pytest.raises(TaskError, match=why):
-        drawn(small(**changes), Draw("0"))
+        draw_repository(small(**changes), Draw("0"))
 
 
 def test_a_test_file_that_ends_a_heredoc_is_refused():
@@ -252,7 +259,7 @@ def container():
 
     ensure_image(SWE_IMAGE, print)
     limits = Limits(output_bytes=65_536, disk_mb=512, pids=256)
-    with open_docker_sandbox(limits, Place(), image=SWE_IMAGE) as sandbox:
+    with open_docker_sandbox(limits, SandboxSpec(), image=SWE_IMAGE) as sandbox:
         yield sandbox
 
 

@@ -372,12 +372,12 @@ git remote add origin /nowhere && echo dirty > local.txt
 @sandboxed
 def test_s23_later_history_of_an_image_is_forgotten_and_earlier_tags_stay() -> None:
     """S23: `git log --all`, the reflog and packed objects after the base held the gold patch."""
-    from clawrl_gym.envs.sandbox.interface import Place
+    from clawrl_gym.envs.sandbox.interface import SandboxSpec
     from clawrl_gym.envs.sandbox.opening import Sandboxes
-    from clawrl_gym.envs.swe.repository import Repository, adopt, changes
+    from clawrl_gym.envs.swe.repository import Repository, adopt, read_changes
 
     instance = make_instance(TASK)
-    with Sandboxes.of(SANDBOX).open(Place("/testbed")) as sandbox:  # type: ignore[attr-defined]
+    with Sandboxes.of(SANDBOX).open(SandboxSpec("/testbed")) as sandbox:  # type: ignore[attr-defined]
         assert sandbox.exec(LATER, 20.0).exit_code == 0
         fix = sandbox.exec("git rev-parse fix", 5.0).output.strip()
         base = adopt(instance, sandbox, 30.0, keep_history=False)
@@ -385,7 +385,7 @@ def test_s23_later_history_of_an_image_is_forgotten_and_earlier_tags_stay() -> N
         assert seen.output.split() == ["base", "v1"]
         assert sandbox.exec(f"git cat-file -e {fix}", 5.0).exit_code != 0
         repository = Repository(sandbox, base)
-        assert changes(repository, "/testbed", 20.0).patch == ""
+        assert read_changes(repository, "/testbed", 20.0).patch == ""
         sandbox.exec("echo 'return 2' > a.py", 5.0)
-        assert "+return 2" in changes(repository, "/testbed", 20.0).patch
-        assert "dirty" not in changes(repository, "/testbed", 20.0).patch
+        assert "+return 2" in read_changes(repository, "/testbed", 20.0).patch
+        assert "dirty" not in read_changes(repository, "/testbed", 20.0).patch

@@ -12,7 +12,7 @@ from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.swe import script
-from clawrl_gym.envs.swe.grading import Graded, grade
+from clawrl_gym.envs.swe.grading import PatchGrade, grade
 from clawrl_gym.envs.swe.instance import Instance
 
 pytestmark = pytest.mark.sandbox
@@ -73,7 +73,9 @@ class Openings:
         assert done.exit_code == 0, done.output
         return sandbox
 
-    def grade(self, patch: str, instance: Instance = INSTANCE, timeout_s: float = 20.0) -> Graded:
+    def grade(
+        self, patch: str, instance: Instance = INSTANCE, timeout_s: float = 20.0
+    ) -> PatchGrade:
         return grade(instance, patch, self, timeout_s)
 
 
@@ -88,7 +90,7 @@ def openings() -> Iterator[Openings]:
 
 def test_the_gold_patch_earns_one(openings: Openings) -> None:
     graded = openings.grade(GOLD)
-    assert graded == Graded(1.0, "Test report: passed", {"new": "PASSED", "old": "PASSED"})
+    assert graded == PatchGrade(1.0, "Test report: passed", {"new": "PASSED", "old": "PASSED"})
 
 
 def test_a_wrong_patch_earns_nothing_and_hears_which_test_fails(openings: Openings) -> None:

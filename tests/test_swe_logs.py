@@ -79,7 +79,7 @@ def test_an_unknown_parser_is_an_error_that_lists_those_there_are() -> None:
 
 
 def test_swebench_knows_parsers_by_repository() -> None:
-    known = logs.known()
+    known = logs.parser_registry()
     assert known.repositories["django/django"] == "parse_log_django"
     assert set(known.repositories.values()) <= known.parsers
     assert "eslint/eslint" in known.fail_only

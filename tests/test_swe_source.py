@@ -15,7 +15,7 @@ from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.images import image_of
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
-from clawrl_gym.envs.swe.row import Defaults, instance_of
+from clawrl_gym.envs.swe.row import RowDefaults, instance_of
 from clawrl_gym.envs.swe.source import open_source
 from clawrl_gym.envs.swe.verified import verified_ids
 
@@ -66,7 +66,7 @@ def smith(**fields: Any) -> Row:
 
 
 def read(row: Row, **defaults: Any) -> Instance:
-    return instance_of(row, "train", Defaults(**defaults))
+    return instance_of(row, "train", RowDefaults(**defaults))
 
 
 def write(path: Path, rows: Sequence[Row] | Mapping[str, Row]) -> str:

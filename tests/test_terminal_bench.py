@@ -7,7 +7,7 @@ from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.grading import grade
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import HELLO, load, write
 
@@ -57,7 +57,7 @@ def test_both_layouts_may_lie_side_by_side(tmp_path):
     write(tmp_path / "old", HELLO)
     new = {"task.toml": "", "instruction.md": "do", "tests/test.sh": "true"}
     write(tmp_path / "new", new)
-    source = FolderTasks.open(tmp_path, Bases())
+    source = FolderTasks.open(tmp_path, SandboxFeatures())
     assert [source.load(name).instruction for name in ("old", "new")] == [
         "Write hello to hello.txt.", "do",
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def test_both_layouts_may_lie_side_by_side(tmp_path):
 
 def test_with_docker_the_image_is_built_from_the_folder(tmp_path):
     changes = {"Dockerfile": "FROM debian:12 AS a\nFROM a\n", "docker-compose.yaml": COMPOSE}
-    task = load(tmp_path, HELLO, Bases(docker=True), **changes)
+    task = load(tmp_path, HELLO, SandboxFeatures(docker=True), **changes)
     assert task.image.context == str(tmp_path / "task")
     assert (task.image.dockerfile, task.workdir, task.build) == ("Dockerfile", None, ())
 
@@ -104,7 +104,7 @@ def test_links_out_of_the_task_are_refused(tmp_path):
     folder = write(tmp_path / "task", HELLO)
     (folder / "tests" / "passwd").symlink_to("/etc/passwd")
     with pytest.raises(TaskError, match="leads outside, to '/etc/passwd'"):
-        FolderTasks.open(tmp_path, Bases()).load("task")
+        FolderTasks.open(tmp_path, SandboxFeatures()).load("task")
 
 
 def graded(task, output, code=0, timed_out=False):

@@ -1,10 +1,10 @@
 import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError
-from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.terminal.checks import Absent, FileIs
-from clawrl_gym.envs.terminal.grading import SandboxLeftovers, grade, parse_reward, report_of
-from clawrl_gym.envs.terminal.task import FileData, Task
+from clawrl_gym.envs.terminal.grading import SandboxFiles, grade, parse_reward, report_of
+from clawrl_gym.envs.terminal.task import Task
 from tests.terminal_fakes import MemorySandbox
 
 REWARDS = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
@@ -114,7 +114,7 @@ def test_a_grader_that_ran_too_long_is_named_as_such():
 
 def test_what_is_no_file_is_none_but_a_dead_sandbox_is_an_error():
     sandbox = MemorySandbox(folders={"/root/a"})
-    left = SandboxLeftovers(sandbox, "/root")
+    left = SandboxFiles(sandbox, "/root")
     assert left.read("a") is None
     assert left.read("b") is None
     assert left.mode("b") is None

@@ -11,8 +11,8 @@ from clawrl_gym.envs.terminal.dockerfile import parse
 from clawrl_gym.envs.terminal.env import list_tasks
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.harbor import strip_canary
-from clawrl_gym.envs.terminal.machine_request import Bases
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 TOTAL = Path(__file__).parent / "fixtures" / "tasks" / "total"
 
@@ -27,7 +27,7 @@ def folder(tmp_path):
 def many(root, names):
     for name in names:
         shutil.copytree(TOTAL, root / name)
-    return FolderTasks.open(root, Bases())
+    return FolderTasks.open(root, SandboxFeatures())
 
 
 def load(folder, **files):
@@ -35,7 +35,7 @@ def load(folder, **files):
     for name, content in files.items():
         path = folder / "total" / NAMES[name]
         path.unlink() if content is None else path.write_text(content)
-    return FolderTasks.open(folder, Bases()).load("total")
+    return FolderTasks.open(folder, SandboxFeatures()).load("total")
 
 
 NAMES = {
@@ -68,7 +68,7 @@ def test_what_the_agent_must_not_see_is_no_part_of_the_machine(folder):
 
 
 def test_one_task_folder_alone_is_enough():
-    source = FolderTasks.open(TOTAL, Bases())
+    source = FolderTasks.open(TOTAL, SandboxFeatures())
     assert source.ids("train") == ["total"]
     assert source.ids("heldout") == []
 
@@ -106,7 +106,7 @@ def test_canary_lines_are_taken_off_the_instruction():
 def test_named_folders_are_the_splits(tmp_path):
     for split, name in (("train", "a"), ("train", "b"), ("heldout", "a")):
         shutil.copytree(TOTAL, tmp_path / split / name)
-    source = FolderTasks.open(tmp_path, Bases())
+    source = FolderTasks.open(tmp_path, SandboxFeatures())
     assert source.ids("train") == ["train/a", "train/b"]
     assert source.ids("heldout") == ["heldout/a"]
     assert source.load("heldout/a").split == "heldout"
@@ -118,7 +118,7 @@ def test_without_names_about_a_fifth_is_held_out_by_name_alone(tmp_path):
     assert 2 <= len(heldout) <= 16
     assert sorted(heldout + source.ids("train")) == sorted(source.folders)
     shutil.rmtree(tmp_path / source.ids("train")[0])
-    assert FolderTasks.open(tmp_path, Bases()).ids("heldout") == heldout
+    assert FolderTasks.open(tmp_path, SandboxFeatures()).ids("heldout") == heldout
 
 
 @pytest.mark.parametrize("names", ["ab", "cd", "xy", "gh", "pq"])
@@ -130,11 +130,11 @@ def test_two_tasks_are_one_of_each_split(tmp_path, names):
 def test_hidden_folders_are_no_tasks(folder):
     (folder / ".git").mkdir()
     (folder / "__pycache__").mkdir()
-    assert FolderTasks.open(folder, Bases()).ids("train") == ["total"]
+    assert FolderTasks.open(folder, SandboxFeatures()).ids("train") == ["total"]
 
 
 def test_an_unknown_id_is_refused_and_leads_nowhere(folder):
-    source = FolderTasks.open(folder, Bases())
+    source = FolderTasks.open(folder, SandboxFeatures())
     with pytest.raises(TaskError, match="expected one of"):
         source.load("../tasks/total")
 
@@ -185,7 +185,7 @@ def test_what_a_sandbox_cannot_give_is_refused_by_name(folder, text, message):
 def test_a_base_that_is_not_at_hand_says_what_to_do(folder):
     with pytest.raises(TaskError, match=r"built on debian:12.*set env.sandbox.rootfs"):
         load(folder, dockerfile="FROM debian:12\n")
-    source = FolderTasks.open(folder, Bases(rootfs=True))
+    source = FolderTasks.open(folder, SandboxFeatures(rootfs=True))
     assert source.load("total").workdir == "/"
 
 
@@ -253,7 +253,7 @@ def test_an_instruction_that_is_no_text_is_refused(folder):
 def copied(root, copy):
     """Where a COPY puts the files of `root/environment`."""
     image = parse(f"FROM host\nWORKDIR /app\n{copy}", "D")
-    steps = build_steps(image, Context(root), "environment", 1.0)
+    steps = build_steps(image, TaskFolder(root), "environment", 1.0)
     return sorted(path for step in steps for path in step.files)
 
 
@@ -282,6 +282,6 @@ def test_copy_puts_files_where_docker_would(tmp_path, copy, expected):
 def test_executable_files_stay_executable(tmp_path):
     script = tmp_path / "x.sh"
     script.write_text("exit 0")
-    assert Context(tmp_path).file("x.sh").mode == 0o644
+    assert TaskFolder(tmp_path).file("x.sh").mode == 0o644
     script.chmod(0o711)
-    assert Context(tmp_path).file("x.sh").mode == 0o755
+    assert TaskFolder(tmp_path).file("x.sh").mode == 0o755

@@ -3,10 +3,10 @@
 import pytest
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.interface import ExecResult
+from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.terminal.machines import Machines, await_health, placed
-from clawrl_gym.envs.terminal.task import BuildStep, FileData, Health, Image, Machine
+from clawrl_gym.envs.terminal.machines import Machines, absolute_path, await_health
+from clawrl_gym.envs.terminal.task import BuildStep, Health, Image, MachineSpec
 from tests.terminal_fakes import MemoryOpener, MemorySandbox
 
 
@@ -49,14 +49,14 @@ def test_failures_at_the_start_do_not_count():
 def test_a_machine_that_fails_is_closed():
     opened, opener = machines(broken=lambda _: ExecResult("why", 2))
     with pytest.raises(TaskError, match="task 't': 'broken' ended with exit code 2: 'why'"):
-        opened.open(Machine(build=(BuildStep(command="broken"),)), "task 't'")
+        opened.open(MachineSpec(build=(BuildStep(command="broken"),)), "task 't'")
     assert opener.opened[0].closed
 
 
 def test_steps_build_a_machine_from_the_root_on():
     opened, opener = machines()
     step = BuildStep({"a": FileData(b"1"), "/b": FileData(b"2", 0o755)})
-    sandbox, workdir = opened.open(Machine(build=(step,), workdir="/app"), "t")
+    sandbox, workdir = opened.open(MachineSpec(build=(step,), workdir="/app"), "t")
     assert (opener.asked[0]["workdir"], workdir) == ("/", "/app")
     assert sandbox.files == {"/app/a": b"1", "/b": b"2"}
     assert sandbox.ran == ["mkdir -p /app && cd /app"]
@@ -65,7 +65,7 @@ def test_steps_build_a_machine_from_the_root_on():
 def test_an_image_needs_docker():
     opened, _ = machines()
     with pytest.raises(TaskError, match=r"needs the image.*sandbox=docker"):
-        opened.open(Machine(Image("debian:12")), "task 't'")
+        opened.open(MachineSpec(Image("debian:12")), "task 't'")
 
 
 def test_a_sandbox_that_does_not_open_is_no_error_of_the_task():
@@ -73,10 +73,10 @@ def test_a_sandbox_that_does_not_open_is_no_error_of_the_task():
         raise SandboxError("no room")
 
     with pytest.raises(SandboxError, match="no room"):
-        Machines(Sandboxes.of({}, broken)).open(Machine(), "t")
+        Machines(Sandboxes.of({}, broken)).open(MachineSpec(), "t")
 
 
 def test_relative_paths_lie_in_the_working_directory():
-    assert placed("/app", "a/b") == "/app/a/b"
-    assert placed("/", "a") == "/a"
-    assert placed("/app", "/a") == "/a"
+    assert absolute_path("/app", "a/b") == "/app/a/b"
+    assert absolute_path("/", "a") == "/a"
+    assert absolute_path("/app", "/a") == "/a"

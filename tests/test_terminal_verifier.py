@@ -8,10 +8,10 @@ import pytest
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.terminal import artifacts
-from clawrl_gym.envs.terminal.artifacts import give, take, take_all
+from clawrl_gym.envs.terminal.artifacts import collect_artifacts, pack_artifact, unpack_artifact
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.grading import grade
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Artifact
 from tests.terminal_fakes import MemorySandbox
 from tests.terminal_folders import APART, REWARD, STEPS, load, write
@@ -48,7 +48,7 @@ class Packing(MemorySandbox):
 def taken(archive, artifact=None):
     sandbox = Packing()
     sandbox.archive = archive
-    return take(sandbox, artifact or Artifact("/app/out"), 1 << 20)
+    return pack_artifact(sandbox, artifact or Artifact("/app/out"), 1 << 20)
 
 
 def names(archive):
@@ -107,19 +107,19 @@ def test_a_file_that_is_too_large_is_nothing_but_a_dead_sandbox_is_an_error():
             raise SandboxError("too large")
 
     sandbox = TooLarge()
-    assert take(sandbox, Artifact("/a"), 99) is None
+    assert pack_artifact(sandbox, Artifact("/a"), 99) is None
     sandbox.dead = True
     with pytest.raises(SandboxError, match="has ended"):
-        take(sandbox, Artifact("/a"), 99)
+        pack_artifact(sandbox, Artifact("/a"), 99)
 
 
 def test_artifacts_fit_together_or_are_left_out():
     sandbox = Packing()
     sandbox.archive = packed(member("a", b"x" * 5000))
-    all_of_it = take_all(sandbox, [Artifact("/a")] * 3, 1 << 20)
+    all_of_it = collect_artifacts(sandbox, [Artifact("/a")] * 3, 1 << 20)
     assert len(all_of_it) == 3
-    assert len(take_all(sandbox, [Artifact("/a")] * 3, 2 * len(all_of_it[0]))) == 2
-    assert take_all(sandbox, [Artifact("/a")] * 3, 100) == []
+    assert len(collect_artifacts(sandbox, [Artifact("/a")] * 3, 2 * len(all_of_it[0]))) == 2
+    assert collect_artifacts(sandbox, [Artifact("/a")] * 3, 100) == []
 
 
 def test_an_archive_that_cannot_be_unpacked_is_an_error():
@@ -128,7 +128,7 @@ def test_an_archive_that_cannot_be_unpacked_is_an_error():
             return ExecResult("tar: no space left", 2)
 
     with pytest.raises(EnvError, match=r"could not hand artifacts.*no space left"):
-        give(Full(), b"x")
+        unpack_artifact(Full(), b"x")
 
 
 def test_a_folder_with_its_own_verifier_becomes_a_task(tmp_path):
@@ -149,7 +149,7 @@ def test_a_folder_with_its_own_verifier_becomes_a_task(tmp_path):
 
 
 def test_which_machine_the_verifier_has(tmp_path):
-    docker = Bases(docker=True)
+    docker = SandboxFeatures(docker=True)
 
     def verifier(name, bases=docker, **changes):
         return load(tmp_path / name, APART, bases, **changes).verifier

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.interface import ExecResult, Place
+from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.interpreter import RENEWED, Interpreter
@@ -17,7 +17,7 @@ NEW = "(this is a new interpreter: earlier variables are lost)"
 
 @pytest.fixture
 def python():
-    made = Interpreter(partial(Sandboxes.of(LIMITS).open, Place()))
+    made = Interpreter(partial(Sandboxes.of(LIMITS).open, SandboxSpec()))
     yield made
     made.close()
 
@@ -136,7 +136,7 @@ def test_code_that_breaks_its_sandbox_gets_another_one(python):
 
 @pytest.mark.sandbox
 def test_an_interpreter_that_is_not_there_is_told():
-    nowhere = Place(env={"PATH": "/nowhere"})
+    nowhere = SandboxSpec(env={"PATH": "/nowhere"})
     python = Interpreter(partial(Sandboxes.of(LIMITS).open, nowhere))
     try:
         with pytest.raises(SandboxError, match=r"\(exit code 127\)"):
@@ -148,7 +148,7 @@ def test_an_interpreter_that_is_not_there_is_told():
 @pytest.mark.docker
 def test_an_interpreter_runs_in_a_container_too():
     docker = Sandboxes.of({**LIMITS, "type": "docker", "pids": 64})
-    python = Interpreter(partial(docker.open, Place()))
+    python = Interpreter(partial(docker.open, SandboxSpec()))
     try:
         assert python.run("x = 6\nprint('set')", 30) == "set"
         assert python.run("import time\ntime.sleep(60)", 0.2) == "(stopped: it took too long)"

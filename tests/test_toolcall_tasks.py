@@ -7,7 +7,7 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.interface import ExecResult, Place
+from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
@@ -124,7 +124,7 @@ def test_a_program_that_is_no_python_is_told_when_the_task_is_loaded(tmp_path):
 
 def checked(program, outcome=None, timeout_s=10.0):
     sandboxes = Sandboxes.of(LIMITS)
-    goal = ProgramGoal(program, partial(sandboxes.open, Place()), timeout_s)
+    goal = ProgramGoal(program, partial(sandboxes.open, SandboxSpec()), timeout_s)
     return list(goal.missing(outcome or Outcome((), (), {})))
 
 

@@ -5,7 +5,7 @@ from rich.console import Console
 
 from clawrl_gym.core.errors import ConfigError, EnvError, SandboxError, TaskError
 from clawrl_gym.envs.terminal.__main__ import _arguments, _make, _prepare
-from clawrl_gym.envs.validate import Checked, main, show, validate, validate_with
+from clawrl_gym.envs.validate import TaskCheck, main, show, validate, validate_with
 from tests.terminal_folders import STEPS, write
 
 
@@ -170,7 +170,7 @@ def test_the_environment_is_made_with_the_sandbox_that_was_asked_for():
 
 def test_a_name_that_looks_like_markup_stays_as_it_is():
     console = Console(width=100, record=True, force_terminal=False)
-    show([Checked("[red]a", "f", None, None, "[bold]bad [/]", 0.1)], console)
+    show([TaskCheck("[red]a", "f", None, None, "[bold]bad [/]", 0.1)], console)
     shown = console.export_text()
     assert "[red]a" in shown
     assert "[bold]bad [/]" in shown

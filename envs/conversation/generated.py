@@ -14,7 +14,7 @@ from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE, Tool
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, chosen_families
+from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, select_families
 
 FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
@@ -50,7 +50,7 @@ def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) 
     """The ids of a persona's tasks. Raises ConfigError for an unknown persona or family."""
     if persona not in PERSONAS:
         raise ConfigError(f"got env.persona={persona!r}, expected one of: {', '.join(PERSONAS)}")
-    return TaskIds(split, chosen_families(FAMILIES, families), f"{persona}-")
+    return TaskIds(split, select_families(FAMILIES, families), f"{persona}-")
 
 
 def make_task(task_id: str) -> ConversationTask:

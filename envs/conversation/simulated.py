@@ -13,7 +13,7 @@ from clawrl_gym.envs.conversation.partner import Info
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.envs.conversation.user import Speaker, User
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_source import asked_task
+from clawrl_gym.envs.task_source import requested_task
 
 
 class SimulatedPartner:
@@ -41,7 +41,7 @@ class SimulatedPartner:
 
     def begin(self, number: int, options: dict[str, Any]) -> tuple[str, Info]:
         """The task that `options` names, else one of its split."""
-        named, split = asked_task(options)
+        named, split = requested_task(options)
         ids = self.ids(split)
         task = make_task(ids[number % len(ids)] if named is None else str(named))
         self._task = task

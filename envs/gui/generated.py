@@ -18,9 +18,9 @@ from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
     TaskIds,
-    chosen_families,
-    drawn_for,
+    draw_content,
     parse_id,
+    select_families,
     split_of_content,
 )
 
@@ -31,14 +31,14 @@ SPARE_TURNS = 1
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, chosen_families(FAMILIES, families), PREFIX)
+    return TaskIds(split, select_families(FAMILIES, families), PREFIX)
 
 
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
     named = parse_id(task_id, FAMILIES, PREFIX)
     family, split, number = named.family, named.split, named.number
-    draft = drawn_for(
+    draft = draw_content(
         split,
         f"{PREFIX}{family}/{split}/{number}",
         FAMILIES[family].draft,

@@ -15,14 +15,14 @@ from dataclasses import asdict
 from typing import Self
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.channel import Machine
+from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.sandbox.isolation import cure_for
-from clawrl_gym.envs.sandbox.launcher_client import client
-from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
+from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
 from clawrl_gym.envs.sandbox.shell import Shell
-from clawrl_gym.envs.sandbox.transport import Pipes
+from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 _ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -54,18 +54,18 @@ def open_sandbox(
     wrong = {name: value for name, value in asdict(limits).items() if value <= 0}
     if wrong:
         raise SandboxError(f"got sandbox limits {wrong}, expected each above 0")
-    launcher = client()
+    launcher = launcher_client()
     if launcher.limits_kind == "none" and not unsafe_no_limits:
         raise SandboxError(
             "neither cgroups nor rlimits can limit a sandbox here (kernel older than 5.14, not"
             " root); run as root, or accept that with unsafe_no_limits=True"
         )
     try:
-        wire = Pipes()
+        wire = LocalTransport()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError as error:  # four descriptors for each sandbox
         raise SandboxError(f"no descriptors for a sandbox: {error}; raise `ulimit -n`") from error
-    machine = Machine(ours)
+    machine = LauncherChannel(ours)
     try:
         with theirs:
             fds = (theirs.fileno(), *wire.remote)
@@ -81,7 +81,7 @@ def open_sandbox(
 class BubblewrapSandbox:
     """A `Sandbox`; made by `open_sandbox`."""
 
-    def __init__(self, limits: Limits, machine: Machine, wire: Pipes) -> None:
+    def __init__(self, limits: Limits, machine: LauncherChannel, wire: LocalTransport) -> None:
         """Wait for the first shell of a start that the launcher was asked for."""
         self._limits = limits
         self._machine = machine
@@ -115,7 +115,7 @@ class BubblewrapSandbox:
         self._check_open()
         self._closed = True
         self._wire.close()
-        wire = Pipes()
+        wire = LocalTransport()
         try:
             self._machine.restart(wire.remote, renew=True)
             return type(self)(self._limits, self._machine, wire)
@@ -141,11 +141,11 @@ class BubblewrapSandbox:
         if self._closed:
             raise SandboxError("the sandbox is closed")
 
-    def _await_start(self, wire: Pipes) -> None:
+    def _await_start(self, wire: LocalTransport) -> None:
         self._wire = wire
         wire.close_remote()
         kept = self._limits.output_bytes
-        self._shell = Shell(Session(wire), kept, self._machine.kill_all_but)
+        self._shell = Shell(ShellSession(wire), kept, self._machine.kill_all_but)
         capture = Capture(kept, bytearray())
         if not self._shell.greet(capture, _START_S):
             said = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
@@ -167,7 +167,7 @@ class BubblewrapSandbox:
 
     def _restart(self, *, renew: bool) -> None:
         self._wire.close()
-        wire = Pipes()
+        wire = LocalTransport()
         self._wire = wire
         self._machine.restart(wire.remote, renew=renew)
         self._await_start(wire)

@@ -23,14 +23,14 @@ _OWN_PROCESSES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class CgroupHome:
     """The folders below which a launcher may make cgroups; one per controller on version 1."""
 
     version: int
     parents: dict[str, Path]
 
 
-def find_home() -> Home | None:
+def find_cgroup_home() -> CgroupHome | None:
     """The cgroup folders that this process may write, or None. Changes nothing."""
     paths = _own_paths()
     mounts = _mounts()
@@ -67,17 +67,17 @@ def _folder(path: str, mount: tuple[str, Path]) -> Path:
     return point / inside.lstrip("/")
 
 
-def _find_v1(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Home | None:
+def _find_v1(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> CgroupHome | None:
     parents: dict[str, Path] = {}
     for controller in _WANTED:
         if controller in paths and controller in mounts:
             folder = _folder(paths[controller], mounts[controller])
             if os.access(folder, os.W_OK):
                 parents[controller] = folder
-    return Home(1, parents) if all(name in parents for name in _NEEDED) else None
+    return CgroupHome(1, parents) if all(name in parents for name in _NEEDED) else None
 
 
-def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Home | None:
+def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> CgroupHome | None:
     """The nearest folder upwards that hands memory and pids to its children."""
     if "" not in paths or "" not in mounts:
         return None
@@ -85,7 +85,7 @@ def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Home
     folder = _folder(paths[""], mounts[""])
     while folder == point or point in folder.parents:
         if os.access(folder, os.W_OK) and _hands_down(folder):
-            return Home(2, {"": folder})
+            return CgroupHome(2, {"": folder})
         folder = folder.parent
     return None
 
@@ -101,7 +101,7 @@ def _hands_down(folder: Path) -> bool:
 class Cgroups:
     """The cgroups of one launcher. `join` runs in the process that is about to become a sandbox."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: CgroupHome) -> None:
         self._home = home
         self._folders = {
             controller: parent / (_PREFIX + identity(os.getpid()))

@@ -17,7 +17,7 @@ _ANSWER_S = 30.0
 _MESSAGE_BYTES = 256
 
 
-class Machine:
+class LauncherChannel:
     """One isolated machine, with processes that can be ended and started anew over its files."""
 
     def __init__(self, channel: socket.socket) -> None:

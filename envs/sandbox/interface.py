@@ -25,7 +25,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SandboxSpec:
     """What a task asks of its sandbox; limits are the environment's to set."""
 
     workdir: str = "/root"
@@ -36,6 +36,14 @@ class Place:
     """Name of a Docker image that is there; None takes the environment's own."""
     user: str | None = None
     """Docker: who the shell runs as, None for the image's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileData:
+    """A file to be written into a sandbox."""
+
+    data: bytes
+    mode: int = 0o644
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import seccomp
-from clawrl_gym.envs.sandbox.cgroup import find_home
+from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.interface import Limits
 
 _OLDEST_BUBBLEWRAP = (0, 8)
@@ -112,7 +112,7 @@ def _seccomp() -> Finding:
 
 
 def _cgroups() -> Finding:
-    home = find_home()
+    home = find_cgroup_home()
     if home is not None:
         where = ", ".join(str(path) for path in home.parents.values())
         missing = "" if home.version == 2 or "cpu" in home.parents else "; cpu is not limited"

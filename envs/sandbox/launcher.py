@@ -26,7 +26,7 @@ from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.limiting import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.slots import Slots
-from clawrl_gym.envs.sandbox.spawn import Plan, become_sandbox
+from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox
 
 _MESSAGE_BYTES = 1 << 18
 """More than a socket takes in one message."""
@@ -35,10 +35,10 @@ _FIRST_FD = 16
 
 
 @dataclass(slots=True)
-class Live:
+class LiveSandbox:
     """One sandbox as the launcher sees it."""
 
-    plan: Plan
+    plan: StartPlan
     monitor: int
     """bubblewrap's outer process; 0 when reaped."""
     mounts_fd: int | None = None
@@ -54,10 +54,10 @@ class Launcher:
         self._owner_fd = os.pidfd_open(owner)
         self._slots = Slots() if os.geteuid() == 0 else None
         self._cgroups = open_cgroups()
-        self._live: dict[int, Live] = {}
+        self._live: dict[int, LiveSandbox] = {}
         """By the channel's descriptor."""
-        self._by_monitor: dict[int, Live] = {}
-        self._gone: list[Live] = []
+        self._by_monitor: dict[int, LiveSandbox] = {}
+        self._gone: list[LiveSandbox] = []
         """Processes reaped, cgroups not yet removed."""
         self._count = 0
         self._poll = select.poll()
@@ -94,7 +94,7 @@ class Launcher:
             request = json.loads(data)
             slot, users_fd = self._slots.take() if self._slots else (None, None)
             self._count += 1
-            plan = Plan(
+            plan = StartPlan(
                 name=str(self._count),
                 slot=slot,
                 limits=Limits(**request["limits"]),
@@ -106,7 +106,7 @@ class Launcher:
                 output_fd=fds[2],
                 users_fd=users_fd,
             )
-            live = Live(plan, 0)
+            live = LiveSandbox(plan, 0)
             self._live[channel.fileno()] = live
             self._poll.register(channel.fileno(), select.POLLIN)
             self._start(live)
@@ -118,7 +118,7 @@ class Launcher:
             os.close(fds[2])
         return True
 
-    def _start(self, live: Live) -> None:
+    def _start(self, live: LiveSandbox) -> None:
         try:
             pid = os.fork()
         except OSError as error:  # the owner reads it where bubblewrap would have complained
@@ -129,7 +129,7 @@ class Launcher:
         live.monitor = pid
         self._by_monitor[pid] = live
 
-    def _serve(self, live: Live) -> None:
+    def _serve(self, live: LiveSandbox) -> None:
         try:
             data, fds = kernel.receive(live.plan.channel, _MESSAGE_BYTES, 2)
         except OSError:
@@ -152,18 +152,18 @@ class Launcher:
             self._poll.unregister(live.plan.channel.fileno())
             self._kill(live)
 
-    def _answer(self, live: Live, text: str) -> None:
+    def _answer(self, live: LiveSandbox, text: str) -> None:
         with contextlib.suppress(OSError):
             live.plan.channel.send(text.encode(), socket.MSG_DONTWAIT)
 
-    def _hold_mounts(self, live: Live) -> None:
+    def _hold_mounts(self, live: LiveSandbox) -> None:
         """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
         if live.mounts_fd is None and live.monitor:
             # It may have ended by itself meanwhile, and its files with it: "gone".
             with contextlib.suppress(OSError):
                 live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
-    def _keep_users(self, live: Live) -> None:
+    def _keep_users(self, live: LiveSandbox) -> None:
         """Keep the user namespace for the slot's next sandbox."""
         if live.plan.slot is None or live.plan.users_fd is not None or not live.monitor:
             return
@@ -173,7 +173,7 @@ class Launcher:
                 live.plan = replace(live.plan, users_fd=fd)
                 return
 
-    def _kill(self, live: Live) -> None:
+    def _kill(self, live: LiveSandbox) -> None:
         """End all of it: the kernel empties a process namespace whose first process dies."""
         if not live.monitor:
             self._ended(live)
@@ -182,7 +182,7 @@ class Launcher:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _processes(self, live: Live) -> list[int]:
+    def _processes(self, live: LiveSandbox) -> list[int]:
         if self._cgroups is not None:
             return self._cgroups.processes(live.plan.name)
         first = children(live.monitor)
@@ -201,7 +201,7 @@ class Launcher:
                 live.monitor = 0
                 self._ended(live)
 
-    def _ended(self, live: Live) -> None:
+    def _ended(self, live: LiveSandbox) -> None:
         if live.closing:
             self._gone.append(live)
         elif live.next_fds:

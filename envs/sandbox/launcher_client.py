@@ -37,7 +37,7 @@ _START_S = 30.0
 _END_S = 10.0
 
 
-class Client:
+class LauncherClient:
     """One launcher. `request` is one datagram, so threads need no lock."""
 
     def __init__(self) -> None:
@@ -112,16 +112,16 @@ class Client:
 
 
 _lock = threading.Lock()
-_client: Client | None = None
+_client: LauncherClient | None = None
 
 
-def client() -> Client:
+def launcher_client() -> LauncherClient:
     """This process's launcher, started when first asked for (again in a forked child)."""
     global _client
     with _lock:
         if _client is None or not _client.alive:
             if _client is not None:
                 _client.close()
-            _client = Client()
+            _client = LauncherClient()
             atexit.register(_client.close)
         return _client

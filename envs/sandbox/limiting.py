@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from clawrl_gym.envs.sandbox.cgroup import Cgroups, Home, find_home
+from clawrl_gym.envs.sandbox.cgroup import CgroupHome, Cgroups, find_cgroup_home
 
 _NAMESPACE_COUNTS_PROCESSES = (5, 14)
 """The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
 
 
-def open_cgroups(home: Home | None = None) -> Cgroups | None:
+def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
     """This launcher's cgroups, proven to work and swept of dead launchers' remains, or None.
 
     `home`: where, if not everywhere that is found.
     """
-    home = home or find_home()
+    home = home or find_cgroup_home()
     if home is None:
         return None
     cgroups = Cgroups(home)

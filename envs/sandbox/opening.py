@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.sandbox.interface import Limits, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Sandbox, SandboxSpec
 
 SandboxKind = Literal["bubblewrap", "docker"]
 Opener = Callable[..., Sandbox]
@@ -59,13 +59,13 @@ class Sandboxes:
             opener=opener,
         )
 
-    def open(self, place: Place) -> Sandbox:
+    def open(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox. Raises SandboxError where it cannot be isolated, or has no image."""
         if self.opener is None and self.kind == "docker":
             from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
 
             return open_docker_sandbox(
-                self.limits, place, image=place.image or self.image,
+                self.limits, spec, image=spec.image or self.image,
                 network=self.network, ttl_s=self.ttl_s,
             )  # fmt: skip
         opener = self.opener
@@ -76,7 +76,7 @@ class Sandboxes:
         return opener(
             self.limits,
             rootfs=self.rootfs,
-            workdir=place.workdir,
-            env=dict(place.env),
+            workdir=spec.workdir,
+            env=dict(spec.env),
             unsafe_no_limits=self.unsafe_no_limits,
         )

@@ -1,6 +1,6 @@
 """The owner's side of one shell: commands in, output and exit codes out, over a wire.
 
-What carries the bytes is a `Wire`: two descriptors (`pipes.py`) or an engine's stream
+What carries the bytes is a `Transport`: two descriptors (`pipes.py`) or an engine's stream
 (`docker/stream.py`). Each command brings a random token that the shell reads only after the command
 has ended, and an answer without it is ignored: nothing printed can shift or forge an answer.
 """
@@ -65,7 +65,7 @@ class Exchange:
     """Nobody is left at the other end."""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """Carries commands to a holder of shells, and their output and messages back.
 
     The shell writes output to its descriptor 4 and messages, each ended by NUL, to 3.
@@ -85,10 +85,10 @@ class Wire(Protocol):
         ...
 
 
-class Session:
+class ShellSession:
     """One shell at the end of a wire, and the next one when it ends."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Transport) -> None:
         self._wire = wire
         self._unsent = b""
         self._received = b""

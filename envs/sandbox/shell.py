@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
+from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
 
 _GREET_TRIES = 3
 """A shell that ends as soon as it starts will not get better."""
@@ -24,7 +24,7 @@ class Shell:
     """
 
     def __init__(
-        self, session: Session, output_bytes: int, kill_all_but: Callable[[int], None]
+        self, session: ShellSession, output_bytes: int, kill_all_but: Callable[[int], None]
     ) -> None:
         self._session = session
         self._output_bytes = output_bytes

@@ -39,7 +39,7 @@ done"""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StartPlan:
     """Everything about one start that was decided before the fork."""
 
     name: str
@@ -60,7 +60,7 @@ class Plan:
     """Put the system's own programs back over what the predecessor left."""
 
 
-def become_sandbox(plan: Plan, cgroups: Cgroups | None) -> None:
+def become_sandbox(plan: StartPlan, cgroups: Cgroups | None) -> None:
     """Turn this process into bubblewrap with the sandbox in it. Writes what fails to fd 2."""
     try:
         _reset_signals()
@@ -86,7 +86,7 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _arrange_descriptors(plan: Plan) -> None:
+def _arrange_descriptors(plan: StartPlan) -> None:
     """The launcher keeps what it opens above these numbers, so none overwrites another."""
     null = os.open("/dev/null", os.O_RDWR)
     wanted = {0: null, 1: plan.output_fd, 2: plan.output_fd}
@@ -95,7 +95,7 @@ def _arrange_descriptors(plan: Plan) -> None:
         os.dup2(source, target)
 
 
-def _enter(plan: Plan) -> list[str]:
+def _enter(plan: StartPlan) -> list[str]:
     bwrap = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
     if bwrap is None:
         raise FileNotFoundError("bwrap not found: apt-get install bubblewrap")
@@ -115,7 +115,7 @@ def _enter(plan: Plan) -> list[str]:
     return argv
 
 
-def _enter_as_root(plan: Plan, slot: int) -> rootfs.Owner:
+def _enter_as_root(plan: StartPlan, slot: int) -> rootfs.Owner:
     uid = first_uid(slot)
     namespace = _user_namespace(uid) if plan.users_fd is None else plan.users_fd
     if plan.mounts_fd is None:
@@ -126,7 +126,7 @@ def _enter_as_root(plan: Plan, slot: int) -> rootfs.Owner:
     return rootfs.Owner(uid, uid, namespace)
 
 
-def _enter_as_user(plan: Plan) -> rootfs.Owner:
+def _enter_as_user(plan: StartPlan) -> rootfs.Owner:
     """A user namespace in which mounts may be made; bubblewrap makes another below it.
 
     The user keeps its number here, so that executing bubblewrap drops every capability.
@@ -174,14 +174,14 @@ def _user_namespace(uid: int) -> int:
     return fd
 
 
-def _hand_over_root(plan: Plan, owner: rootfs.Owner) -> None:
+def _hand_over_root(plan: StartPlan, owner: rootfs.Owner) -> None:
     root = os.open(rootfs.ROOT, os.O_PATH | os.O_DIRECTORY)
     answer = f"started {owner.uid if plan.slot is not None else -1}".encode()
     socket.send_fds(plan.channel, [answer], [root])
     os.close(root)
 
 
-def _bwrap_command(bwrap: str, plan: Plan, owner: rootfs.Owner, extra: list[str]) -> list[str]:
+def _bwrap_command(bwrap: str, plan: StartPlan, owner: rootfs.Owner, extra: list[str]) -> list[str]:
     kernel.close_on_exec_from(OUTPUT_FD + 1)
     argv, close = [bwrap], ""
     if owner.namespace_fd is not None:

@@ -14,7 +14,7 @@ from clawrl_gym.envs.sandbox.session import Exchange
 _READ_BYTES = 1 << 16
 
 
-class Pipes:
+class LocalTransport:
     """A `Wire`; `remote` holds the other ends until a sandbox took them."""
 
     mark = ""

@@ -8,13 +8,19 @@ from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.interface import ExecResult, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import ready_image
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.observation import observation_text
-from clawrl_gym.envs.swe.repository import Changes, Repository, activate, changes, open_repository
+from clawrl_gym.envs.swe.repository import (
+    Repository,
+    RepositoryChanges,
+    activate,
+    open_repository,
+    read_changes,
+)
 from clawrl_gym.envs.swe.source import corpus_families, open_source
 from clawrl_gym.envs.task_env import Info, TaskEnv
 
@@ -124,9 +130,9 @@ class SweEnv(TaskEnv[Instance, Repository]):
     def _grade(self, task: Instance, held: Repository) -> tuple[float, str]:
         try:
             told = (
-                Changes(self._submitted)
+                RepositoryChanges(self._submitted)
                 if self._submitted
-                else changes(held, task.workdir, self._grader_timeout_s)
+                else read_changes(held, task.workdir, self._grader_timeout_s)
             )
         finally:
             held.close()
@@ -215,7 +221,7 @@ def _say_what_lacks(
 ) -> None:
     from clawrl_gym.envs.swe.corpus import unmet
 
-    sandbox = sandboxes.open(Place())
+    sandbox = sandboxes.open(SandboxSpec())
     try:
         lacking = unmet(chosen, sandbox)
     finally:

@@ -41,7 +41,7 @@ _GIT = "git -c core.hooksPath=/dev/null -c core.fsmonitor=false -c safe.director
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class PatchGrade:
     """What a patch earned, and why not more."""
 
     reward: float
@@ -53,7 +53,7 @@ class Graded:
 
 def grade(
     instance: Instance, patch: str, open_fresh: Callable[[], Sandbox], timeout_s: float
-) -> Graded:
+) -> PatchGrade:
     """Judge a patch.
 
     `open_fresh` gives the repository as it was before the agent, in a sandbox that is closed here.
@@ -76,16 +76,16 @@ def grade(
     judged = _evaluate(instance, kept, open_fresh, timeout_s)
     if isinstance(judged, EnvError):  # a machine that fails once may not fail again
         judged = _evaluate(instance, kept, open_fresh, timeout_s)
-    if isinstance(judged, Graded):
+    if isinstance(judged, PatchGrade):
         return judged
-    if isinstance(_evaluate(instance, Patch(), open_fresh, timeout_s), Graded):
+    if isinstance(_evaluate(instance, Patch(), open_fresh, timeout_s), PatchGrade):
         return _failed("the tests come to their end without the patch, and not with it")
     raise judged
 
 
 def _evaluate(
     instance: Instance, patch: Patch, open_fresh: Callable[[], Sandbox], timeout_s: float
-) -> Graded | EnvError:
+) -> PatchGrade | EnvError:
     """One run of the tests; the error when it cannot be judged, be it the patch's doing or not.
 
     Raises EnvError for what no patch can bring about.
@@ -112,8 +112,8 @@ def _evaluate(
         sandbox.close()
 
 
-def _failed(*why: str) -> Graded:
-    return Graded(0.0, report_of(why))
+def _failed(*why: str) -> PatchGrade:
+    return PatchGrade(0.0, report_of(why))
 
 
 def _require_repository(sandbox: Sandbox, instance: Instance) -> None:
@@ -196,7 +196,7 @@ def _run(sandbox: Sandbox, instance: Instance, script: str, timeout_s: float) ->
     return _Run(log, done.timed_out, full)
 
 
-def _judge(instance: Instance, marks: Marks, run: _Run, timeout_s: float) -> Graded:
+def _judge(instance: Instance, marks: Marks, run: _Run, timeout_s: float) -> PatchGrade:
     if run.log is None:
         return _failed(f"the tests wrote more than {MAX_LOG_BYTES} bytes")
     if run.timed_out and started(run.log, marks):
@@ -218,7 +218,7 @@ def _judge(instance: Instance, marks: Marks, run: _Run, timeout_s: float) -> Gra
     if report.why == "nothing":
         _blame_machine(instance, report, output.exit_code, output.text)
     reward = 1.0 if report.resolved else 0.0
-    return Graded(reward, report_of(_failures(instance, report)), report.tests)
+    return PatchGrade(reward, report_of(_failures(instance, report)), report.tests)
 
 
 def _canaries_fail(sandbox: Sandbox, instance: Instance, timeout_s: float) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.terminal.task import FileData
+from clawrl_gym.envs.sandbox.interface import FileData
 
 WORKDIR = "/testbed"
 """Where SWE-bench's images hold the repository."""

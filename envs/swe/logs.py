@@ -50,7 +50,7 @@ class LogReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ParserRegistry:
     """What swebench knows by name."""
 
     parsers: frozenset[str]
@@ -91,10 +91,10 @@ def grade_log(instance: Instance, log: str, timeout_s: float = READ_TIMEOUT_S) -
 
 
 @cache
-def known(timeout_s: float = READ_TIMEOUT_S) -> Known:
+def parser_registry(timeout_s: float = READ_TIMEOUT_S) -> ParserRegistry:
     """Parsers and repositories that the installed swebench knows."""
     answer = _child().ask({"kind": "known"}, timeout_s)
-    return Known(
+    return ParserRegistry(
         frozenset(answer["parsers"]), answer["repositories"], frozenset(answer["fail_only"])
     )
 

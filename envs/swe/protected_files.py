@@ -41,7 +41,7 @@ _BY_PRODUCTS = re.compile(r"(.*/)?(__pycache__|\.pytest_cache)/.*|.*\.py[co]")
 
 def without_tests(patch: Patch, instance: Instance) -> Patch:
     """The patch less what it does to protected files. Raises TaskError for a wrong instance."""
-    protected = Protected.of(instance)
+    protected = ProtectedFiles.of(instance)
     return Patch(tuple(file for file in patch.files if not protected.holds(file)))
 
 
@@ -53,7 +53,7 @@ def own_patch(text: str, instance_id: str, name: str) -> Patch:
         raise TaskError(f"instance {instance_id!r}: the field {name!r}: {refused}") from refused
 
 
-class Protected:
+class ProtectedFiles:
     """The protected files of one instance."""
 
     def __init__(self, tests: frozenset[str], named: frozenset[str], gold: frozenset[str]) -> None:
@@ -63,7 +63,7 @@ class Protected:
         self._gold_folders = frozenset(posixpath.dirname(path) for path in self._gold)
 
     @classmethod
-    def of(cls, instance: Instance) -> Protected:
+    def of(cls, instance: Instance) -> ProtectedFiles:
         try:
             gold = parse_patch(instance.patch).paths
         except PatchRefused:  # some gold patches bring a picture, which no model's patch does

@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.interface import ExecResult, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.setup import set_up
-from clawrl_gym.envs.terminal.task import FileData
 
 MAX_PATCH_BYTES = 4_000_000
 _QUIET = {
@@ -85,7 +84,7 @@ class Repository:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class RepositoryChanges:
     """What an agent changed, or why it cannot be told."""
 
     patch: str
@@ -106,8 +105,8 @@ def open_repository(
         )
     if instance.image is None and not instance.files:
         raise TaskError(f"instance {instance.id!r} has neither an image nor files")
-    place = Place(instance.workdir, _QUIET | dict(instance.env), instance.image)
-    sandbox = sandboxes.open(place)
+    spec = SandboxSpec(instance.workdir, _QUIET | dict(instance.env), instance.image)
+    sandbox = sandboxes.open(spec)
     try:
         if instance.image is not None:
             activate(sandbox, timeout_s)
@@ -126,7 +125,7 @@ def activate(sandbox: Sandbox, timeout_s: float) -> None:
     sandbox.exec(_ACTIVATE, timeout_s)
 
 
-def changes(repository: Repository, workdir: str, timeout_s: float) -> Changes:
+def read_changes(repository: Repository, workdir: str, timeout_s: float) -> RepositoryChanges:
     """The work tree against the base, as a patch of text files.
 
     What stops git from telling is the agent's doing: git worked at the start.
@@ -143,17 +142,21 @@ def changes(repository: Repository, workdir: str, timeout_s: float) -> Changes:
     path, _, size = lines[-1].rpartition(" ") if done.exit_code == 0 and lines else ("", "", "")
     if not path.startswith("/") or not size.isdecimal():
         how = "it took too long" if done.timed_out else done.output.strip()[-300:]
-        return Changes("", f"git could not tell what was changed: {how}")
+        return RepositoryChanges("", f"git could not tell what was changed: {how}")
     if int(size) > MAX_PATCH_BYTES:
-        return Changes("", f"the changes are a patch of {size} bytes, over {MAX_PATCH_BYTES}")
+        return RepositoryChanges(
+            "", f"the changes are a patch of {size} bytes, over {MAX_PATCH_BYTES}"
+        )
     try:
         data = repository.sandbox.read(path, MAX_PATCH_BYTES)
     except FileNotFoundError:
-        return Changes("", "git could not tell what was changed: its patch is gone")
+        return RepositoryChanges("", "git could not tell what was changed: its patch is gone")
     except SandboxError:
         repository.sandbox.exec(":", timeout_s)  # raises when the sandbox itself is dead
-        return Changes("", "git could not tell what was changed: its patch cannot be read")
-    return Changes(_without_binaries(data.decode(errors="surrogateescape")))
+        return RepositoryChanges(
+            "", "git could not tell what was changed: its patch cannot be read"
+        )
+    return RepositoryChanges(_without_binaries(data.decode(errors="surrogateescape")))
 
 
 def adopt(instance: Instance, sandbox: Sandbox, timeout_s: float, *, keep_history: bool) -> str:

@@ -19,7 +19,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.images import SWE_GYM_REPOSITORIES, image_of
 from clawrl_gym.envs.swe.instance import WORKDIR, Instance
-from clawrl_gym.envs.swe.logs import known
+from clawrl_gym.envs.swe.logs import parser_registry
 from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
 
 Row = Mapping[str, Any]
@@ -31,14 +31,14 @@ _EVAL_TYPES = ("pass_and_fail", "fail_only")
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class RowDefaults:
     """What stands for what rows leave out."""
 
     log_parser: str | None = None
     test_command: str | None = None
 
 
-def instance_of(row: Row, split: Split, defaults: Defaults) -> Instance:
+def instance_of(row: Row, split: Split, defaults: RowDefaults) -> Instance:
     """Raises TaskError for a row that cannot be run or graded."""
     reader = _Fields(row)
     instance_id, repo = reader.text("instance_id"), reader.text("repo")
@@ -131,7 +131,7 @@ def repository_of(row: Row) -> str:
     return repo.lower()
 
 
-def _script(row: Row, reader: _Fields, defaults: Defaults, workdir: str) -> str:
+def _script(row: Row, reader: _Fields, defaults: RowDefaults, workdir: str) -> str:
     if row.get("eval_script"):
         told = reader.text("eval_script")
         for mark in (script.START, script.END):
@@ -153,7 +153,7 @@ def _script(row: Row, reader: _Fields, defaults: Defaults, workdir: str) -> str:
     )
 
 
-def _command(row: Row, reader: _Fields, defaults: Defaults) -> str:
+def _command(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
     if defaults.test_command:
         return defaults.test_command
     repository = repository_of(row)
@@ -169,10 +169,10 @@ def _command(row: Row, reader: _Fields, defaults: Defaults) -> str:
     )
 
 
-def _parser(row: Row, reader: _Fields, defaults: Defaults) -> str:
+def _parser(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
     if row.get("log_parser"):
         return reader.text("log_parser")
-    found = known().repositories.get(repository_of(row)) or defaults.log_parser
+    found = parser_registry().repositories.get(repository_of(row)) or defaults.log_parser
     if found is None and (repository_of(row) in SWE_GYM_REPOSITORIES or _names_python(row)):
         found = _PYTEST
     if found is None:
@@ -196,5 +196,5 @@ def _eval_type(row: Row, reader: _Fields) -> Literal["pass_and_fail", "fail_only
         raise reader.wrong("eval_type", f"one of {', '.join(_EVAL_TYPES)}")
     if told:
         return "fail_only" if told == "fail_only" else "pass_and_fail"
-    listed = repository_of(row) in known().fail_only
+    listed = repository_of(row) in parser_registry().fail_only
     return "fail_only" if listed else "pass_and_fail"

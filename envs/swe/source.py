@@ -16,7 +16,7 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
-from clawrl_gym.envs.swe.row import Defaults, Row, instance_of, repository_of
+from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
 from clawrl_gym.envs.swe.verified import is_verified
 from clawrl_gym.envs.task_source import TaskSource
 
@@ -64,7 +64,7 @@ class RowInstances:
 
     rows: Mapping[str, Row]
     splits: Mapping[str, Split]
-    defaults: Defaults
+    defaults: RowDefaults
 
     def ids(self, split: Split) -> Sequence[str]:
         return sorted(name for name, own in self.splits.items() if own == split)
@@ -112,8 +112,8 @@ def _with_corpus(
     return _Both(corpus, rows) if split == "heldout" else _Both(rows, corpus)
 
 
-def _defaults(options: Mapping[str, Any]) -> Defaults:
-    return Defaults(options.get("log_parser"), options.get("test_command"))
+def _defaults(options: Mapping[str, Any]) -> RowDefaults:
+    return RowDefaults(options.get("log_parser"), options.get("test_command"))
 
 
 def _splits(

@@ -21,18 +21,20 @@ MAX_FILES = 10_000
 _PACK_S = 120.0
 
 
-def take_all(sandbox: Sandbox, artifacts: Sequence[Artifact], max_bytes: int) -> list[bytes]:
+def collect_artifacts(
+    sandbox: Sandbox, artifacts: Sequence[Artifact], max_bytes: int
+) -> list[bytes]:
     """What there is of the artifacts, in order, together at most `max_bytes`."""
     taken: list[bytes] = []
     for artifact in artifacts:
-        archive = take(sandbox, artifact, max_bytes)
+        archive = pack_artifact(sandbox, artifact, max_bytes)
         if archive is not None and len(archive) <= max_bytes:
             max_bytes -= len(archive)
             taken.append(archive)
     return taken
 
 
-def take(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes | None:
+def pack_artifact(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes | None:
     """An artifact as a clean archive with paths relative to /; None when it is not there.
 
     What the agent made too large or odd to pack counts as not there: it must not be able to turn
@@ -57,8 +59,8 @@ def take(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes | None:
     return _cleaned(raw, path)
 
 
-def give(sandbox: Sandbox, archive: bytes) -> None:
-    """Put an archive of `take` into a grader's sandbox. Raises EnvError when that fails."""
+def unpack_artifact(sandbox: Sandbox, archive: bytes) -> None:
+    """Put an archive of `pack_artifact` into a grader's sandbox. Raises EnvError on failure."""
     packed = f"/tmp/{secrets.token_hex(8)}.tar"
     sandbox.write(packed, archive)
     done = sandbox.exec(f"tar -C / --no-same-owner -xf {packed}; r=$?; rm -f {packed}; (exit $r)",

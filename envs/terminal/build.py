@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 
+from clawrl_gym.envs.sandbox.interface import FileData
 from clawrl_gym.envs.terminal.dockerfile import Copy, Dockerfile, Run
-from clawrl_gym.envs.terminal.task import BuildStep, FileData
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.task import BuildStep
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 STANDARD_FOLDERS = frozenset(
     ("/", "/bin", "/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/usr/bin",
@@ -16,10 +17,10 @@ STANDARD_FOLDERS = frozenset(
 
 
 def build_steps(
-    image: Dockerfile, context: Context, folder: str, timeout_s: float
+    image: Dockerfile, context: TaskFolder, folder: str, timeout_s: float
 ) -> list[BuildStep]:
     """The steps in order; COPY sources are read from `folder` of the context. Raises TaskError."""
-    inside = Context(context.root / folder)
+    inside = TaskFolder(context.root / folder)
     folders = set(STANDARD_FOLDERS)
     steps = []
     for step in image.steps:
@@ -33,7 +34,7 @@ def build_steps(
     return steps
 
 
-def _copied(step: Copy, context: Context, folders: set[str]) -> dict[str, FileData]:
+def _copied(step: Copy, context: TaskFolder, folders: set[str]) -> dict[str, FileData]:
     """Where COPY puts which files: a folder's contents, or a file below or at the target."""
     found: dict[str, FileData] = {}
     for source in (match for pattern in step.sources for match in context.matches(pattern)):

@@ -13,7 +13,7 @@ import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from clawrl_gym.envs.terminal.task import Leftovers
+from clawrl_gym.envs.terminal.task import FinalFiles
 
 _USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0o777)
 """Of files, for what a check on permissions could say."""
@@ -25,10 +25,10 @@ class _Checked(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         """What is wrong with what was left; None when nothing is."""
 
-    def passed(self, left: Leftovers) -> bool:
+    def passed(self, left: FinalFiles) -> bool:
         return self.why(left) is None
 
 
@@ -40,7 +40,7 @@ class FileIs(_Checked):
     content: bytes
     exact: bool = False
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         found = left.read(self.path)
         if found is None:
             return _unread(self.path, left)
@@ -59,7 +59,7 @@ class Absent(_Checked):
 
     path: str
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         return None if left.mode(self.path) is None else f"{self.path} is still there"
 
     def could_say(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class ModeIs(_Checked):
     mode: int
     mask: int = 0o777
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         found = left.mode(self.path)
         return f"{self.path} is missing" if found is None else self._of(found)
 
@@ -96,7 +96,7 @@ class NamesPath(_Checked):
     target: str
     start: str = "/root"
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         found = left.read(self.path)
         if found is None:
             return _unread(self.path, left)
@@ -117,7 +117,7 @@ class TarHolds(_Checked):
     path: str
     files: tuple[tuple[str, bytes], ...]
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         found = left.read(self.path)
         if found is None:
             return _unread(self.path, left)
@@ -146,7 +146,7 @@ class CommitHolds(_Checked):
     blob: str
     """The file's git object id."""
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         ref = left.read(f"{self.path}/.git/refs/heads/{self.branch}")
         commit = self._object(left, (ref or b"").decode(errors="replace").strip())
         if not commit.startswith(b"commit "):
@@ -167,7 +167,7 @@ class CommitHolds(_Checked):
             f"{self.file} is not in the last commit of {self.branch} as it should be",
         )
 
-    def _object(self, left: Leftovers, object_id: str) -> bytes:
+    def _object(self, left: FinalFiles, object_id: str) -> bytes:
         """A loose object with its header; empty when it is missing or broken."""
         if len(object_id) != 40 or not object_id.isalnum():
             return b""
@@ -180,7 +180,7 @@ class CommitHolds(_Checked):
             return b""
 
 
-def _unread(path: str, left: Leftovers) -> str:
+def _unread(path: str, left: FinalFiles) -> str:
     """What is said of a file that could not be read."""
     there = left.mode(path) is not None
     return f"{_named(path)} {'cannot be read as a file' if there else 'is missing'}"

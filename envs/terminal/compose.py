@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.machine_request import Wanted
+from clawrl_gym.envs.terminal.machine_request import MachineRequest
 from clawrl_gym.envs.terminal.task import Health
 
 WITHOUT_EFFECT = frozenset(
@@ -33,7 +33,9 @@ LOGS = re.compile(r"\$\{?\w*LOGS_PATH\}?|\$\{?\w*(TEST_DIR|ARTIFACTS?_PATH)\}?")
 _MAX_BYTES = 1 << 20
 
 
-def read_compose(text: str, where: str, folder: str, known: Mapping[str, str], main: str) -> Wanted:
+def read_compose(
+    text: str, where: str, folder: str, known: Mapping[str, str], main: str
+) -> MachineRequest:
     """The one service as a machine. `folder`: where the file lies, relative to the task's.
 
     Raises TaskError naming `where` and the key.
@@ -48,7 +50,7 @@ def read_compose(text: str, where: str, folder: str, known: Mapping[str, str], m
             raise TaskError(f"{where}: got {key}: {value!r:.100}, expected a text")
     if build is not None:
         image = None  # it only names what is built
-    return Wanted(
+    return MachineRequest(
         folder=_joined(folder, context, where),
         dockerfile=dockerfile,
         image=None if image is None else _expanded(str(image), known, where) or None,

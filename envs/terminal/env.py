@@ -12,7 +12,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
 from clawrl_gym.envs.task_env import TaskEnv
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import GENERATED, open_source
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
@@ -137,9 +137,11 @@ def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
         ensure_image(sandboxes.image or TERMINAL_IMAGE, say)
 
 
-def _bases(sandboxes: Sandboxes) -> Bases:
+def _bases(sandboxes: Sandboxes) -> SandboxFeatures:
     docker = sandboxes.kind == "docker"
-    return Bases(docker, sandboxes.rootfs is not None, network=docker and sandboxes.network)
+    return SandboxFeatures(
+        docker, sandboxes.rootfs is not None, network=docker and sandboxes.network
+    )
 
 
 def observation_of(done: ExecResult) -> str:

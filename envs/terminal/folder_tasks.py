@@ -15,7 +15,7 @@ from typing import Protocol
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.terminal import harbor, terminal_bench
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -30,10 +30,10 @@ class FolderTasks:
     folders: Mapping[str, Path]
     """By task id."""
     splits: Mapping[str, Split]
-    bases: Bases
+    bases: SandboxFeatures
 
     @classmethod
-    def open(cls, root: Path, bases: Bases) -> FolderTasks:
+    def open(cls, root: Path, bases: SandboxFeatures) -> FolderTasks:
         """Find the tasks and check that each has its files. Raises TaskError."""
         named = [split for split in SPLITS if (root / split).is_dir()]
         if _is_task(root):
@@ -79,7 +79,7 @@ class Layout(Protocol):
         """Raises TaskError naming what the folder lacks."""
         ...
 
-    def load_task(self, task_id: str, split: Split, folder: Path, bases: Bases) -> Task:
+    def load_task(self, task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
         """Raises TaskError for what cannot be carried out."""
         ...
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
-    chosen_families,
-    drawn_for,
+    draw_content,
     parse_id,
+    select_families,
     split_of_content,
 )
-from clawrl_gym.envs.terminal.families import FAMILIES, Draft
+from clawrl_gym.envs.terminal.families import FAMILIES, TaskContent
 from clawrl_gym.envs.terminal.task import Task
 
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, chosen_families(FAMILIES, families))
+    return TaskIds(split, select_families(FAMILIES, families))
 
 
 def make_task(task_id: str) -> Task:
@@ -32,7 +32,7 @@ def make_task(task_id: str) -> Task:
     named = parse_id(task_id, FAMILIES)
     family = FAMILIES[named.family]
     seed = f"{named.family}/{named.split}/{named.number}"
-    draft = drawn_for(named.split, seed, family.draft, split_of)
+    draft = draw_content(named.split, seed, family.draft, split_of)
     return Task(
         id=task_id,
         family=named.family,
@@ -47,7 +47,7 @@ def make_task(task_id: str) -> Task:
     )
 
 
-def split_of(request: Draft | Task) -> Split:
+def split_of(request: TaskContent | Task) -> Split:
     """The one split that a request and its solution belong to."""
     return split_of_content("\n".join((request.instruction, *request.solution)))
 

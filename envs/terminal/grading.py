@@ -20,7 +20,7 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal import artifacts
 from clawrl_gym.envs.terminal.machines import Machines, write_files
 from clawrl_gym.envs.terminal.pytest_summary import failures_of
-from clawrl_gym.envs.terminal.task import Machine, Task
+from clawrl_gym.envs.terminal.task import MachineSpec, Task
 
 MAX_READ_BYTES = 4 << 20
 """Longest file that a check or a reward may read."""
@@ -81,7 +81,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class SandboxLeftovers:
+class SandboxFiles:
     """What stands in a sandbox, relative to the task's working directory."""
 
     def __init__(self, sandbox: Sandbox, workdir: str) -> None:
@@ -119,7 +119,7 @@ def grade(
     A grader closes the agent's own. `machines` is for graders on a machine of their own.
     """
     workdir = task.workdir or "/"
-    left = SandboxLeftovers(sandbox, workdir)
+    left = SandboxFiles(sandbox, workdir)
     failures = [words for check in task.checks if (words := check.why(left)) is not None]
     if not task.checks and not task.grader:
         failures.append("the task has nothing that checks it")
@@ -142,14 +142,14 @@ def grade(
 
 
 def _grade_apart(
-    task: Task, machine: Machine, left: Sandbox, timeout_s: float, machines: Machines
+    task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
     """On the grader's own machine, which sees of the agent's only the artifacts."""
-    taken = artifacts.take_all(left, task.artifacts, machines.handover_bytes)
+    taken = artifacts.collect_artifacts(left, task.artifacts, machines.handover_bytes)
     own, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         for archive in taken:
-            artifacts.give(own, archive)
+            artifacts.unpack_artifact(own, archive)
         return _run_grader(replace(task, workdir=workdir), own, timeout_s)
     finally:
         own.close()
@@ -184,7 +184,7 @@ def _read_summary(
     log = f"/tmp/{secrets.token_hex(8)}.log"
     done = fresh.exec(f"{go}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
     fresh.exec(f"tail -c {MAX_READ_BYTES // 2} {log} > {log}.end", PROBE_TIMEOUT_S)
-    said = (SandboxLeftovers(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
+    said = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
     failures = failures_of(said, expected)
     if done.timed_out:
         failures = [f"the tests ran past {timeout_s:g} s"]
@@ -215,7 +215,7 @@ def _clear(task: Task, fresh: Sandbox) -> None:
     fresh.exec(f"rm -rf {' '.join([*folders, *steering])}{made}", PROBE_TIMEOUT_S)
     if shared:
         fresh.exec(_FORGET_CUSTOMIZING, PROBE_TIMEOUT_S)
-    left = SandboxLeftovers(fresh, "/")
+    left = SandboxFiles(fresh, "/")
     for path in (*task.reward_files, *steering):
         if left.mode(path) is not None:
             raise EnvError(f"cannot remove the agent's own {path} before grading {task.id!r}")

@@ -18,12 +18,13 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.sandbox.interface import FileData
 from clawrl_gym.envs.terminal import dockerfile
 from clawrl_gym.envs.terminal.compose import read_compose
-from clawrl_gym.envs.terminal.machine_request import NEEDS_DOCKER, Bases, Wanted
+from clawrl_gym.envs.terminal.machine_request import NEEDS_DOCKER, MachineRequest, SandboxFeatures
 from clawrl_gym.envs.terminal.network import refuse_fetching
-from clawrl_gym.envs.terminal.task import Artifact, BuildStep, FileData, Machine, Task
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.task import Artifact, BuildStep, MachineSpec, Task
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 from clawrl_gym.envs.terminal.task_toml import (
     Artifacts,
     EnvironmentTable,
@@ -47,10 +48,10 @@ def require_files(folder: Path) -> None:
             raise TaskError(f"task folder {str(folder)!r} has no {name!r}")
 
 
-def load_task(task_id: str, split: Split, folder: Path, bases: Bases) -> Task:
+def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
-    context = Context(folder)
+    context = TaskFolder(folder)
     config = read_task_toml(context)
     if context.has("steps") != bool(config.steps):
         raise TaskError(
@@ -87,7 +88,11 @@ def load_task(task_id: str, split: Split, folder: Path, bases: Bases) -> Task:
 
 
 def _part(
-    task: Task, context: Context, config: TaskToml, bases: Bases, step: StepTable | None
+    task: Task,
+    context: TaskFolder,
+    config: TaskToml,
+    bases: SandboxFeatures,
+    step: StepTable | None,
 ) -> Task:
     """The task, or one step of it: its instruction, tests and solution."""
     below = "" if step is None else f"steps/{step.name}/"
@@ -147,7 +152,9 @@ def _roots(user: str | None) -> tuple[str, ...]:
     return ("root", "0") if user in (None, "root", "0") else ()
 
 
-def _step_setup(context: Context, below: str, step: StepTable, task: Task) -> tuple[BuildStep, ...]:
+def _step_setup(
+    context: TaskFolder, below: str, step: StepTable, task: Task
+) -> tuple[BuildStep, ...]:
     """The step's files go into the working directory, then its setup.sh runs there."""
     if not context.has(f"{below}workdir"):
         return ()
@@ -157,8 +164,8 @@ def _step_setup(context: Context, below: str, step: StepTable, task: Task) -> tu
 
 
 def _verifier_machine(
-    context: Context, config: TaskToml, step: StepTable | None, bases: Bases
-) -> Machine | None:
+    context: TaskFolder, config: TaskToml, step: StepTable | None, bases: SandboxFeatures
+) -> MachineSpec | None:
     """Where the tests run when that is not the agent's machine; a step's word goes first."""
     tables = [config.verifier] if step is None else [step.verifier, config.verifier]
     said = [table.is_separate for table in tables if table.is_separate is not None]
@@ -184,10 +191,10 @@ def _verifier_machine(
 
 
 def _wanted(
-    context: Context, folder: str, environment: EnvironmentTable, user: str | None
-) -> Wanted:
+    context: TaskFolder, folder: str, environment: EnvironmentTable, user: str | None
+) -> MachineRequest:
     """What a folder and its table say together; the table goes first."""
-    wanted = Wanted(folder)
+    wanted = MachineRequest(folder)
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if context.has(f"{folder}/{name}"):
             text = context.text(f"{folder}/{name}")
@@ -233,5 +240,5 @@ def strip_canary(text: str) -> str:
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
-def _below(target: str, context: Context, relative: str) -> dict[str, FileData]:
+def _below(target: str, context: TaskFolder, relative: str) -> dict[str, FileData]:
     return {f"{target}/{path}": file for path, file in context.tree(relative).items()}

@@ -1,4 +1,4 @@
-"""From what a task says of its machine to a `Machine` that the sandboxes at hand can be.
+"""From what a task says of its machine to a `MachineSpec` that the sandboxes at hand can be.
 
 With Docker images are taken or built as they stand. Bubblewrap carries out the part of a Dockerfile
 that needs no image; what it cannot is refused by name.
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal import dockerfile
 from clawrl_gym.envs.terminal.build import build_steps
-from clawrl_gym.envs.terminal.task import Health, Image, Machine
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 HOST_BASE = "host"
 """`FROM host`: the sandbox as it is; with bubblewrap this machine's own /usr."""
@@ -23,7 +23,7 @@ _ROOT = (None, "root", "0")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MachineRequest:
     """What a task says of a machine."""
 
     folder: str
@@ -43,7 +43,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Bases:
+class SandboxFeatures:
     """What the sandboxes of an environment can stand on."""
 
     docker: bool = False
@@ -52,7 +52,7 @@ class Bases:
     network: bool = False
     """Docker: sandboxes reach the network."""
 
-    def machine(self, context: Context, wanted: Wanted) -> Machine:
+    def machine(self, context: TaskFolder, wanted: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""
         name = f"{wanted.folder}/{wanted.dockerfile}"
         if self.docker and wanted.image is not None:
@@ -72,7 +72,9 @@ class Bases:
             return _of_image(image, wanted)
         return self._carried_out(context, wanted, text, f"{context.root}/{name}")
 
-    def _carried_out(self, context: Context, wanted: Wanted, text: str, where: str) -> Machine:
+    def _carried_out(
+        self, context: TaskFolder, wanted: MachineRequest, text: str, where: str
+    ) -> MachineSpec:
         parsed = dockerfile.parse(text, where)
         bases = {parsed.base, wanted.image or parsed.base} - {HOST_BASE}
         if bases and not self.rootfs:
@@ -86,7 +88,7 @@ class Bases:
                 f"task folder {str(context.root)!r} asks for a user of its own {wanted.user!r}: "
                 f"{NEEDS_DOCKER}"
             )
-        return Machine(
+        return MachineSpec(
             build=tuple(build_steps(parsed, context, wanted.folder, wanted.build_timeout_s)),
             workdir=wanted.workdir or parsed.workdir,
             env=parsed.env | dict(wanted.env),
@@ -95,8 +97,8 @@ class Bases:
         )
 
 
-def _of_image(image: Image, wanted: Wanted) -> Machine:
-    return Machine(image, (), wanted.workdir, dict(wanted.env), wanted.user, wanted.health)
+def _of_image(image: Image, wanted: MachineRequest) -> MachineSpec:
+    return MachineSpec(image, (), wanted.workdir, dict(wanted.env), wanted.user, wanted.health)
 
 
 def _stands_on_host(text: str) -> bool:
@@ -104,5 +106,5 @@ def _stands_on_host(text: str) -> bool:
     return bases == [HOST_BASE]
 
 
-def _has_files(context: Context, folder: str) -> bool:
+def _has_files(context: TaskFolder, folder: str) -> bool:
     return context.has(folder) and any(context.path(folder).iterdir())

@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
-from clawrl_gym.envs.sandbox.interface import Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.terminal.task import FileData, Health, Image, Machine
+from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 
 _STEP_S = 60.0
 """For what takes no time, such as changing to a folder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedImage:
     """An image that is there."""
 
     name: str
@@ -34,14 +34,14 @@ class Machines:
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
-        self._found: dict[Image, Found] = {}
+        self._found: dict[Image, ResolvedImage] = {}
 
     @property
     def handover_bytes(self) -> int:
         """What a grader's machine has room for, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3
 
-    def open(self, machine: Machine, what: str) -> tuple[Sandbox, str]:
+    def open(self, machine: MachineSpec, what: str) -> tuple[Sandbox, str]:
         """A fresh sandbox, ready, and its working directory. `what` names it in errors.
 
         Raises SandboxError, or TaskError for what the task itself got wrong.
@@ -51,7 +51,7 @@ class Machines:
         found = None if machine.image is None else self._find(machine.image)
         workdir = machine.workdir or (found.workdir if found else "/root")
         sandbox = self._sandboxes.open(
-            Place(
+            SandboxSpec(
                 workdir="/" if machine.build else workdir,
                 env=machine.env,
                 image=found.name if found else None,
@@ -69,14 +69,14 @@ class Machines:
             raise
         return sandbox, workdir
 
-    def _find(self, image: Image) -> Found:
+    def _find(self, image: Image) -> ResolvedImage:
         found = self._found.get(image)
         if found is None:
-            found = self._found[image] = find(image)
+            found = self._found[image] = resolve_image(image)
         return found
 
 
-def find(image: Image) -> Found:
+def resolve_image(image: Image) -> ResolvedImage:
     """Have an image, built or pulled. Raises TaskError for one that does not build."""
     from pathlib import Path
 
@@ -97,16 +97,16 @@ def find(image: Image) -> Found:
         config: Mapping[str, object] = engine().images.get(name).attrs.get("Config") or {}
     entrypoint = config.get("Entrypoint")
     words = tuple(map(str, entrypoint)) if isinstance(entrypoint, list) else ()
-    return Found(name, str(config.get("WorkingDir") or "/"), words)
+    return ResolvedImage(name, str(config.get("WorkingDir") or "/"), words)
 
 
 def write_files(sandbox: Sandbox, files: Mapping[str, FileData], workdir: str) -> None:
     """Write a task's own files; paths may be relative to the working directory."""
     for path, file in files.items():
-        sandbox.write(placed(workdir, path), file.data, file.mode)
+        sandbox.write(absolute_path(workdir, path), file.data, file.mode)
 
 
-def placed(workdir: str, path: str) -> str:
+def absolute_path(workdir: str, path: str) -> str:
     """An absolute path."""
     return path if path.startswith("/") else f"{workdir.rstrip('/')}/{path}"
 
@@ -116,7 +116,7 @@ def _background(entrypoint: tuple[str, ...]) -> str:
     return f"{{ {words} < /dev/null > /dev/null 2>&1 & }} 2> /dev/null; disown"
 
 
-def _carry_out(sandbox: Sandbox, machine: Machine, workdir: str, what: str) -> None:
+def _carry_out(sandbox: Sandbox, machine: MachineSpec, workdir: str, what: str) -> None:
     for step in machine.build:
         write_files(sandbox, step.files, workdir)
         if step.command:

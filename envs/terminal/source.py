@@ -9,13 +9,15 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
-from clawrl_gym.envs.terminal.machine_request import Bases
+from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
 GENERATED = "generated"
 
 
-def open_source(tasks: str, families: Sequence[str] | None, bases: Bases) -> TaskSource[Task]:
+def open_source(
+    tasks: str, families: Sequence[str] | None, bases: SandboxFeatures
+) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
     if tasks == GENERATED:
         task_ids("train", families)  # refuses an unknown family now, not at the first reset

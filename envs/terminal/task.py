@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.sandbox.interface import FileData
 
 SUBMIT = "submit"
 """The command by which an agent says that it is done."""
 
 
-class Leftovers(Protocol):
+class FinalFiles(Protocol):
     """What the agent left, seen from outside: no program of the sandbox runs to look at it."""
 
     def read(self, path: str) -> bytes | None:
@@ -32,25 +33,17 @@ class Leftovers(Protocol):
 class Check(Protocol):
     """One condition that a solved task meets."""
 
-    def passed(self, left: Leftovers) -> bool:
+    def passed(self, left: FinalFiles) -> bool:
         """True when what the agent left meets the condition."""
         ...
 
-    def why(self, left: Leftovers) -> str | None:
+    def why(self, left: FinalFiles) -> str | None:
         """What failed, in words that do not give the wanted content away; None when it passed."""
         ...
 
     def could_say(self) -> tuple[str, ...]:
         """What `why` usually says, whatever the agent left."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class FileData:
-    """A file that a task brings along."""
-
-    data: bytes
-    mode: int = 0o644
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +88,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class MachineSpec:
     """What a sandbox of a task is made of."""
 
     image: Image | None = None
@@ -161,7 +154,7 @@ class Task:
     user: str | None = None
     """Docker: who the agent's shell runs as; None: the image's own."""
     health: Health | None = None
-    verifier: Machine | None = None
+    verifier: MachineSpec | None = None
     """Where the grader runs; None: over all that the agent left."""
     collect: tuple[BuildStep, ...] = ()
     """Commands over what the agent left, before the grader or its artifacts; may fail."""
@@ -178,9 +171,9 @@ class Task:
     """As a step: with less the steps after it are left out."""
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> MachineSpec:
         """What the agent's sandbox is made of."""
-        return Machine(self.image, self.build, self.workdir, self.env, self.user, self.health)
+        return MachineSpec(self.image, self.build, self.workdir, self.env, self.user, self.health)
 
     def content_hash(self) -> str:
         """Hash of what the agent can see: equal tasks are equal whatever their ids."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.task import FileData
+from clawrl_gym.envs.sandbox.interface import FileData
 
 MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 10_000
@@ -18,7 +18,7 @@ MAX_DEPTH = 32
 
 
 @dataclass(slots=True)
-class Context:
+class TaskFolder:
     """A folder, and how much of it has been read so far."""
 
     root: Path

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal.task import Artifact, Health
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 
 def _no_bool(value: Any) -> Any:
@@ -193,7 +193,7 @@ class TaskToml(_Part):
         return self
 
 
-def read_task_toml(context: Context) -> TaskToml:
+def read_task_toml(context: TaskFolder) -> TaskToml:
     """Raises TaskError naming the folder and the key, also for what no sandbox of ours gives."""
     where = f"task folder {str(context.root)!r}: 'task.toml'"
     try:

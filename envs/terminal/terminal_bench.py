@@ -18,13 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.sandbox.interface import FileData
 from clawrl_gym.envs.terminal.compose import read_compose
 from clawrl_gym.envs.terminal.harbor import strip_canary
-from clawrl_gym.envs.terminal.machine_request import Bases, Wanted
+from clawrl_gym.envs.terminal.machine_request import MachineRequest, SandboxFeatures
 from clawrl_gym.envs.terminal.network import refuse_fetching
 from clawrl_gym.envs.terminal.pytest_summary import collected
-from clawrl_gym.envs.terminal.task import FileData, Task
-from clawrl_gym.envs.terminal.task_folder import Context
+from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 from clawrl_gym.envs.terminal.task_toml import Seconds
 
 COMPOSE_VARIABLES = {
@@ -66,10 +67,10 @@ def require_files(folder: Path) -> None:
             raise TaskError(f"task folder {str(folder)!r} has no {name!r}")
 
 
-def load_task(task_id: str, split: Split, folder: Path, bases: Bases) -> Task:
+def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
-    context = Context(folder)
+    context = TaskFolder(folder)
     config = _config(context)
     machine = bases.machine(context, _wanted(context))
     if not bases.network:
@@ -96,7 +97,7 @@ def load_task(task_id: str, split: Split, folder: Path, bases: Bases) -> Task:
     )
 
 
-def _config(context: Context) -> TaskYaml:
+def _config(context: TaskFolder) -> TaskYaml:
     where = f"task folder {str(context.root)!r}: 'task.yaml'"
     found = _yaml(context, "task.yaml")
     try:
@@ -107,23 +108,23 @@ def _config(context: Context) -> TaskYaml:
         raise TaskError(f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}") from error
 
 
-def _yaml(context: Context, name: str) -> Any:
+def _yaml(context: TaskFolder, name: str) -> Any:
     try:
         return yaml.safe_load(context.text(name))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TaskError(f"task folder {str(context.root)!r}: {name!r}: {error}") from error
 
 
-def _wanted(context: Context) -> Wanted:
+def _wanted(context: TaskFolder) -> MachineRequest:
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if context.has(name):
             where = f"{context.root}/{name}"
             wanted = read_compose(context.text(name), where, ".", COMPOSE_VARIABLES, "client")
             return replace(wanted, needs_dockerfile=wanted.image is None)
-    return Wanted(".")
+    return MachineRequest(".")
 
 
-def _tests(context: Context) -> dict[str, FileData]:
+def _tests(context: TaskFolder) -> dict[str, FileData]:
     files = context.tree("tests") if context.has("tests") else {}
     tests = {f"/tests/{path}": file for path, file in files.items()}
     return {**tests, "/tests/run-tests.sh": context.file("run-tests.sh")}
@@ -139,7 +140,7 @@ def _expected(tests: dict[str, FileData]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _solution(context: Context) -> tuple[tuple[str, ...], dict[str, FileData]]:
+def _solution(context: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]]:
     if context.has("solution.sh"):
         return ("bash /oracle/solution.sh",), {"/oracle/solution.sh": context.file("solution.sh")}
     if not context.has("solution.yaml"):

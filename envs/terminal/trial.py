@@ -10,9 +10,9 @@ from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal.grading import Grade, grade
 from clawrl_gym.envs.terminal.machines import (
     Machines,
+    absolute_path,
     await_health,
     must_succeed,
-    placed,
     write_files,
 )
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
@@ -140,7 +140,7 @@ class Trial:
             if part.health is not None:
                 await_health(sandbox, part.health, what)
         for path, data in part.files.items():
-            sandbox.write(placed(self._workdir, path), data)
+            sandbox.write(absolute_path(self._workdir, path), data)
         if part.setup:
             must_succeed(sandbox, part.setup, self._grader_timeout_s, what)
         if self._solving:

@@ -14,9 +14,9 @@ from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
-    chosen_families,
-    drawn_for,
+    draw_content,
     parse_id,
+    select_families,
     split_of_content,
 )
 from clawrl_gym.envs.toolcall.families import FAMILIES, Draft
@@ -29,14 +29,14 @@ SPARE_TURNS = 1
 
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
     """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, chosen_families(FAMILIES, families), PREFIX)
+    return TaskIds(split, select_families(FAMILIES, families), PREFIX)
 
 
 def make_task(task_id: str) -> ToolTask:
     """The task of an id. Raises TaskError for what is not an id."""
     named = parse_id(task_id, FAMILIES, PREFIX)
     seed = f"{PREFIX}{named.family}/{named.split}/{named.number}"
-    draft = drawn_for(named.split, seed, FAMILIES[named.family].draft, split_of)
+    draft = draw_content(named.split, seed, FAMILIES[named.family].draft, split_of)
     return ToolTask(
         id=task_id,
         family=named.family,

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.interface import Place
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
 from clawrl_gym.envs.toolcall.grading import ProgramGoal
@@ -96,7 +96,7 @@ class _Program(_Part):
     timeout_s: float = Field(60.0, gt=0, le=3600)
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        return ProgramGoal(self.program, partial(sandboxes.open, Place()), self.timeout_s)
+        return ProgramGoal(self.program, partial(sandboxes.open, SandboxSpec()), self.timeout_s)
 
 
 class _Call(_Part):

@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.envs.sandbox.interface import Limits, Place, Sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Sandbox, SandboxSpec
 
 LIMITS = Limits(memory_mb=256, disk_mb=32, pids=48)
 
@@ -19,7 +19,7 @@ def open_container(limits: Limits = LIMITS) -> AbstractContextManager[Sandbox]:
     from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE
     from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
 
-    return open_docker_sandbox(limits, Place(), image=BASE_IMAGE)
+    return open_docker_sandbox(limits, SandboxSpec(), image=BASE_IMAGE)
 
 
 @dataclass(frozen=True)

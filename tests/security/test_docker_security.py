@@ -36,9 +36,9 @@ def sandbox():
 
 def engine_only(sandbox):
     """As on a machine whose engine is elsewhere: its host is not this one."""
-    from clawrl_gym.envs.sandbox.docker.host import Host
+    from clawrl_gym.envs.sandbox.docker.host import HostView
 
-    sandbox._container.__dict__["_host"] = Host()
+    sandbox._container.__dict__["_host"] = HostView()
 
 
 def test_s3_the_first_process_has_no_capability_either(shared):

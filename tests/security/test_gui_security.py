@@ -23,7 +23,7 @@ from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.pool import close_all
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Response
-from clawrl_gym.envs.sandbox.cgroup import find_home
+from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from tests.gui_pages import PATIENT, QUICK, a_screen, id_of, text, with_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
@@ -359,7 +359,7 @@ ARRAYS = "new Uint8Array(1 << 25).fill(1)"
 """32 MiB that V8's limit does not count."""
 
 
-@pytest.mark.skipif(find_home() is None, reason="cgroups cannot be written")
+@pytest.mark.skipif(find_cgroup_home() is None, reason="cgroups cannot be written")
 def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
     hog = f"<button onclick='const a = []; for (;;) a.push({ARRAYS})'>go</button>"
     options = with_browser(memory_mb=900)
@@ -373,7 +373,7 @@ def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
         assert other._visit._house.alive
 
 
-@pytest.mark.skipif(find_home() is None, reason="cgroups cannot be written")
+@pytest.mark.skipif(find_cgroup_home() is None, reason="cgroups cannot be written")
 def test_a_browser_has_a_memory_limit_by_default():
     with a_screen("home"):
         limits = [limit_bytes(each.pid) for each in chromiums(os.getpid()) if is_inside(each)]

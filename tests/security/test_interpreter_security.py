@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.sandbox.interface import Place
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 from tests.security.probes import sleepers, wait_until
@@ -58,7 +58,7 @@ BENIGN = programs("benign.txt")
 
 
 def interpreter():
-    return Interpreter(partial(Sandboxes.of(LIMITS).open, Place()))
+    return Interpreter(partial(Sandboxes.of(LIMITS).open, SandboxSpec()))
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.envs.sandbox.cgroup import find_home
-from clawrl_gym.envs.sandbox.launcher_client import client
+from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
+from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from tests.security.probes import LIMITS, output, sleepers, system_call, wait_until
 
 pytestmark = pytest.mark.sandbox
@@ -204,10 +204,10 @@ def test_s14_nothing_survives_the_end():
 
 
 def test_s14_nothing_is_left_on_the_host_after_the_end():
-    home = find_home()
+    home = find_cgroup_home()
     folders = list(home.parents.values()) if home else []
     engines = re.compile(r"/netns/|/merged$|/mounts/shm$")  # containers of others come and go
-    mine = f"clawrl-*-{client().launcher_pid}-*/*/"
+    mine = f"clawrl-*-{launcher_client().launcher_pid}-*/*/"
 
     def state():
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]

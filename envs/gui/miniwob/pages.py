@@ -20,7 +20,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.folder_site import FolderSite
 from clawrl_gym.envs.gui.miniwob.solutions import SOLUTIONS
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
-from clawrl_gym.envs.task_ids import TaskIds, chosen_families, parse_id
+from clawrl_gym.envs.task_ids import TaskIds, parse_id, select_families
 
 HOST = "miniwob.test"
 PREFIX = "miniwob-"
@@ -73,7 +73,7 @@ _RESULT = """(() => {
 
 def open_miniwob(families: Sequence[str] | None = None) -> MiniwobTasks:
     """All pages, or those named. Raises ConfigError for an unknown one, or without the package."""
-    return MiniwobTasks(chosen_families(tuple(pages()), families))
+    return MiniwobTasks(select_families(tuple(pages()), families))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ _TAR_BLOCKS = 8_192
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathStatus:
     """What is at a path, links resolved."""
 
     path: str
@@ -54,7 +54,7 @@ class Found:
         return bits | self.go_mode & 0o777
 
 
-def look(container: str, path: str) -> Found:
+def path_status(container: str, path: str) -> PathStatus:
     """FileNotFoundError when nothing is there, SandboxError when links go round in circles."""
     asked = path
     for _ in range(_LINKS):
@@ -62,7 +62,7 @@ def look(container: str, path: str) -> Found:
         if answer.status_code == 404:
             raise FileNotFoundError(f"{asked!r} is not in the sandbox")
         head = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
-        found = Found(path, int(head["size"]), int(head["mode"]))
+        found = PathStatus(path, int(head["size"]), int(head["mode"]))
         if not found.go_mode & _GO_SYMLINK:
             return found
         path = head["linkTarget"]
@@ -70,7 +70,7 @@ def look(container: str, path: str) -> Found:
 
 
 def read_file(container: str, path: str, max_bytes: int) -> bytes:
-    found = look(container, path)
+    found = path_status(container, path)
     _check_regular(found, path)
     if found.size > max_bytes:
         raise SandboxError(f"{path!r} in the sandbox has {found.size} bytes, at most {max_bytes}")
@@ -98,7 +98,7 @@ def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[i
         raise SandboxError(f"cannot write {path!r} in the sandbox: expected a path without '..'")
     target = "/" + "/".join(parts)
     try:
-        found = look(container, target)
+        found = path_status(container, target)
         _check_regular(found, path)
         target = found.path
     except FileNotFoundError:
@@ -144,7 +144,7 @@ def _parent(container: str, folder: str, asked: str) -> tuple[str, list[str]]:
     missing: list[str] = []
     while True:
         try:
-            found = look(container, folder)
+            found = path_status(container, folder)
         except FileNotFoundError:
             folder, name = posixpath.split(folder)
             missing.insert(0, name)
@@ -154,7 +154,7 @@ def _parent(container: str, folder: str, asked: str) -> tuple[str, list[str]]:
         return found.path, missing
 
 
-def _check_regular(found: Found, path: str) -> None:
+def _check_regular(found: PathStatus, path: str) -> None:
     if not found.regular:
         raise SandboxError(f"{path!r} in the sandbox is not a regular file")
 

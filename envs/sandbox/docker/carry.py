@@ -28,23 +28,23 @@ _STEERING = (
 _OWN_PROGRAMS = "/usr/local"
 
 
-def carried(path: str) -> bool:
+def is_copied(path: str) -> bool:
     """Whether what is at this path of a container may follow into the next."""
     if below(path, _OWN_PROGRAMS):
         return True
     return not any(below(path, refused) for refused in (*_SYSTEM, *_STEERING))
 
 
-def may_hold_carried(folder: str) -> bool:
+def may_hold_copied(folder: str) -> bool:
     """Whether something below a folder may be carried."""
-    return carried(folder) or below(_OWN_PROGRAMS, folder)
+    return is_copied(folder) or below(_OWN_PROGRAMS, folder)
 
 
 def below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-class Parcel:
+class ChangesArchive:
     """The archive that travels, bounded."""
 
     def __init__(self, file: IO[bytes], most_bytes: int) -> None:
@@ -64,7 +64,7 @@ class Parcel:
         self.archive.addfile(member, content)
 
 
-class Changes(Protocol):
+class ContainerChanges(Protocol):
     """What changed in a container, of what is carried."""
 
     @property
@@ -72,12 +72,14 @@ class Changes(Protocol):
         """What has to go before anything is unpacked."""
         ...
 
-    def pack(self, parcel: Parcel) -> None:
+    def pack(self, parcel: ChangesArchive) -> None:
         """Everything that is there and changed, folders before what they hold."""
         ...
 
 
-def carry(changes: Changes, new: str, disk_bytes: int, run: Callable[[str], int | None]) -> None:
+def copy_changes(
+    changes: ContainerChanges, new: str, disk_bytes: int, run: Callable[[str], int | None]
+) -> None:
     """Make `new` hold what changed; `run` executes a command in it and returns its code.
 
     What was deleted goes first, while all programs in the new one are still the image's own.
@@ -88,7 +90,7 @@ def carry(changes: Changes, new: str, disk_bytes: int, run: Callable[[str], int 
         if run(f"command rm -rf -- {paths}") != 0:
             raise SandboxError("could not delete in a fresh sandbox what was deleted in the old")
     with tempfile.TemporaryFile() as packed:
-        parcel = Parcel(packed, disk_bytes + _SPARE_BYTES)
+        parcel = ChangesArchive(packed, disk_bytes + _SPARE_BYTES)
         with parcel.archive:
             changes.pack(parcel)
         if parcel.count:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clawrl_gym.envs.sandbox.docker import archive
-from clawrl_gym.envs.sandbox.docker.carry import Parcel, carried, may_hold_carried
+from clawrl_gym.envs.sandbox.docker.carry import ChangesArchive, is_copied, may_hold_copied
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
 
 _CHANGED, _DELETED = 0, 2
@@ -35,7 +35,7 @@ class LayerChanges:
     def deleted(self) -> tuple[str, ...]:
         return tuple(path for path, status in self._found if self._hides(path, status))
 
-    def pack(self, parcel: Parcel) -> None:
+    def pack(self, parcel: ChangesArchive) -> None:
         for path, status in self._found:
             if stat.S_IFMT(status.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
                 continue
@@ -53,9 +53,9 @@ class LayerChanges:
         for name in names:
             path = posixpath.join(folder, name)
             status = os.lstat(self._folder + path)
-            if carried(path):
+            if is_copied(path):
                 yield path, status
-            if stat.S_ISDIR(status.st_mode) and may_hold_carried(path):
+            if stat.S_ISDIR(status.st_mode) and may_hold_copied(path):
                 yield from self._walk(path)
 
     def _hides(self, path: str, status: os.stat_result) -> bool:
@@ -80,11 +80,13 @@ class EngineChanges:
         self._volumes = volumes
         with engine_call(f"could not list what changed in the container {container[:12]}"):
             listed = engine().api.diff(container) or []
-        kept = sorted((entry["Path"], entry["Kind"]) for entry in listed if carried(entry["Path"]))
+        kept = sorted(
+            (entry["Path"], entry["Kind"]) for entry in listed if is_copied(entry["Path"])
+        )
         self._left = [(path, kind) for path, kind in kept if kind != _DELETED]
         self.deleted = tuple(path for path, kind in kept if kind == _DELETED)
 
-    def pack(self, parcel: Parcel) -> None:
+    def pack(self, parcel: ChangesArchive) -> None:
         seen: set[str] = set()
         paths = [*(path for path, _ in self._left), *self.deleted]
         parents = {posixpath.dirname(path) for path in paths}
@@ -98,7 +100,7 @@ class EngineChanges:
         _pack_volumes(self._container, self._volumes, parcel)
 
 
-def _pack_volumes(container: str, volumes: tuple[str, ...], parcel: Parcel) -> None:
+def _pack_volumes(container: str, volumes: tuple[str, ...], parcel: ChangesArchive) -> None:
     """All of them: what changed in a volume is listed nowhere."""
     for path in volumes:
         for member, content in _members(container, path, alone=False):
@@ -121,7 +123,7 @@ def _members(
             if number and alone:
                 return
             _rename(member, above)
-            if carried(f"/{member.name}"):
+            if is_copied(f"/{member.name}"):
                 if member.isreg():
                     yield member, found.extractfile(member)
                 elif member.isdir() or member.issym() or member.islnk():

@@ -17,13 +17,13 @@ from typing import Any
 
 from clawrl_gym.envs.sandbox import processes
 from clawrl_gym.envs.sandbox.docker import ownership
-from clawrl_gym.envs.sandbox.docker.carry import Changes
+from clawrl_gym.envs.sandbox.docker.carry import ContainerChanges
 from clawrl_gym.envs.sandbox.docker.changes import EngineChanges, LayerChanges
-from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call, said
-from clawrl_gym.envs.sandbox.docker.host import Host
-from clawrl_gym.envs.sandbox.docker.init_process import HOLDER, KILL
-from clawrl_gym.envs.sandbox.docker.transport import Stream
-from clawrl_gym.envs.sandbox.interface import Limits, Place
+from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call, error_text
+from clawrl_gym.envs.sandbox.docker.host import HostView
+from clawrl_gym.envs.sandbox.docker.init_process import INIT_SCRIPT, KILL_SCRIPT
+from clawrl_gym.envs.sandbox.docker.transport import ContainerTransport
+from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 
 _OWN_PROCESSES = 3
 """Holder, feeder and shell: not counted against the sandbox's limit."""
@@ -39,12 +39,12 @@ _KILL_ROOM = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ContainerSpec:
     """What a container is made from; its successor is made from the same."""
 
     image: str
     limits: Limits
-    place: Place
+    spec: SandboxSpec
     network: bool
     ttl_s: float
 
@@ -68,10 +68,10 @@ class Plan:
         }
         config = {
             "Image": self.image,
-            "Entrypoint": ["/bin/bash", "--noprofile", "--norc", "-c", HOLDER],
+            "Entrypoint": ["/bin/bash", "--noprofile", "--norc", "-c", INIT_SCRIPT],
             "Cmd": [],
-            "Env": [f"{name}={value}" for name, value in self.place.env.items()],
-            "WorkingDir": self.place.workdir,
+            "Env": [f"{name}={value}" for name, value in self.spec.env.items()],
+            "WorkingDir": self.spec.workdir,
             "Hostname": "sandbox",
             "Labels": ownership.labels(self.ttl_s),
             "AttachStdin": True,
@@ -82,20 +82,20 @@ class Plan:
             "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": host,
         }
-        return config if self.place.user is None else config | {"User": self.place.user}
+        return config if self.spec.user is None else config | {"User": self.spec.user}
 
 
 class Container:
     """A container that this process owns; made by `start`."""
 
-    def __init__(self, plan: Plan, identity: str) -> None:
+    def __init__(self, plan: ContainerSpec, identity: str) -> None:
         self.plan = plan
         self.id = identity
         self.expires_s = time.time() + plan.ttl_s
         self._root_fd = -1
 
     @classmethod
-    def create(cls, plan: Plan) -> Container:
+    def create(cls, plan: ContainerSpec) -> Container:
         """Raises docker's ImageNotFound for an image that is not there; then nothing is left."""
         name = f"clawrl-{secrets.token_hex(8)}"
         try:
@@ -104,13 +104,13 @@ class Container:
             remove(name)  # an engine that answered too late may have made it
             raise
 
-    def start(self) -> Stream:
+    def start(self) -> ContainerTransport:
         """Attach first, so that nothing is missed and the owner's death is always noticed."""
         api = engine().api
         with engine_call(f"could not start a container of the image {self.plan.image!r}"):
             wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             attached = api.attach_socket(self.id, params=wanted)
-            stream = Stream(_own_socket(attached))
+            stream = ContainerTransport(_own_socket(attached))
             try:
                 api.start(self.id)
             except BaseException:
@@ -135,7 +135,14 @@ class Container:
         """From inside, with room made for it: a container may be full of processes."""
         api = engine().api
         room = self.plan.limits.pids + _OWN_PROCESSES
-        command = ["/bin/bash", "--noprofile", "--norc", "-c", KILL, " ".join(map(str, spared))]
+        command = [
+            "/bin/bash",
+            "--noprofile",
+            "--norc",
+            "-c",
+            KILL_SCRIPT,
+            " ".join(map(str, spared)),
+        ]
         with engine_call(f"could not kill what runs in the container {self.id[:12]}"):
             self._limit_processes(room + _KILL_ROOM)
             made = api.exec_create(self.id, command, stdout=False, stderr=False)
@@ -147,7 +154,7 @@ class Container:
         url = f"{api.base_url}/v{api.api_version}/containers/{self.id}/update"
         api.post(url, json={"PidsLimit": most}, timeout=api.timeout).raise_for_status()
 
-    def changes(self) -> Changes:
+    def changes(self) -> ContainerChanges:
         """What was changed of what is carried; nothing may run but the first process."""
         host = self._host
         if host.layer:
@@ -163,9 +170,9 @@ class Container:
         return self._root_fd
 
     @cached_property
-    def _host(self) -> Host:
+    def _host(self) -> HostView:
         with engine_call(f"the container {self.id[:12]}"):
-            return Host.of(engine().api.inspect_container(self.id))
+            return HostView.of(engine().api.inspect_container(self.id))
 
     def why_dead(self) -> str:
         """In words, after its stream has ended."""
@@ -175,7 +182,7 @@ class Container:
             engine().api.inspect_container(self.id)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
             if getattr(getattr(error, "response", None), "status_code", 0) != 404:
-                return f"the Docker engine says: {said(error)}"
+                return f"the Docker engine says: {error_text(error)}"
         return "it was ended from outside, or its first process was killed for memory"
 
     def remove(self) -> None:
@@ -206,7 +213,7 @@ def _create(config: dict[str, Any], name: str, disk_mb: int) -> str:
         try:
             made = api.create_container_from_config(limited, name=name)
         except APIError as error:
-            if "storage-opt" not in said(error) and "StorageOpt" not in said(error):
+            if "storage-opt" not in error_text(error) and "StorageOpt" not in error_text(error):
                 raise
             _quotas[api.base_url] = False
         else:

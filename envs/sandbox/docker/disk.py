@@ -25,7 +25,7 @@ _ALL_EVERY_S = 10.0
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedContainer:
     """One container; the sandbox's thread sets `running` and `dirty`."""
 
     container: str
@@ -43,22 +43,22 @@ class Watched:
         self.last_bytes = used
 
 
-class Watcher:
+class DiskWatcher:
     """One thread for all containers of this process; started with the first."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._entries: dict[int, Watched] = {}
+        self._entries: dict[int, WatchedContainer] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         threading.Thread(target=self._work, name="docker-disk", daemon=True).start()
 
-    def add(self, watched: Watched) -> None:
+    def add(self, watched: WatchedContainer) -> None:
         with self._lock:
             self._entries[id(watched)] = watched
         self._wake.set()
 
-    def drop(self, watched: Watched) -> None:
+    def drop(self, watched: WatchedContainer) -> None:
         with self._lock:
             self._entries.pop(id(watched), None)
             if not self._entries:
@@ -82,15 +82,15 @@ class Watcher:
 
 
 _lock = threading.Lock()
-_watcher: Watcher | None = None
+_watcher: DiskWatcher | None = None
 
 
-def watcher() -> Watcher:
+def disk_watcher() -> DiskWatcher:
     """This process's own."""
     global _watcher
     with _lock:
         if _watcher is None or _watcher.pid != os.getpid():
-            _watcher = Watcher()
+            _watcher = DiskWatcher()
         return _watcher
 
 

@@ -87,9 +87,9 @@ def engine_call(doing: str) -> Iterator[None]:
     except EnvError:
         raise
     except _engine_errors() as error:
-        raise SandboxError(f"{doing}: {said(error)}") from error
+        raise SandboxError(f"{doing}: {error_text(error)}") from error
 
 
-def said(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The engine's own words, without the address of the call."""
     return str(getattr(error, "explanation", None) or error)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostView:
     """Where a container is on this machine; all empty on another machine, or for others than root.
 
     `layer` and `root` are its overlay, of which it sees mounts of its own on top: never the
@@ -27,7 +27,7 @@ class Host:
     """Folders of volumes that the image asks for, inside; known on any machine."""
 
     @classmethod
-    def of(cls, inspected: Mapping[str, Any]) -> Host:
+    def of(cls, inspected: Mapping[str, Any]) -> HostView:
         volumes = tuple(mount["Destination"] for mount in inspected.get("Mounts") or ())
         pid = int(inspected["State"]["Pid"])
         try:

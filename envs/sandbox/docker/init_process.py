@@ -7,7 +7,7 @@ command runs. It tells F, the feeder's number, and D, that the shell ended, with
 be read back before the next one starts: what was meant for the old shell is passed over.
 """
 
-HOLDER = r"""
+INIT_SCRIPT = r"""
 IFS= read -r mark || exit
 exec 5<&0 3>&1 4>&1 </dev/null >/dev/null 2>&1
 feed() {
@@ -29,7 +29,7 @@ while :; do
   printf '%sD %s %s\0' "$mark" "$code" "$word" >&3
   until [ "$line" = "go $word" ]; do IFS= read -r line <&5 || exit 0; done
 done"""
-KILL = r"""
+KILL_SCRIPT = r"""
 for round in 1 2 3; do
   for path in /proc/[0-9]*; do
     case " $0 $$ $PPID " in *" ${path#/proc/} "*) ;; *) kill -9 "${path#/proc/}" ;; esac

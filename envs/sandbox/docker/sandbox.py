@@ -19,14 +19,14 @@ from typing import Self
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
 from clawrl_gym.envs.sandbox.docker import archive
-from clawrl_gym.envs.sandbox.docker.carry import carry
-from clawrl_gym.envs.sandbox.docker.container import Container, Plan, has_quota
-from clawrl_gym.envs.sandbox.docker.disk import Watched, watcher
+from clawrl_gym.envs.sandbox.docker.carry import copy_changes
+from clawrl_gym.envs.sandbox.docker.container import Container, ContainerSpec, has_quota
+from clawrl_gym.envs.sandbox.docker.disk import WatchedContainer, disk_watcher
 from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
-from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, Place
-from clawrl_gym.envs.sandbox.session import Capture, Ending, Session
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
+from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
 from clawrl_gym.envs.sandbox.shell import Shell
 
 _START_S = 60.0
@@ -36,7 +36,7 @@ _CARRY_S = 60.0
 
 def open_docker_sandbox(
     limits: Limits,
-    place: Place,
+    spec: SandboxSpec,
     *,
     image: str | None,
     network: bool = False,
@@ -50,20 +50,22 @@ def open_docker_sandbox(
     wrong = {name: value for name, value in asdict(limits).items() if value <= 0}
     if wrong or ttl_s <= 0:
         raise SandboxError(f"got sandbox limits {wrong or ttl_s}, expected each above 0")
-    _check_place(place)
+    _check_spec(spec)
     keep_reaping()
-    return DockerSandbox(_create(Plan(image or TERMINAL_IMAGE, limits, place, network, ttl_s)))
+    return DockerSandbox(
+        _create(ContainerSpec(image or TERMINAL_IMAGE, limits, spec, network, ttl_s))
+    )
 
 
-def _check_place(place: Place) -> None:
-    texts = [place.workdir, place.user or "", *place.env, *place.env.values()]
+def _check_spec(spec: SandboxSpec) -> None:
+    texts = [spec.workdir, spec.user or "", *spec.env, *spec.env.values()]
     if any("\0" in text for text in texts):
         raise SandboxError("could not start a sandbox: got an embedded null byte in its place")
-    if not place.workdir.startswith("/"):
-        raise SandboxError(f"got the workdir {place.workdir!r}, expected an absolute path")
+    if not spec.workdir.startswith("/"):
+        raise SandboxError(f"got the workdir {spec.workdir!r}, expected an absolute path")
 
 
-def _create(plan: Plan) -> Container:
+def _create(plan: ContainerSpec) -> Container:
     from docker.errors import ImageNotFound
 
     with engine_call(f"could not make a container of the image {plan.image!r}"):
@@ -84,12 +86,12 @@ class DockerSandbox:
         self._closed = False
         self._written_bytes = 0
         """What was found written when it was too much, since the last command; 0 if it was not."""
-        self._watched = Watched(container.id, self._limits.disk_mb << 20, self._on_full)
+        self._watched = WatchedContainer(container.id, self._limits.disk_mb << 20, self._on_full)
         try:
             self._stream = container.start()
             self._begin()
             if not has_quota():
-                watcher().add(self._watched)
+                disk_watcher().add(self._watched)
         except BaseException:
             self._end()
             raise
@@ -122,7 +124,7 @@ class DockerSandbox:
         self._check_open()
         if self._container.root_fd >= 0:
             return files.file_mode(self._container.root_fd, path)
-        return archive.look(self._container.id, path).mode
+        return archive.path_status(self._container.id, path).mode
 
     def successor(self) -> Self:
         """As the protocol says: a new container of the image, with the files that were changed.
@@ -160,14 +162,14 @@ class DockerSandbox:
         def run(command: str) -> int | None:
             return self.exec(command, _CARRY_S).exit_code
 
-        carry(old.changes(), self._container.id, self._limits.disk_mb << 20, run)
+        copy_changes(old.changes(), self._container.id, self._limits.disk_mb << 20, run)
 
     def _check_open(self) -> None:
         if self._closed:
             raise SandboxError("the sandbox is closed")
 
     def _begin(self) -> None:
-        self._session = Session(self._stream)
+        self._session = ShellSession(self._stream)
         self._shell = Shell(self._session, self._limits.output_bytes, self._kill_all_but)
         capture = Capture(self._limits.output_bytes, bytearray())
         if not self._shell.greet(capture, _START_S):
@@ -210,7 +212,7 @@ class DockerSandbox:
         return replace(result, output=result.output + note)
 
     def _end(self) -> None:
-        watcher().drop(self._watched)
+        disk_watcher().drop(self._watched)
         if hasattr(self, "_stream"):
             self._stream.close()
         self._container.remove()

@@ -21,7 +21,7 @@ _STDERR = 2
 _MOST_ERROR_BYTES = 4096
 
 
-class Stream:
+class ContainerTransport:
     """A `Wire` over the socket of an attached container, which this closes."""
 
     def __init__(self, attached: socket.socket) -> None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.interface import Sandbox
+from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
-    Drawn,
-    Repository,
-    drawn,
+    DrawnRepository,
+    RepositoryFamily,
+    draw_repository,
     families,
-    repository,
+    repository_family,
 )
 from clawrl_gym.envs.swe.corpus.runners import (
     IGNORED,
@@ -31,12 +31,11 @@ from clawrl_gym.envs.swe.corpus.runners import (
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.task_ids import (
     TaskIds,
-    chosen_families,
-    drawn_for,
+    draw_content,
     parse_id,
+    select_families,
     split_of_content,
 )
-from clawrl_gym.envs.terminal.task import FileData
 
 PREFIX = "swe-"
 _LOOK_S = 20.0
@@ -50,7 +49,7 @@ class Corpus:
 
     def ids(self, split: Split) -> TaskIds:
         """Raises ConfigError for an unknown family or none."""
-        return TaskIds(split, chosen_families(families(), self.families), PREFIX)
+        return TaskIds(split, select_families(families(), self.families), PREFIX)
 
     def load(self, instance_id: str) -> Instance:
         return make_instance(instance_id)
@@ -58,15 +57,15 @@ class Corpus:
 
 def make_instance(instance_id: str) -> Instance:
     """The instance of an id. Raises TaskError for what is not an id."""
-    found = drawn_of(instance_id)
+    found = drawn_repository(instance_id)
     return instance_of(
-        instance_id, repository(parse_id(instance_id, families(), PREFIX).family), found
+        instance_id, repository_family(parse_id(instance_id, families(), PREFIX).family), found
     )
 
 
 def easy_families() -> tuple[str, ...]:
     """Those that the tiny policy can learn."""
-    return tuple(family for family in families() if repository(family).easy)
+    return tuple(family for family in families() if repository_family(family).easy)
 
 
 def commands_of(instance_id: str) -> tuple[str, str]:
@@ -74,7 +73,7 @@ def commands_of(instance_id: str) -> tuple[str, str]:
 
     Raises TaskError for an instance of another family.
     """
-    found = drawn_of(instance_id)
+    found = drawn_repository(instance_id)
     if found.edit is None:
         known = ", ".join(easy_families())
         raise TaskError(f"got instance {instance_id!r}, expected one of the families: {known}")
@@ -83,13 +82,13 @@ def commands_of(instance_id: str) -> tuple[str, str]:
 
 def needs(family: str) -> tuple[str, ...]:
     """Programs and Python modules that a sandbox must hold to run a family's tests."""
-    return runner_of(repository(family).runner).needs
+    return runner_of(repository_family(family).runner).needs
 
 
 def unmet(chosen: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]]:
     """What a sandbox lacks that these families (None for all) need, with those that need it."""
     users: dict[str, list[str]] = {}
-    for family in chosen_families(families(), chosen):
+    for family in select_families(families(), chosen):
         for need in needs(family):
             users.setdefault(need, []).append(family)
     return {
@@ -101,20 +100,20 @@ def unmet(chosen: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]
     }  # fmt: skip
 
 
-def drawn_of(instance_id: str) -> Drawn:
+def drawn_repository(instance_id: str) -> DrawnRepository:
     """The content behind an id. Raises TaskError for what is not an id."""
     named = parse_id(instance_id, families(), PREFIX)
-    origin = repository(named.family)
+    origin = repository_family(named.family)
     seed = f"swe/{named.family}/{named.split}/{named.number}"
-    return drawn_for(named.split, seed, lambda draw: drawn(origin, draw), split_of)
+    return draw_content(named.split, seed, lambda draw: draw_repository(origin, draw), split_of)
 
 
-def split_of(found: Drawn) -> Split:
+def split_of(found: DrawnRepository) -> Split:
     """The one split that a repository with its bug belongs to, whatever the issue says."""
     return split_of_content(json.dumps([sorted(found.broken.items()), sorted(found.fixed.items())]))
 
 
-def instance_of(instance_id: str, origin: Repository, found: Drawn) -> Instance:
+def instance_of(instance_id: str, origin: RepositoryFamily, found: DrawnRepository) -> Instance:
     """What was drawn, in SWE-bench's fields."""
     named = parse_id(instance_id, families(), PREFIX)
     runner = runner_of(origin.runner)

@@ -41,7 +41,7 @@ class Bug(_Part):
     """Easy families: the sed expression that mends the file at `path`."""
 
 
-class Repository(_Part):
+class RepositoryFamily(_Part):
     """A family of instances: the same repository under other names."""
 
     runner: str
@@ -60,7 +60,7 @@ class Repository(_Part):
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnRepository:
     """A repository whose names are drawn, with one bug."""
 
     issue: str
@@ -80,19 +80,19 @@ def families() -> tuple[str, ...]:
 
 
 @cache
-def repository(family: str) -> Repository:
+def repository_family(family: str) -> RepositoryFamily:
     """The repository of a family. Raises TaskError when its file is wrong."""
     if family not in families():
         raise TaskError(f"got family {family!r}, expected one of: {', '.join(families())}")
     text = (FOLDER / f"{family}.yaml").read_text(encoding="utf-8")
-    return Repository.model_validate(yaml.load(text, _Loader))
+    return RepositoryFamily.model_validate(yaml.load(text, _Loader))
 
 
 class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
     """The quicker of the two."""
 
 
-def drawn(family: Repository, draw: Draw) -> Drawn:
+def draw_repository(family: RepositoryFamily, draw: Draw) -> DrawnRepository:
     """One instance's content. Raises TaskError when a bug does not fit its file."""
     names = _draw_names(family.names, draw)
     bug = draw.pick(family.bugs)
@@ -107,7 +107,7 @@ def drawn(family: Repository, draw: Draw) -> Drawn:
     hidden = visible[first] + _fill(bug.hidden, names)
     fixed = {**source, **visible}
     broken = {**fixed, path: _broken(fixed, path, _fill(bug.right, names), _fill(bug.wrong, names))}
-    return Drawn(
+    return DrawnRepository(
         issue=_fill(issue, names).strip(),
         path=path,
         edit=None if bug.edit is None else _fill(bug.edit, names),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clawrl_gym.envs.terminal.families import data, files, text, turns
-from clawrl_gym.envs.terminal.families.family import Draft, Family
+from clawrl_gym.envs.terminal.families.family import Family, TaskContent
 
-__all__ = ["FAMILIES", "Draft", "Family"]
+__all__ = ["FAMILIES", "Family", "TaskContent"]
 
 _ALL = (
     Family("append", files.append),

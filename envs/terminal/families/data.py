@@ -8,7 +8,7 @@ import zlib
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import CommitHolds, FileIs, ModeIs
-from clawrl_gym.envs.terminal.families.family import Draft
+from clawrl_gym.envs.terminal.families.family import TaskContent
 
 VARIABLES = (
     "ACCOUNT", "CITY", "COLOR", "COUNTRY", "DOMAIN", "LEVEL", "MODEL", "OWNER",
@@ -16,14 +16,14 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def json(draw: Draw) -> Draft:
+def json(draw: Draw) -> TaskContent:
     stem, other = draw.some(STEMS, 2)
     source, target = f"{stem}.json", f"{other}.txt"
     words = draw.some(WORDS, 8)
     record = {words[i]: f"{words[i + 4]}{draw.between(10, 99)}" for i in range(4)}
     key = draw.pick(words[:4])
     asked = draw.pick(("Write the value of {k} in {a} to {b}.", "Put the {k} of {a} into {b}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(k=key, a=source, b=target),
         solution=(f'grep {key} {source} | cut -d\\" -f4 > {target}',),
         checks=(FileIs(target, record[key].encode()),),
@@ -31,13 +31,13 @@ def json(draw: Draw) -> Draft:
     )
 
 
-def csv(draw: Draw) -> Draft:
+def csv(draw: Draw) -> TaskContent:
     stem, other = draw.some(STEMS, 2)
     source, target = f"{stem}.csv", f"{other}.txt"
     rows = [draw.some(WORDS, 5) for _ in range(draw.between(3, 6))]
     column = draw.between(1, 5)
     asked = draw.pick(("Write column {n} of {a} to {b}.", "Cut column {n} out of {a} into {b}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(n=column, a=source, b=target),
         solution=(f"cut -d, -f{column} {source} > {target}",),
         checks=(FileIs(target, text([row[column - 1] for row in rows])),),
@@ -45,12 +45,12 @@ def csv(draw: Draw) -> Draft:
     )
 
 
-def environ(draw: Draw) -> Draft:
+def environ(draw: Draw) -> TaskContent:
     target = draw.name()
     names = draw.some(VARIABLES, 3)
     env = {name: f"{draw.pick(WORDS)}{draw.between(10, 99)}" for name in names}
     asked = draw.pick(("Write the variable {v} to {b}.", "Save the value of ${v} in {b}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(v=names[0], b=target),
         solution=(f"echo ${names[0]} > {target}",),
         checks=(FileIs(target, env[names[0]].encode()),),
@@ -58,13 +58,13 @@ def environ(draw: Draw) -> Draft:
     )
 
 
-def script(draw: Draw) -> Draft:
+def script(draw: Draw) -> TaskContent:
     name = f"{draw.pick(STEMS)}.sh"
     word = " ".join(draw.some(WORDS, draw.between(1, 2)))
     asked = draw.pick(
         ("Write an executable script {a} that prints {w}.", "Make the script {a} that says {w}.")
     )
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=name, w=word),
         solution=(f"echo echo {word} > {name} && chmod +x {name}",),
         checks=(ModeIs(name, 0o100, mask=0o100),),
@@ -72,7 +72,7 @@ def script(draw: Draw) -> Draft:
     )
 
 
-def git(draw: Draw) -> Draft:
+def git(draw: Draw) -> TaskContent:
     known, name = draw.names(2)
     message = draw.pick(WORDS)
     content = text(draw.lines(1, 3))
@@ -82,7 +82,7 @@ def git(draw: Draw) -> Draft:
         asked = draw.pick(
             ("Commit {a} to git with the message {w}.", "Add {a} to git and commit it as {w}.")
         )
-        return Draft(
+        return TaskContent(
             instruction=asked.format(a=name, w=message),
             solution=(f"git add {name} && git commit -qm {message}",),
             checks=(CommitHolds(".", "main", message, name, _object_id("blob", content)),),
@@ -90,7 +90,7 @@ def git(draw: Draw) -> Draft:
         )
     asked = draw.pick(("Make the git {k} {w}.", "Create a git {k} called {w}."))
     ref = "heads" if kind == "branch" else "tags"
-    return Draft(
+    return TaskContent(
         instruction=asked.format(k=kind, w=message),
         solution=(f"git {kind} {message}",),
         checks=(FileIs(f".git/refs/{ref}/{message}", tip.encode()),),

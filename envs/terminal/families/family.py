@@ -10,7 +10,7 @@ from clawrl_gym.envs.terminal.task import Check
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskContent:
     """A task without its id and split."""
 
     instruction: str
@@ -27,6 +27,6 @@ class Family:
     """A kind of task; `draft` draws one."""
 
     name: str
-    draft: Callable[[Draw], Draft]
+    draft: Callable[[Draw], TaskContent]
     turns: int = 1
     """Commands after which each of its tasks ends."""

@@ -6,19 +6,19 @@ from collections.abc import Callable
 
 from clawrl_gym.envs.draw import WORDS, Draw, text
 from clawrl_gym.envs.terminal.checks import FileIs
-from clawrl_gym.envs.terminal.families.family import Draft
+from clawrl_gym.envs.terminal.families.family import TaskContent
 from clawrl_gym.envs.terminal.families.files import append, copy, move
 from clawrl_gym.envs.terminal.families.text import count, upper
 
-NOTED: tuple[Callable[[Draw], Draft], ...] = (copy, move, append, upper, count)
+NOTED: tuple[Callable[[Draw], TaskContent], ...] = (copy, move, append, upper, count)
 """What a note may ask for."""
 
 
-def note(draw: Draw) -> Draft:
+def note(draw: Draw) -> TaskContent:
     inner = draw.pick(NOTED)(draw)
     name = "note.txt"
     asked = draw.pick(("Do what {a} says.", "Read {a} and follow it."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=name),
         solution=(f"cat {name}", *inner.solution),
         checks=inner.checks,
@@ -26,14 +26,14 @@ def note(draw: Draw) -> Draft:
     )
 
 
-def lookup(draw: Draw) -> Draft:
+def lookup(draw: Draw) -> TaskContent:
     pointer, target, wanted, decoy = draw.names(4)
     content = text(draw.lines(1, 3))
     other = text([*draw.lines(1, 3), draw.pick(WORDS)])
     asked = draw.pick(
         ("{a} names a file. Copy that file to {b}.", "Copy the file that {a} names to {b}.")
     )
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=pointer, b=target),
         solution=(f"cat {pointer}", f"cp {wanted} {target}"),
         checks=(FileIs(target, content, exact=True),),
@@ -41,11 +41,11 @@ def lookup(draw: Draw) -> Draft:
     )
 
 
-def trail(draw: Draw) -> Draft:
+def trail(draw: Draw) -> TaskContent:
     first, second, target = draw.names(3)
     word = draw.pick(WORDS)
     asked = draw.pick(("Follow the trail that starts in {a}.", "Start with {a} and go on."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=first),
         solution=(f"cat {first}", f"cat {second}", f"echo {word} > {target}"),
         checks=(FileIs(target, word.encode()),),

@@ -15,9 +15,9 @@ from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     TaskIds,
-    chosen_families,
-    drawn_for,
+    draw_content,
     parse_id,
+    select_families,
     split_of_content,
 )
 from clawrl_gym.envs.toolcall.goals import StateGoal
@@ -41,11 +41,11 @@ class ShopTasks:
     families: tuple[str, ...] | None = None
 
     def ids(self, split: Split) -> Sequence[str]:
-        return TaskIds(split, chosen_families(FAMILIES, self.families), PREFIX)
+        return TaskIds(split, select_families(FAMILIES, self.families), PREFIX)
 
     def load(self, task_id: str) -> ToolTask:
         named = parse_id(task_id, FAMILIES, PREFIX)
-        case, draft = drawn_for(
+        case, draft = draw_content(
             named.split, task_id, FAMILIES[named.family], lambda found: split_of(found[1])
         )
         return _task(task_id, named.family, named.split, case, draft)

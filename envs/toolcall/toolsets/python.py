@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from clawrl_gym.envs.sandbox.interface import Place
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
@@ -19,7 +19,7 @@ PYTHON = tool(
 
 def make(task: ToolTask, options: Mapping[str, Any]) -> Python:
     sandboxes = Sandboxes.of(options.get("sandbox") or {}, options.get("open_sandbox"))
-    return Python(Interpreter(partial(sandboxes.open, Place())))
+    return Python(Interpreter(partial(sandboxes.open, SandboxSpec())))
 
 
 class Python:
