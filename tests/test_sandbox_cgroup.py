@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from clawrl_gym.envs.sandbox.cgroup import CgroupHome, Cgroups, alive, find_cgroup_home, identity
+from clawrl_gym.envs.sandbox.cgroup import CgroupHome, Cgroups, find_cgroup_home
 from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.processes import alive, identity
 
 DEAD = "clawrl-000000000000-4000000-1"
 

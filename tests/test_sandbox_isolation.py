@@ -2,7 +2,8 @@
 
 import pytest
 
-from clawrl_gym.envs.sandbox.isolation import cure_for, isolation_report, prove_isolation
+from clawrl_gym.envs.sandbox.bubblewrap import prove_isolation
+from clawrl_gym.envs.sandbox.isolation import cure_for, isolation_report
 
 
 def test_each_finding_is_made_once_and_a_bad_one_has_a_cure():

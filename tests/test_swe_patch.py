@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.patch_paths import PatchRefused
+from clawrl_gym.envs.swe.patch import PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 

@@ -6,8 +6,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.terminal import task_folder
-from clawrl_gym.envs.terminal.build import build_steps
-from clawrl_gym.envs.terminal.dockerfile import parse
+from clawrl_gym.envs.terminal.dockerfile import build_steps, parse
 from clawrl_gym.envs.terminal.env import list_tasks
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.harbor import strip_canary

@@ -90,7 +90,8 @@ def check_loopback() -> Check:
 def check_isolation() -> list[Check]:
     """What sandboxes stand on, proved by starting one."""
     try:
-        from clawrl_gym.envs.sandbox.isolation import isolation_report, prove_isolation
+        from clawrl_gym.envs.sandbox.bubblewrap import prove_isolation
+        from clawrl_gym.envs.sandbox.isolation import isolation_report
     except ImportError as error:
         cure = "make setup"
         return [required("sandbox", False, str(error), "terminal tasks", cure)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Self
@@ -18,10 +19,9 @@ from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
-from clawrl_gym.envs.sandbox.isolation import cure_for
+from clawrl_gym.envs.sandbox.isolation import Finding, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
-from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
-from clawrl_gym.envs.sandbox.shell import Shell
+from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 _ENV = {
@@ -34,6 +34,7 @@ _ENV = {
 }
 _START_S = 30.0
 _GREET_S = 15.0
+_PROBE_S = 10.0
 
 
 def open_sandbox(
@@ -171,3 +172,17 @@ class BubblewrapSandbox:
         self._wire = wire
         self._machine.restart(wire.remote, renew=renew)
         self._await_start(wire)
+
+
+def prove_isolation() -> Finding:
+    """Start a sandbox, run a command, end it: the one finding that cannot be wrong."""
+    started_s = time.monotonic()
+    try:
+        with open_sandbox(Limits()) as sandbox:
+            result = sandbox.exec("id -u", _PROBE_S)
+    except SandboxError as error:
+        return Finding("sandbox", False, str(error), "see the findings above")
+    ok = result.output == "0\n" and result.exit_code == 0
+    took_ms = (time.monotonic() - started_s) * 1e3
+    detail = f"started, ran a command and ended in {took_ms:.0f} ms"
+    return Finding("sandbox", ok, detail if ok else f"`id -u` answered {result.output!r}")

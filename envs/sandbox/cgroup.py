@@ -1,8 +1,9 @@
-"""Where cgroup limits can be written on this host, and one cgroup per sandbox there.
+"""Which limits hold on this host: cgroups where they can be written, with one for each sandbox.
 
 A launcher owns one folder named after it (boot, process, start time) below its own cgroup, so the
 limits of the container it runs in still hold; each sandbox gets a folder in that. Folders of
-launchers that are dead are removed when the next one starts. Version 1 and 2.
+launchers that are dead are removed when the next one starts. Version 1 and 2. Without cgroups
+rlimits hold, which `limits_kind` says.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.processes import alive, identity
 
 _PREFIX = "clawrl-"
 _NEEDED = ("memory", "pids")
@@ -20,6 +22,8 @@ _WANTED = (*_NEEDED, "cpu")
 _CPU_PERIOD_US = 100_000
 _OWN_PROCESSES = 3
 """bubblewrap, the holder and the shell: not counted against the sandbox's limit."""
+_NAMESPACE_COUNTS_PROCESSES = (5, 14)
+"""The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,23 +229,26 @@ def _remove_tree(folder: Path) -> None:
     _rmdir(folder)
 
 
-def identity(pid: int) -> str:
-    """A process for ever: boot, number and start time, so a reused number is another process."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
-    return f"{boot}-{pid}-{_start_time(pid)}"
+def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
+    """This launcher's cgroups, proven to work and swept of dead launchers' remains, or None.
 
-
-def alive(name: str) -> bool:
-    """Whether the process that an `identity` names still runs."""
-    parts = name.split("-")
-    if len(parts) != 3 or not parts[1].isdigit():
-        return True  # not ours to judge
+    `home`: where, if not everywhere that is found.
+    """
+    home = home or find_cgroup_home()
+    if home is None:
+        return None
+    cgroups = Cgroups(home)
     try:
-        return identity(int(parts[1])) == name
+        cgroups.open()
     except OSError:
-        return False
+        return None
+    cgroups.sweep()
+    return cgroups
 
 
-def _start_time(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
+def limits_kind(cgroups: Cgroups | None, *, alone: bool) -> str:
+    """`alone`: each sandbox has a host user of its own, whose processes can be counted."""
+    if cgroups is not None:
+        return f"cgroup{cgroups.version}"
+    release = tuple(int(part) for part in os.uname().release.split(".")[:2])
+    return "rlimit" if alone or release >= _NAMESPACE_COUNTS_PROCESSES else "none"

@@ -1,7 +1,7 @@
 """What this host offers to sandboxes, what it lacks, and the command that mends it.
 
-Used by the doctor and, after a failed start, for the error's last words. Looks, and with
-`prove_isolation` starts one real sandbox; changes nothing.
+Used by the doctor and, after a failed start, for the error's last words. Starts no sandbox and
+changes nothing; `bubblewrap.prove_isolation` starts one.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import seccomp
 from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
-from clawrl_gym.envs.sandbox.interface import Limits
 
 _OLDEST_BUBBLEWRAP = (0, 8)
 _PROBE_S = 10.0
@@ -61,22 +59,6 @@ class Finding:
 def isolation_report() -> list[Finding]:
     """What can be said without starting a sandbox."""
     return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _overlay()]
-
-
-def prove_isolation() -> Finding:
-    """Start a sandbox, run a command, end it: the one finding that cannot be wrong."""
-    from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-
-    started_s = time.monotonic()
-    try:
-        with open_sandbox(Limits()) as sandbox:
-            result = sandbox.exec("id -u", _PROBE_S)
-    except SandboxError as error:
-        return Finding("sandbox", False, str(error), "see the findings above")
-    ok = result.output == "0\n" and result.exit_code == 0
-    took_ms = (time.monotonic() - started_s) * 1e3
-    detail = f"started, ran a command and ended in {took_ms:.0f} ms"
-    return Finding("sandbox", ok, detail if ok else f"`id -u` answered {result.output!r}")
 
 
 def _bubblewrap() -> Finding:

@@ -22,8 +22,8 @@ import time
 from dataclasses import dataclass, field, replace
 
 from clawrl_gym.envs.sandbox import kernel, tree
+from clawrl_gym.envs.sandbox.cgroup import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.limiting import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
 from clawrl_gym.envs.sandbox.slots import Slots
 from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox

@@ -1,4 +1,4 @@
-"""Finding and killing a sandbox's processes from outside, through /proc."""
+"""Processes through /proc: which are a sandbox's, killing them, and names that outlive them."""
 
 from __future__ import annotations
 
@@ -64,3 +64,25 @@ def inner_pid(pid: int) -> int:
     except OSError:
         pass
     return 0
+
+
+def identity(pid: int) -> str:
+    """A process for ever: boot, number and start time, so a reused number is another process."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+    return f"{boot}-{pid}-{_start_time(pid)}"
+
+
+def alive(name: str) -> bool:
+    """Whether the process that an `identity` names still runs."""
+    parts = name.split("-")
+    if len(parts) != 3 or not parts[1].isdigit():
+        return True  # not ours to judge
+    try:
+        return identity(int(parts[1])) == name
+    except OSError:
+        return False
+
+
+def _start_time(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[19])

@@ -1,19 +1,141 @@
-"""Running commands in a sandbox's shell, with deadlines: the same for every kind of sandbox."""
+"""One shell in a sandbox: commands in, output and exit codes out, with deadlines.
+
+What carries the bytes is a `Transport`: two descriptors on this machine, or an engine's stream.
+Each command brings a random token that the shell reads only after the command has ended, and an
+answer without it is ignored: nothing printed can shift or forge an answer.
+"""
 
 from __future__ import annotations
 
+import re
+import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
+from clawrl_gym.envs.sandbox.transport import Exchange, Transport
 
+_NUMBER = re.compile("[0-9]{1,9}")
+_DRAINS = 32
+"""Bound on reading what a command left behind: a background process may never stop."""
+_MOST_MESSAGE_BYTES = 4096
 _GREET_TRIES = 3
 """A shell that ends as soon as it starts will not get better."""
 _KILL_GRACES_S = (0.1, 0.1, 0.2, 0.3, 0.5)
 """For the shell to answer after what it waited for was killed; it may have started the next."""
 _SHELL_GRACE_S = 1.0
 """For a new shell to be announced after the old one was killed."""
+
+
+class Ending(Enum):
+    """How waiting for a command's answer ended."""
+
+    ANSWERED = "answered"
+    DEADLINE = "deadline"
+    SHELL_ENDED = "shell ended"
+    """A new shell is waiting."""
+    DEAD = "dead"
+    """No shell is left."""
+
+
+@dataclass(slots=True)
+class Capture:
+    """Output up to a limit; what comes later is counted and dropped."""
+
+    limit: int
+    kept: bytearray
+    total: int = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self.limit - len(self.kept)
+        if room > 0:
+            self.kept += data[:room]
+
+    @property
+    def text(self) -> str:
+        return self.kept.decode(errors="replace")
+
+    @property
+    def truncated(self) -> bool:
+        return self.total > self.limit
+
+
+class ShellSession:
+    """One shell at the end of a wire, and the next one when it ends."""
+
+    def __init__(self, wire: Transport) -> None:
+        self._wire = wire
+        self._unsent = b""
+        self._received = b""
+        self._token = ""
+        self.code: int | None = None
+        """Exit code of the last command that answered."""
+        self.feeder_pid = 0
+        """Number inside of a process that the shell cannot be without; 0 where there is none."""
+
+    def send(self, command: str) -> None:
+        """Give the shell a command; NUL characters cannot be in one and are left out."""
+        text = command.replace("\0", "").replace("'", "'\\''")
+        self._post(f"\\eval '{text}' </dev/null >&4 2>&4 3>&- 4>&-\n", '"$?"')
+
+    def ask(self, expression: str) -> None:
+        """The answer's code is what the shell expands this to, a number: `"$BASHPID"`."""
+        self._post("", expression)
+
+    def _post(self, line: str, answer: str) -> None:
+        self._token = secrets.token_hex(16)
+        self.code = None
+        text = f"{line}\\printf '{self._wire.mark}E {self._token} %s\\0' {answer} >&3\n"
+        self._unsent += text.encode(errors="replace")
+
+    def wait(self, capture: Capture, deadline: float) -> Ending:
+        """Collect output until the command's answer, the shell's end or the deadline."""
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            ended = self._exchange(capture, left_s).ended
+            ending = self._next_message() or (Ending.DEAD if ended else None)
+            if ending is not None:
+                self.drain(capture)
+                return ending
+            if left_s <= 0:
+                return Ending.DEADLINE
+
+    def drain(self, capture: Capture) -> None:
+        """Take the output that is there by now."""
+        unsent, self._unsent = self._unsent, b""
+        for _ in range(_DRAINS):
+            if not self._exchange(capture, 0).output:
+                break
+        self._unsent = unsent
+
+    def _exchange(self, capture: Capture, timeout_s: float) -> Exchange:
+        found = self._wire.exchange(self._unsent, timeout_s)
+        self._unsent = self._unsent[found.sent :]
+        self._received += found.messages
+        capture.add(found.output)
+        return found
+
+    def _next_message(self) -> Ending | None:
+        while b"\0" in self._received:
+            message, _, self._received = self._received.partition(b"\0")
+            kind, *words = message.decode(errors="replace").split(" ")
+            if kind == "D":
+                # A holder that names a word starts the next shell once it has read it back.
+                self._unsent = f"go {words[1]}\n".encode() if len(words) == 2 else b""
+                return Ending.SHELL_ENDED
+            if kind == "F" and len(words) == 1 and _NUMBER.fullmatch(words[0]):
+                self.feeder_pid = int(words[0])
+            if kind == "E" and len(words) == 2 and words[0] == self._token:
+                self.code = int(words[1]) if _NUMBER.fullmatch(words[1]) else None
+                return Ending.ANSWERED
+        self._received = self._received[-_MOST_MESSAGE_BYTES:]
+        return None
+
+    def close(self) -> None:
+        self._wire.close()
 
 
 class Shell:

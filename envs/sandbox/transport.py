@@ -1,6 +1,7 @@
-"""The wire of a sandbox on this machine: a socket for commands and messages, a pipe for output.
+"""What carries commands to a sandbox's shell, and its output and messages back.
 
-Commands inherit neither, and messages have the socket for themselves.
+On this machine that is a socket for commands and messages, and a pipe for output. Commands
+inherit neither, and messages have the socket for themselves.
 """
 
 from __future__ import annotations
@@ -8,10 +9,41 @@ from __future__ import annotations
 import os
 import select
 import socket
-
-from clawrl_gym.envs.sandbox.session import Exchange
+from dataclasses import dataclass
+from typing import Protocol
 
 _READ_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What one look at a wire did."""
+
+    sent: int
+    output: bytes
+    messages: bytes
+    ended: bool
+    """Nobody is left at the other end."""
+
+
+class Transport(Protocol):
+    """Carries commands to a holder of shells, and their output and messages back.
+
+    The shell writes output to its descriptor 4 and messages, each ended by NUL, to 3.
+    """
+
+    @property
+    def mark(self) -> str:
+        """What every message must begin with: empty where messages have a way of their own."""
+        ...
+
+    def exchange(self, unsent: bytes, timeout_s: float) -> Exchange:
+        """Send what can be sent and take what is there; wait for either up to `timeout_s`."""
+        ...
+
+    def close(self) -> None:
+        """Idempotent."""
+        ...
 
 
 class LocalTransport:

@@ -16,8 +16,7 @@ from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.swe.instance import CANARY, Instance
 from clawrl_gym.envs.swe.logs import LogReport, grade_log, read_log
-from clawrl_gym.envs.swe.patch import Patch
-from clawrl_gym.envs.swe.patch_paths import PatchRefused
+from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 from clawrl_gym.envs.swe.script import Marks, marked, read_output, started, swebench_log

@@ -9,8 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from clawrl_gym.envs.swe.patch import DEV_NULL, HUNK_HEAD, FilePatch, Patch
-from clawrl_gym.envs.swe.patch_paths import PatchRefused, index_of, mode_of, path_of
+from clawrl_gym.envs.swe.patch import (
+    DEV_NULL,
+    HUNK_HEAD,
+    FilePatch,
+    Patch,
+    PatchRefused,
+    index_of,
+    mode_of,
+    path_of,
+)
 
 MAX_PATCH_BYTES = 10_000_000
 MAX_BLANKS_LOST = 3

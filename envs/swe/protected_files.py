@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.patch import FilePatch, Patch
-from clawrl_gym.envs.swe.patch_paths import PatchRefused
+from clawrl_gym.envs.swe.patch import FilePatch, Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 
 _TEST_FOLDERS = frozenset(

@@ -1,7 +1,7 @@
 """The part of a Dockerfile that a sandbox can carry out: FROM, WORKDIR, ENV, COPY, RUN.
 
 Everything else either changes nothing for a shell (CMD, EXPOSE, LABEL) or is refused by name.
-Reading a Dockerfile touches no file of the context; `Copy` names them, the loader reads them.
+`parse` touches no file of the build context; `build_steps` reads those that COPY names.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.sandbox.interface import FileData
+from clawrl_gym.envs.terminal.task import BuildStep
+from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 WITHOUT_EFFECT = frozenset({"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL"})
 """Instructions that change nothing for a task whose command is our shell."""
+STANDARD_FOLDERS = frozenset(
+    ("/", "/bin", "/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr", "/usr/bin",
+     "/usr/local", "/usr/local/bin", "/var")
+)  # fmt: skip
+"""Where a COPY without a final '/' means "into": a Dockerfile does not say what its base has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,39 @@ def parse(text: str, where: str) -> Dockerfile:
     if not result.base:
         raise TaskError(f"{where}: got no FROM, expected a base")
     return result
+
+
+def build_steps(
+    image: Dockerfile, context: TaskFolder, folder: str, timeout_s: float
+) -> list[BuildStep]:
+    """The steps in order; COPY sources are read from `folder` of the context. Raises TaskError."""
+    inside = TaskFolder(context.root / folder)
+    folders = set(STANDARD_FOLDERS)
+    steps = []
+    for step in image.steps:
+        if isinstance(step, Run):
+            steps.append(BuildStep(command=step.command, timeout_s=timeout_s))
+            folders |= {step.makes} if step.makes else set()
+            continue
+        files = _copied(step, inside, folders)
+        folders |= {posixpath.dirname(path) for path in files}
+        steps.append(BuildStep(files=files))
+    return steps
+
+
+def _copied(step: Copy, context: TaskFolder, folders: set[str]) -> dict[str, FileData]:
+    """Where COPY puts which files: a folder's contents, or a file below or at the target."""
+    found: dict[str, FileData] = {}
+    for source in (match for pattern in step.sources for match in context.matches(pattern)):
+        tree = context.tree(source)
+        if set(tree) == {""}:
+            into = step.into_folder or step.target in folders
+            name = posixpath.basename(source)
+            path = posixpath.join(step.target, name) if into else step.target
+            found[path] = tree[""]
+        else:
+            found |= {posixpath.join(step.target, path): file for path, file in tree.items()}
+    return found
 
 
 def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal import dockerfile
-from clawrl_gym.envs.terminal.build import build_steps
 from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
@@ -89,7 +88,9 @@ class SandboxFeatures:
                 f"{NEEDS_DOCKER}"
             )
         return MachineSpec(
-            build=tuple(build_steps(parsed, context, wanted.folder, wanted.build_timeout_s)),
+            build=tuple(
+                dockerfile.build_steps(parsed, context, wanted.folder, wanted.build_timeout_s)
+            ),
             workdir=wanted.workdir or parsed.workdir,
             env=parsed.env | dict(wanted.env),
             user=wanted.user if self.docker else None,

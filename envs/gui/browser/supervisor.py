@@ -26,9 +26,8 @@ from typing import Any
 
 from clawrl_gym.envs.gui.browser.memory import memory_home, share_mb
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.envs.sandbox.cgroup import Cgroups
+from clawrl_gym.envs.sandbox.cgroup import Cgroups, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.limiting import open_cgroups
 from clawrl_gym.envs.sandbox.slots import Slots, first_uid
 
 _CLONE_NEWNET = 0x4000_0000

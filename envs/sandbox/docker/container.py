@@ -17,8 +17,7 @@ from typing import Any
 
 from clawrl_gym.envs.sandbox import processes
 from clawrl_gym.envs.sandbox.docker import ownership
-from clawrl_gym.envs.sandbox.docker.carry import ContainerChanges
-from clawrl_gym.envs.sandbox.docker.changes import EngineChanges, LayerChanges
+from clawrl_gym.envs.sandbox.docker.changes import ContainerChanges, EngineChanges, LayerChanges
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call, error_text
 from clawrl_gym.envs.sandbox.docker.host import HostView
 from clawrl_gym.envs.sandbox.docker.init_process import INIT_SCRIPT, KILL_SCRIPT

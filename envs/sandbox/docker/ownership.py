@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawrl_gym.envs.sandbox.cgroup import alive, identity
+from clawrl_gym.envs.sandbox.processes import alive, identity
 
 OWNER_LABEL = "clawrl.owner"
 EXPIRES_LABEL = "clawrl.expires"

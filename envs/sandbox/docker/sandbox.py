@@ -19,15 +19,14 @@ from typing import Self
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
 from clawrl_gym.envs.sandbox.docker import archive
-from clawrl_gym.envs.sandbox.docker.carry import copy_changes
+from clawrl_gym.envs.sandbox.docker.changes import copy_changes
 from clawrl_gym.envs.sandbox.docker.container import Container, ContainerSpec, has_quota
 from clawrl_gym.envs.sandbox.docker.disk import WatchedContainer, disk_watcher
 from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
-from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
-from clawrl_gym.envs.sandbox.shell import Shell
+from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
 
 _START_S = 60.0
 _GREET_S = 15.0
@@ -129,7 +128,7 @@ class DockerSandbox:
     def successor(self) -> Self:
         """As the protocol says: a new container of the image, with the files that were changed.
 
-        The system's programs (/usr but /usr/local) are the image's again; `carry.py` has the list.
+        The system's programs (/usr but /usr/local) are the image's again: see `changes.py`.
         """
         self._check_open()
         self._closed = True

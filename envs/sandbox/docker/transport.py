@@ -13,7 +13,7 @@ import select
 import socket
 import struct
 
-from clawrl_gym.envs.sandbox.session import Exchange
+from clawrl_gym.envs.sandbox.transport import Exchange
 
 _READ_BYTES = 1 << 16
 _HEADER = struct.Struct(">BxxxI")

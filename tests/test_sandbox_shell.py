@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from clawrl_gym.envs.sandbox.session import Capture, Ending, ShellSession
+from clawrl_gym.envs.sandbox.shell import Capture, Ending, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 ARRANGE = 'exec 3<&0 4>&1 >/dev/null 2>&1; exec "$BASH" --noprofile --norc -s <&3'
