@@ -1,9 +1,10 @@
 import pytest
 
 from clawrl_gym.core.errors import EnvError, SandboxError
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
 from clawrl_gym.envs.terminal.checks import Absent, FileIs
-from clawrl_gym.envs.terminal.grading import SandboxFiles, grade, parse_reward, report_of
+from clawrl_gym.envs.terminal.grading import SandboxFiles, grade, parse_reward
 from clawrl_gym.envs.terminal.task import Task
 from tests.terminal_fakes import MemorySandbox
 

@@ -25,8 +25,8 @@ from clawrl_gym.envs.gui.source import open_source
 from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text import heading, render
 from clawrl_gym.envs.parts import encode_parts, plain
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.task_env import Info, TaskEnv
-from clawrl_gym.envs.terminal.grading import report_of
 
 if TYPE_CHECKING:
     from clawrl_gym.envs.gui.film import Film

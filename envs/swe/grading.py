@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.swe.instance import CANARY, Instance
 from clawrl_gym.envs.swe.logs import LogReport, grade_log, read_log
@@ -20,7 +21,6 @@ from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.protected_files import without_tests
 from clawrl_gym.envs.swe.script import Marks, marked, read_output, started, swebench_log
-from clawrl_gym.envs.terminal.grading import report_of
 
 MAX_LOG_BYTES = 32 << 20
 MAX_FILES = 5_000

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
+from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal import artifacts
 from clawrl_gym.envs.terminal.machines import Machines, write_files
@@ -41,8 +42,6 @@ _FORGET_CUSTOMIZING = (
     "find /etc /usr/local /opt /root /home -xdev "
     "'(' -name sitecustomize.py -o -name usercustomize.py ')' -delete 2> /dev/null"
 )
-REPORT_PASSED = "Test report: passed"
-REPORT_FAILED = "Test report: failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +51,6 @@ class Grade:
     reward: float
     report: str
     """For whoever learns from the episode; no prompt of the episode has it."""
-
-
-def report_of(failures: Sequence[str]) -> str:
-    """The report of checks: what each that failed says."""
-    listed = [f"- {_one_line(failure)}" for failure in failures]
-    return "\n".join([REPORT_FAILED, *listed]) if listed else REPORT_PASSED
 
 
 def report_of_output(done: ExecResult, timeout_s: float) -> str:
@@ -74,11 +67,6 @@ def report_of_output(done: ExecResult, timeout_s: float) -> str:
     if lines and lines[-1] not in kept:
         kept.insert(0, lines[-1][:MAX_REPORTED_CHARS])
     return "\n".join([REPORT_FAILED, *kept])
-
-
-def _one_line(text: str) -> str:
-    """A failure on its own line, whatever is in a file's name."""
-    return " ".join(text.split())
 
 
 class SandboxFiles:

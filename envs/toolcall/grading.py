@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.sandbox.interface import Sandbox
-from clawrl_gym.envs.terminal.grading import report_of
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
 
 _RUNNER = "/root/run.py"

@@ -15,7 +15,7 @@ from clawrl_gym.config import HintConfig
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, TERSE
-from clawrl_gym.envs.terminal.grading import report_of
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.rule_hints import lesson_of_error, lesson_of_report, lesson_of_words

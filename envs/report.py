@@ -1,0 +1,22 @@
+"""The report of a grade: passed, or what failed, a line each.
+
+For whoever learns from the episode; no prompt of the episode has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+REPORT_PASSED = "Test report: passed"
+REPORT_FAILED = "Test report: failed"
+
+
+def report_of(failures: Sequence[str]) -> str:
+    """The report of checks, each of which says what failed; passed when none did."""
+    lines = [f"- {_one_line(failure)}" for failure in failures]
+    return "\n".join([REPORT_FAILED, *lines]) if lines else REPORT_PASSED
+
+
+def _one_line(text: str) -> str:
+    """A failure on its own line, whatever is in a file's name."""
+    return " ".join(text.split())
