@@ -1,7 +1,8 @@
-"""What an update writes into metrics.jsonl and tells the view."""
+"""What an update writes into metrics.jsonl and shows in the view."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.metrics import Metrics, judged_shares
-from clawrl_gym.core.types import Sample, StepStats, Taught, Verdict
+from clawrl_gym.core.types import Episode, Sample, StepStats, StopReason, TaskRef, Taught, Verdict
+from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.trainers.loop import Update
 from tests.test_rule_hints import Words
 
@@ -26,13 +27,17 @@ class Batch:
     samples: list[Sample] = field(default_factory=list)
 
 
-class SeenView:
-    """Remembers what it is told."""
+class RecordingView:
+    """Keeps the events of a view."""
 
     def __init__(self) -> None:
         self.steps: list[dict[str, float]] = []
         self.readings: list[Any] = []
         self.verdicts: list[Verdict] = []
+        self.messages: list[str] = []
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
 
     def step(self, step: int, values: dict[str, float]) -> None:
         self.steps.append(values)
@@ -49,7 +54,12 @@ def update(version: int, taught: list[Taught] | None = None) -> Update:
     return Update(version, Batch(), stats, 0.0, 0.0, None)
 
 
-GATEWAY = SimpleNamespace(stats=SimpleNamespace(tokens_sampled=0, inside=0), version=1)
+GATEWAY = SimpleNamespace(
+    stats=SimpleNamespace(tokens_sampled=0, inside=0), version=1,
+    sessions=SimpleNamespace(open_count=2),
+)  # fmt: skip
+SERVED: Any = SimpleNamespace(gateway=GATEWAY)
+TIMELINE: Any = None
 
 
 @pytest.fixture
@@ -65,10 +75,10 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     counters = Counter({"verdicts/positive": 3, "verdicts/negative": 1, "verdicts/hints": 1})
     counters["hints/prompts"] = 1
     collector: Any = SimpleNamespace(counters=counters, ready_groups=0)
-    view: Any = SeenView()
-    parts: list[Any] = [GATEWAY, SimpleNamespace(in_flight=0), None]
-    gateway, pool, timeline = parts
-    observer = Observer(9, metrics, timeline, view, gateway, pool, collector, Words())
+    view: Any = RecordingView()
+    pool: Any = SimpleNamespace(in_flight=0)
+    counts = TrainingCounts(9, SERVED, pool, collector)
+    observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     await observer.update(update(1))
     counters["verdicts/abstained"] += 4
     await observer.update(update(2, [Taught(1, None, 0, [97], [0.5])]))
@@ -84,19 +94,19 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     assert view.readings == [(2, [("a", 0.5)])]
 
 
-def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_its_shares(
+async def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_its_shares(
     metrics: Metrics,
 ) -> None:
-    asked = Counter({"negative": 1, "votes": 3, "votes_invalid": 1, "not recorded": 1})
-    queue: Any = SimpleNamespace(counters=asked, waiting=0)
-    engine: Any = SimpleNamespace(metrics=metrics, gateway=GATEWAY)
+    counters = Counter({"negative": 1, "votes": 3, "votes_invalid": 1, "not recorded": 1})
+    queue: Any = SimpleNamespace(counters=counters, waiting=0)
     collector: Any = SimpleNamespace(counters=Counter())
     ready: Any = SimpleNamespace(waiting_samples=0, flush_in_s=0.0)
-    view: Any = SeenView()
-    observer = ServeObserver(engine, view, collector, queue, ready, Words())
+    view: Any = RecordingView()
+    counts = ServingCounts(SERVED, collector, queue, ready)
+    observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     observer.verdict(Verdict(1, "model", -1, -1.0, {"hints": ["Look first."]}, 0.0))
     observer.verdict(Verdict(1, "feedback", 1, 1.0, {}, 0.0))
-    observer.update(update(1, [Taught(1, 1, 0, [97], [0.5])]))
+    await observer.update(update(1, [Taught(1, 1, 0, [97], [0.5])]))
     values = view.steps[0]
     assert (values["verdicts/positive"], values["verdicts/negative"]) == (1, 1)
     assert (values["verdicts/hints"], values["verdicts/votes"]) == (1, 3)
@@ -105,6 +115,47 @@ def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_its_sha
     assert values["judge/votes_invalid"] == pytest.approx(1 / 3)
     assert view.readings == [(1, [("a", 0.5)])]
     assert metrics.latest["verdicts/hints"] == 1
+
+
+async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(
+    metrics: Metrics,
+) -> None:
+    collector: Any = SimpleNamespace(counters=Counter(), ready_groups=0)
+    view: Any = RecordingView()
+    pool: Any = SimpleNamespace(in_flight=3)
+    counts = TrainingCounts(9, SERVED, pool, collector)
+    observer = Observer(metrics, TIMELINE, view, SERVED, counts)
+    task = TaskRef("grep-1", 0, "train")
+    observer.episode(Episode("a", 1, task, StopReason.TERMINATED, 1.0, 2, family="grep"))
+    observer.episode(Episode("b", 1, task, StopReason.ENV_ERROR, None, 0, error="no sandbox"))
+    await observer.update(update(1))
+    await observer.update(update(2))
+    first, second = view.steps
+    assert view.messages == ["env_error: no sandbox"]
+    assert (first["train/reward"], first["train/success/grep"], first["train/turns"]) == (1, 1, 2)
+    assert first["errors/env_error"] == second["errors/env_error"] == 1
+    assert "train/reward" not in second
+    assert (first["rollout/in_flight"], first["batch/samples"], first["policy/version"]) == (
+        3,
+        0,
+        1,
+    )
+    assert math.isnan(first["time/left_s"])
+    assert second["time/left_s"] >= 0
+    assert "memory/rss_gb" in first
+    assert "memory/rss_gb" not in second
+
+
+def test_the_gauges_of_serving_say_when_the_next_batch_is_due() -> None:
+    queue: Any = SimpleNamespace(counters=Counter(votes=3), waiting=4)
+    ready: Any = SimpleNamespace(waiting_samples=5, flush_in_s=math.nan)
+    collector: Any = SimpleNamespace(counters=Counter())
+    gauges = ServingCounts(SERVED, collector, queue, ready).gauges()
+    assert math.isnan(gauges.pop("ready/flush_s"))
+    assert gauges == {
+        "verdicts/votes": 3, "policy/version": 1, "serve/inside": 0, "serve/tokens_per_s": 0,
+        "sessions/open": 2, "judge/waiting": 4, "ready/samples": 5,
+    }  # fmt: skip
 
 
 def test_a_share_of_nothing_is_left_out() -> None:

@@ -24,10 +24,11 @@ from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run import cluster
+from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
-from clawrl_gym.run.serve_observer import ServeObserver
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.batch_queue import ReadyGroups
@@ -131,12 +132,12 @@ class Service:
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)
-        self._observer = ServeObserver(
-            parts,
+        self._observer = Observer(
+            parts.metrics,
+            parts.timeline,
             self._view,
-            self._collector,
-            self._queue,
-            self._ready,
+            parts.policy,
+            ServingCounts(parts.policy, self._collector, self._queue, self._ready),
             find_tokenizer([parts.policy.model]),
         )
         hooks = Hooks(
@@ -198,4 +199,4 @@ class Service:
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
-        self._observer.update(update)
+        await self._observer.update(update)

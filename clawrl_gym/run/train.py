@@ -18,6 +18,7 @@ from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.run import cluster
+from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_envs
 from clawrl_gym.run.folder import RunFolder, folder_of
@@ -107,13 +108,11 @@ class Run:
             lambda episode: self._observer.episode(episode),
         )
         self._observer = Observer(
-            config.trainer.steps,
             parts.metrics,
             parts.timeline,
             self._view,
-            parts.policy.gateway,
-            self._pool,
-            self._collector,
+            parts.policy,
+            TrainingCounts(config.trainer.steps, parts.policy, self._pool, self._collector),
             find_tokenizer([parts.policy.model]),
         )
         if config.resume:

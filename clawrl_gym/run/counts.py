@@ -1,0 +1,215 @@
+"""What training and serving count, under the names of metrics.jsonl: a `Counts` each."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from clawrl_gym.core.metrics import (
+    ELAPSED_S,
+    ERRORS_PREFIX,
+    FAMILY_PREFIX,
+    LEFT_S,
+    RateWindow,
+    judged_shares,
+    mean_scores,
+)
+from clawrl_gym.core.provenance import tree_memory_gb
+from clawrl_gym.core.types import Episode, Turn, Verdict
+from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.run.observer import Served
+from clawrl_gym.trainers.batch_queue import ReadyGroups
+from clawrl_gym.trainers.loop import Update
+
+_MEMORY_EVERY = 10
+"""Updates between two measurements of memory: the kernel takes its time to add it up."""
+_VERDICTS = "verdicts/"
+_HINTS = "hints/"
+_VALUE_NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
+
+
+class TrainingCounts:
+    """Episodes, groups and tokens of a training run."""
+
+    def __init__(
+        self, total_steps: int, served: Served, pool: WorkerPool, collector: Collector
+    ) -> None:
+        self._total_steps = total_steps
+        self._served = served
+        self._pool = pool
+        self._collector = collector
+        self._started_s = time.monotonic()
+        self._first_update_s: float | None = None
+        self._updates = 0
+        self._episodes: list[Episode] = []
+        """With a reward, since the last update."""
+        self._errors: Counter[str] = Counter()
+        self._token_rate = RateWindow()
+        self._episode_rate = RateWindow()
+        self._counted_tokens = 0
+        self._last_counters: Counter[str] = Counter()
+        """The collector's, at the last update."""
+
+    def count(self, event: Episode | Turn | Verdict) -> None:
+        """Episodes are counted here, turns and verdicts by the collector."""
+        if not isinstance(event, Episode):
+            return
+        self._episode_rate.add(1)
+        if event.reward is None:
+            self._errors[f"{ERRORS_PREFIX}{event.stop_reason.value}"] += 1
+        else:
+            self._episodes.append(event)
+
+    def gauges(self) -> dict[str, float]:
+        gateway = self._served.gateway
+        self._token_rate.add(gateway.stats.tokens_sampled - self._counted_tokens)
+        self._counted_tokens = gateway.stats.tokens_sampled
+        return {
+            "rollout/tokens_per_s": self._token_rate.rate(),
+            "rollout/episodes_per_s": self._episode_rate.rate(),
+            "rollout/in_flight": float(self._pool.in_flight),
+            "groups/ready": float(self._collector.ready_groups),
+            "policy/version": float(gateway.version),
+            ELAPSED_S: time.monotonic() - self._started_s,
+            **_judging(self._collector.counters),
+        }
+
+    async def of_update(self, update: Update) -> dict[str, float]:
+        now_s = time.monotonic()
+        self._first_update_s = self._first_update_s or now_s
+        self._updates += 1
+        values = {
+            "learner/waited_s": update.waited_s,
+            LEFT_S: self._left_s(update.version, now_s),
+            **self._of_episodes(),
+            **self._since_last_update(),
+            **self.gauges(),
+            ELAPSED_S: now_s - self._started_s,
+            **{name: float(count) for name, count in self._errors.items()},
+        }
+        if update.version % _MEMORY_EVERY == 1:
+            values["memory/rss_gb"] = await asyncio.to_thread(tree_memory_gb)
+        return values
+
+    def _left_s(self, version: int, now_s: float) -> float:
+        if self._first_update_s is None or self._updates < 2:
+            return math.nan
+        update_s = (now_s - self._first_update_s) / (self._updates - 1)
+        return update_s * (self._total_steps - version)
+
+    def _of_episodes(self) -> dict[str, float]:
+        """Reward and success of the episodes since the last update, by family too."""
+        episodes, self._episodes = self._episodes, []
+        if not episodes:
+            return {}
+        values = {
+            "train/reward": sum(e.reward or 0.0 for e in episodes) / len(episodes),
+            "train/success": sum(e.success for e in episodes) / len(episodes),
+            "train/turns": sum(e.turns for e in episodes) / len(episodes),
+        }
+        for family in sorted({e.family for e in episodes if e.family}):
+            successes = [e.success for e in episodes if e.family == family]
+            values[FAMILY_PREFIX + family] = sum(successes) / len(successes)
+        return values | mean_scores([e.scores for e in episodes], "train")
+
+    def _since_last_update(self) -> dict[str, float]:
+        counters = Counter(self._collector.counters)
+        new = counters - self._last_counters
+        self._last_counters = counters
+        values = {name: float(new[name]) for name in counters if name.startswith("groups/")}
+        values |= {name: float(new[name]) for name in counters if name.startswith("merge/fork")}
+        if counters["merge/turns"]:
+            values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
+        values["groups/dropped_stale"] = float(new["samples/dropped_stale"])
+        return values | _judging(counters) | judged_shares(_judge_counts(new))
+
+
+class ServingCounts:
+    """Turns, verdicts and the judge's queue of a serving run."""
+
+    def __init__(
+        self, served: Served, collector: LiveCollector, queue: JudgeQueue, ready: ReadyGroups
+    ) -> None:
+        self._served = served
+        self._collector = collector
+        self._queue = queue
+        self._ready = ready
+        self._counters: Counter[str] = Counter()
+        self._last_judge_counters: Counter[str] = Counter()
+        """The queue's, at the last update."""
+        self._rewards: list[float] = []
+        """Of the verdicts since the last update."""
+        self._token_rate = RateWindow()
+
+    def count(self, event: Episode | Turn | Verdict) -> None:
+        """A serving run has no episodes of its own."""
+        if isinstance(event, Turn):
+            self._counters[f"turns/{event.kind}"] += 1
+            self._token_rate.add(len(event.sampled_ids_T))
+        elif isinstance(event, Verdict):
+            self._counters[f"{_VERDICTS}{_VALUE_NAMES[event.value]}"] += 1
+            self._counters[f"{_VERDICTS}hints"] += bool(event.hints)
+            if event.reward is not None:
+                self._rewards.append(event.reward)
+
+    def gauges(self) -> dict[str, float]:
+        gateway = self._served.gateway
+        return {
+            **self._since_start(),
+            "policy/version": float(gateway.version),
+            "serve/inside": float(gateway.stats.inside),
+            "serve/tokens_per_s": self._token_rate.rate(),
+            "sessions/open": float(gateway.sessions.open_count),
+            "judge/waiting": float(self._queue.waiting),
+            "ready/samples": float(self._ready.waiting_samples),
+            "ready/flush_s": self._ready.flush_in_s,
+        }
+
+    async def of_update(self, update: Update) -> dict[str, float]:
+        values = {
+            "learner/step_s": update.stats.duration_s if update.stats else 0.0,
+            **self._since_start(),
+            **self._judged_since_last_update(),
+            **{f"live/{name}": float(n) for name, n in self._collector.counters.items()},
+        }
+        rewards, self._rewards = self._rewards, []
+        if rewards:
+            values["verdicts/mean"] = sum(rewards) / len(rewards)
+        return values
+
+    def _since_start(self) -> dict[str, float]:
+        """Counts since the process began: turns, verdicts of every kind, the judge's votes.
+
+        What was stored counts as a verdict, feedback too; the rest only the judge itself knows.
+        """
+        counts = {
+            f"{_VERDICTS}{name.replace(' ', '_')}": float(count)
+            for name, count in self._queue.counters.items()
+        }
+        return counts | {name: float(count) for name, count in self._counters.items()}
+
+    def _judged_since_last_update(self) -> dict[str, float]:
+        """What the judge's own verdicts were like."""
+        counters = Counter(self._queue.counters)
+        new, self._last_judge_counters = counters - self._last_judge_counters, counters
+        return judged_shares(new)
+
+
+def _judging(counters: Mapping[str, int]) -> dict[str, float]:
+    """Counts of the judge and of the prompts that a teacher reads, since the process began."""
+    return {name: float(n) for name, n in counters.items() if name.startswith((_VERDICTS, _HINTS))}
+
+
+def _judge_counts(counters: Mapping[str, int]) -> dict[str, float]:
+    """The judge's own counts by their own names."""
+    return {
+        name.removeprefix(_VERDICTS): float(n)
+        for name, n in counters.items()
+        if name.startswith(_VERDICTS)
+    }
