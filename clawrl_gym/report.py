@@ -11,25 +11,9 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.ui.charts import write_curve_svg
-from clawrl_gym.ui.report import render_page
-from clawrl_gym.ui.run_data import read_run
-
-REPORT_FILE = "report.html"
+from clawrl_gym.ui.report import REPORT_FILE, write_report
 
 __all__ = ["REPORT_FILE", "main", "write_curve_svg", "write_report"]
-
-
-def write_report(folder: Path) -> Path:
-    """Write report.html of a run, finished or not; raises ClawError when there is no run."""
-    page = render_page(read_run(folder))
-    path = folder / REPORT_FILE
-    scratch = folder / (REPORT_FILE + ".new")
-    try:
-        scratch.write_text(page, encoding="utf-8", errors="replace")
-        scratch.replace(path)
-    except OSError as error:
-        raise ClawError(f"cannot write {str(path)!r}: {error}") from error
-    return path
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,7 +13,6 @@ from clawrl_gym.config import ConversationEnvConfig, RunConfig
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import check_key
-from clawrl_gym.report import write_report
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.tasks import TaskSource
@@ -30,6 +29,7 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import View, make_view

@@ -10,14 +10,16 @@ from typing import Any
 
 from markupsafe import Markup
 
+from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
 from clawrl_gym.ui import charts, counts, spans
 from clawrl_gym.ui.judging import why
-from clawrl_gym.ui.run_data import Card, RunData
+from clawrl_gym.ui.run_data import Card, RunData, read_run
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.timeline import timeline_svg
 from clawrl_gym.ui.transcripts import Token, Transcript
 
+REPORT_FILE = "report.html"
 _PAGE = Path(__file__).resolve().parent / "page"
 _CLOSE_UP_S = 30.0
 
@@ -40,6 +42,19 @@ class Headline:
     after: Result | None
     change: str
     """`+58 points`, or empty."""
+
+
+def write_report(folder: Path) -> Path:
+    """Write report.html of a run, finished or not; raises ClawError when there is no run."""
+    page = render_page(read_run(folder))
+    path = folder / REPORT_FILE
+    scratch = folder / (REPORT_FILE + ".new")
+    try:
+        scratch.write_text(page, encoding="utf-8", errors="replace")
+        scratch.replace(path)
+    except OSError as error:
+        raise ClawError(f"cannot write {str(path)!r}: {error}") from error
+    return path
 
 
 def render_page(run: RunData) -> str:
