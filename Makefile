@@ -27,9 +27,10 @@ test: setup  ## every test; ARGS="-k store"; installs Chromium and a Docker engi
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
 	@$(PY) -m pytest $(ARGS)
 
-check: setup  ## formatting, lint, types
+check: setup  ## formatting, lint, layers, types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
+	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/mypy
 
 tiny: setup  ## make the shipped tiny policy again by its seeded recipe
