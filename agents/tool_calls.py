@@ -1,6 +1,6 @@
-"""A reply as text: what `step` of an environment with tools takes, and how results come back.
+"""Tool calls in both forms: messages of the OpenAI API, and the text that `step` takes.
 
-Plain text is what the reply says; tool calls are JSON:
+Plain text is what the reply says; tool calls are JSON, and so are their results:
 
 {"content": null, "tool_calls": [{"id": "1", "name": "read", "arguments": "{...}"}]}
 """
@@ -11,6 +11,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +86,41 @@ def _is_call(call: Any) -> bool:
         isinstance(call, dict)
         and set(call) == {"id", "name", "arguments"}
         and all(isinstance(value, str) for value in call.values())
+    )
+
+
+def calls_of(reply: Message) -> tuple[Call, ...]:
+    """The calls of a reply."""
+    return tuple(_call(call) for call in reply.get("tool_calls") or [])
+
+
+def came_back(reply: Message, observation: str) -> list[Message]:
+    """What came back to a reply: one message a result, or what the user said."""
+    calls = reply.get("tool_calls")
+    if not calls:
+        return [{"role": "user", "content": observation}]
+    return [
+        {"role": "tool", "tool_call_id": str(call.get("id", "")), "content": result}
+        for call, result in zip(calls, results_of(observation, len(calls)), strict=True)
+    ]
+
+
+def results_of(observation: str, count: int) -> list[str]:
+    """One result a call. An environment that gives plain text has said it to every call."""
+    try:
+        results = json.loads(observation)
+        contents = [result["content"] for result in results]
+    except (ValueError, TypeError, KeyError):
+        return [observation] * count
+    fits = len(contents) == count and all(isinstance(content, str) for content in contents)
+    return contents if fits else [observation] * count
+
+
+def _call(call: ToolCall) -> Call:
+    function = call.get("function") or FunctionCall()
+    arguments = function.get("arguments", "")
+    return Call(
+        id=str(call.get("id", "")),
+        name=str(function.get("name", "")),
+        arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
     )

@@ -3,7 +3,6 @@
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.conversation.answers import answers_in, is_correct, is_fair
 from clawrl_gym.envs.conversation.generated import FAMILIES, NUMBERS, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import (
@@ -11,7 +10,10 @@ from clawrl_gym.envs.conversation.problems import (
     NAMES,
     THINGS,
     Problem,
+    answers_in,
     draw_problem,
+    is_correct,
+    is_fair,
     split_of,
 )
 from clawrl_gym.envs.draw import Draw

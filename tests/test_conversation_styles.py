@@ -3,9 +3,8 @@ is computed, for each style and each wish."""
 
 import pytest
 
-from clawrl_gym.envs.conversation.answers import is_correct
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
-from clawrl_gym.envs.conversation.problems import Problem, draw_problem
+from clawrl_gym.envs.conversation.problems import Problem, draw_problem, is_correct
 from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY, STYLES, TERSE
 from clawrl_gym.envs.draw import Draw
 

@@ -16,8 +16,7 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Lesson, Sample
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
-from clawrl_gym.trainers.teacher import Teacher
-from clawrl_gym.trainers.vocabulary import check_vocabulary
+from clawrl_gym.trainers.teacher import Teacher, check_vocabulary
 from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model

@@ -1,8 +1,8 @@
 """GRPO: an episode's advantage is its reward compared with the other episodes of its group.
 
-Every turn of an episode carries the episode's advantage, and its process term (`process.py`) where
-single turns were judged. Episodes without a reward (infrastructure failures) take no part, whatever
-was said of their turns; a group without any difference teaches nothing.
+Every turn of an episode carries the episode's advantage, and its process term (see `advantage.py`)
+where single turns were judged. Episodes without a reward (infrastructure failures) take no part,
+whatever was said of their turns; a group without any difference teaches nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.types import Group
-from clawrl_gym.trainers.advantage import group_advantages, is_constant
+from clawrl_gym.trainers.advantage import ProcessTerms, group_advantages, is_constant
 from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
-from clawrl_gym.trainers.process import ProcessTerms
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment

@@ -29,8 +29,7 @@ from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import Watch
-from clawrl_gym.trainers.teacher import Readings, Teacher
-from clawrl_gym.trainers.vocabulary import check_vocabulary
+from clawrl_gym.trainers.teacher import Readings, Teacher, check_vocabulary
 
 SHOWN = 4
 """Distilled turns of a step that are handed back for people to look at."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.agents.native import calls_of, came_back
-from clawrl_gym.agents.tool_calls import Reply, encode
+from clawrl_gym.agents.tool_calls import Reply, calls_of, came_back, encode
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 

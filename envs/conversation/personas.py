@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from clawrl_gym.envs.conversation.answers import is_correct, is_fair
-from clawrl_gym.envs.conversation.problems import Problem
+from clawrl_gym.envs.conversation.problems import Problem, is_correct, is_fair
 from clawrl_gym.envs.conversation.styles import (
     ASSISTANT,
     CASUAL,

@@ -1,12 +1,18 @@
-"""Small arithmetic word problems: two numbers, one sum or difference, a person and some things.
+"""Small arithmetic word problems, and whether a reply gives the right answer, in whatever style.
+
+A problem has two numbers, one sum or difference, a person and some things.
 
 The answer is never one of the two numbers, so a reply that only quotes the problem cannot hold it.
 Which person with which things belongs to one split alone: no held-out problem is seen in training.
+
+Numbers that only name a step of a list, a file, or what the problem itself says are no answers. A
+reply that gives several answers has given none.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,3 +113,49 @@ def _claimed(answer: int, first: int, second: int, draw: Draw) -> int:
         return answer
     near = (answer + off for off in (-2, -1, 1, 2))
     return draw.pick([n for n in near if n > 0 and n not in (first, second)])
+
+
+_WORDS = (
+    "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty"
+)
+_VALUES = {word: number for number, word in enumerate(_WORDS.split(), start=2)}
+_NO_NUMBERS = re.compile(
+    r"(?<!\S)[^\s/]*/\S*"  # a path
+    r"|^[ \t]*\**(?:step[ \t]+)?\d+[.):]\**(?=[ \t]+\S)"  # a step of a list
+    r"|\bstep[ \t]+\d+\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+_NUMBER = re.compile(rf"(?<![\w.])-?\d+(?:\.\d+)?|\b(?:{'|'.join(_VALUES)})\b", re.IGNORECASE)
+_SAYS_WRONG = re.compile(
+    r"\b(?:not|almost|but|wrong|incorrect|careful|check|again|mistake|close)\b|n't\b", re.IGNORECASE
+)
+
+
+def answers_in(text: str, problem: Problem) -> set[float]:
+    """Every number that is said and is not simply quoted from the problem."""
+    told = _NO_NUMBERS.sub(" ", text)
+    said = {_value(match.group()) for match in _NUMBER.finditer(told)}
+    quoted = {problem.first, problem.second}
+    return {number for number in said if abs(number) not in quoted}
+
+
+def is_correct(text: str, problem: Problem) -> bool:
+    """True when the right number, and no other, is given as the answer."""
+    return answers_in(text, problem) == {problem.answer}
+
+
+def is_fair(text: str, problem: Problem) -> bool:
+    """True when a comment on the pupil's answer judges it rightly and names the right number.
+
+    The pupil's own wrong number may be quoted.
+    """
+    said = answers_in(text, problem)
+    wrong = problem.claimed != problem.answer
+    fair = {problem.answer, problem.claimed} if wrong else {problem.answer}
+    return problem.answer in said <= fair and wrong == bool(_SAYS_WRONG.search(text))
+
+
+def _value(said: str) -> float:
+    word = said.lower()
+    return float(_VALUES[word]) if word in _VALUES else float(word)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from clawrl_gym.envs.conversation.answers import answers_in
-from clawrl_gym.envs.conversation.problems import Problem
+from clawrl_gym.envs.conversation.problems import Problem, answers_in
 from clawrl_gym.envs.draw import Draw
 
 Mark = Callable[[str, Problem], bool]

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from clawrl_gym.envs.conversation.answers import answers_in
 from clawrl_gym.envs.conversation.generated import ConversationTask
 from clawrl_gym.envs.conversation.personas import LIKED
+from clawrl_gym.envs.conversation.problems import answers_in
 from clawrl_gym.envs.draw import Draw
 
 Act = Literal["dislike", "wrong", "thanks", "save", "missing", "leave"]

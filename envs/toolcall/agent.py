@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.agents.native import calls_of, results_of
-from clawrl_gym.agents.tool_calls import Call, Reply, encode
+from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, encode, results_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent

@@ -12,9 +12,9 @@ import pytest
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.types import Message
-from clawrl_gym.envs.conversation.answers import answers_in
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
+from clawrl_gym.envs.conversation.problems import answers_in
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.shipped import model_dir

@@ -20,9 +20,8 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import Answered, LoadedTasks
-from clawrl_gym.envs.toolcall.benchmarks.tau_retail import TauRetail
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Data, TauRetail
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import TOOLS
-from clawrl_gym.envs.toolcall.benchmarks.tau_tables import Data
 from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask

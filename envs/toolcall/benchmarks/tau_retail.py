@@ -7,6 +7,7 @@ kept beside it, and is its state.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,6 @@ from typing import Any
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
-from clawrl_gym.envs.toolcall.benchmarks.tau_tables import Data, Tables
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
@@ -259,3 +259,34 @@ def _check_items(order: Mapping[str, Any], item_ids: Sequence[str]) -> None:
 
 def _payment(kind: str, amount: float, method: str) -> dict[str, Any]:
     return {"transaction_type": kind, "amount": amount, "payment_method_id": method}
+
+
+Data = Mapping[str, Mapping[str, Any]]
+"""Tables by name, rows by id; never written."""
+
+
+class Tables:
+    """The data as one episode sees it."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._changed: dict[str, dict[str, Any]] = {name: {} for name in data}
+
+    def row(self, table: str, row: str) -> Any:
+        """To be read only. Raises ToolFailure when it is not there."""
+        if row not in self._data[table]:
+            raise ToolFailure(f"{table[:-1]} not found")
+        return self._changed[table].get(row, self._data[table][row])
+
+    def edit(self, table: str, row: str) -> Any:
+        """The episode's own copy of a row, to be written."""
+        if row not in self._changed[table]:
+            self._changed[table][row] = copy.deepcopy(self._data[table][row])
+        return self._changed[table][row]
+
+    def changes(self) -> dict[str, Any]:
+        """The rows that are other than at the start, by table and id."""
+        return {
+            table: {row: value for row, value in rows.items() if value != self._data[table][row]}
+            for table, rows in self._changed.items()
+        }

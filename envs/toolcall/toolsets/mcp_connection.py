@@ -148,7 +148,7 @@ def _transport(config: McpServerConfig, ending: Ending) -> Any:
     if config.command is not None:
         kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return process_transport(config.command, config.args, {**kept, **config.env}, ending)
-    from clawrl_gym.envs.toolcall.toolsets.mcp_http import http_transport
+    from clawrl_gym.envs.toolcall.toolsets.mcp_transport import http_transport
 
     assert config.url is not None
     return http_transport(config.url, config.headers)

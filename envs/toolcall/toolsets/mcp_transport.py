@@ -1,9 +1,12 @@
-"""An MCP server as a process of ours: JSON lines on its pipes, and nothing left of it.
+"""Streams of messages to an MCP server: a process of ours, or a URL, each with bounds.
 
-Where bubblewrap works, the server gets a process namespace (not a sandbox: it sees the host's files
-and network as its user wants it to), so that all it ever started ends with it, also when its owner
-is killed. Elsewhere its process group is killed. Lines that are no messages are left out, endless
-ones and a flood end the connection.
+A process speaks JSON lines on its pipes. Where bubblewrap works, it gets a process namespace (not a
+sandbox: it sees the host's files and network as its user wants it to), so that all it ever started
+ends with it, also when its owner is killed. Elsewhere its process group is killed. Lines that are
+no messages are left out, endless ones and a flood end the connection.
+
+A URL is reached by the SDK's streamable HTTP, without proxies: a key in the headers goes to the
+address that was configured and nowhere else.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectSendStream, Process
 
+
 MAX_LINE_BYTES = 8 * 2**20
 MAX_UNASKED_BYTES = 32 * 2**20
 """What a server may send between two messages to it."""
@@ -28,6 +32,10 @@ MAX_STDERR_CHARS = 500
 _GRACE_S = 1.0
 """How long a server has to leave after its input was closed."""
 _KILL_S = 5.0
+MAX_ANSWER_BYTES = 32 * 2**20
+"""Of one HTTP answer; a stream of events counts as one."""
+_TIMEOUT_S = 30.0
+_READ_TIMEOUT_S = 300.0
 
 
 @dataclass(slots=True)
@@ -173,3 +181,48 @@ async def _exit(process: Process, timeout_s: float) -> None:
     with anyio.move_on_after(timeout_s):
         while process.returncode is None:  # noqa: ASYNC110
             await anyio.sleep(0.005)
+
+
+@asynccontextmanager
+async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
+    """Streams of messages from and to the server at the URL."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    client = httpx2.AsyncClient(
+        headers=dict(headers),
+        timeout=httpx2.Timeout(_TIMEOUT_S, read=_READ_TIMEOUT_S),
+        transport=_bounded_transport(),
+        trust_env=False,
+    )
+    async with client, streamable_http_client(url, http_client=client) as streams:
+        yield streams
+
+
+def _bounded_transport() -> Any:
+    """The usual transport, whose answers end with an error where they are too long."""
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            count = 0
+            async for chunk in self._stream:
+                count += len(chunk)
+                if count > MAX_ANSWER_BYTES:
+                    raise httpx2.ReadError(f"the answer is longer than {MAX_ANSWER_BYTES} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    class Transport(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            answer = await super().handle_async_request(request)
+            assert isinstance(answer.stream, httpx2.AsyncByteStream)
+            answer.stream = Bounded(answer.stream)
+            return answer
+
+    return Transport()
