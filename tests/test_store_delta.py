@@ -204,9 +204,9 @@ def test_memory_for_bases_is_bounded_by_their_size() -> None:
     bases = turns.Bases(max_bytes=100_000)
     for number in range(50):
         turn = make_turn(session_id=f"s{number}", messages=[user("x" * 9_000)])
-        bases.keep(turn.session_id, "main", turns.Base.of(turn, 0))
-        bases.keep(turn.session_id, "main", turns.Base.of(turn, 0))
+        bases.add(turn.session_id, "main", turns.Base.of(turn, 0))
+        bases.add(turn.session_id, "main", turns.Base.of(turn, 0))
     assert len(bases) == 10
     assert bases.size_bytes <= 100_000
-    bases.keep("huge", "main", turns.Base.of(make_turn(messages=[user("x" * 200_000)]), 0))
+    bases.add("huge", "main", turns.Base.of(make_turn(messages=[user("x" * 200_000)]), 0))
     assert (len(bases), bases.size_bytes) == (0, 0)

@@ -15,11 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.jsonl import JsonLines
 from clawrl_gym.core.types import Taught
-from clawrl_gym.store.rows import NextStateColumns, VerdictColumns, unpack_ints
+from clawrl_gym.store.rows import NextStateColumns, TurnColumns, VerdictColumns, unpack_ints
 from clawrl_gym.store.writer import Transaction
 
 CONVERSATIONS_FILE = "conversations.jsonl"
@@ -31,7 +30,7 @@ Line = dict[str, object]
 _log = logging.getLogger(__name__)
 
 
-def turn_line(columns: dict[str, Any] | sqlite3.Row) -> Line:
+def turn_line(columns: TurnColumns | sqlite3.Row) -> Line:
     """A turn; its messages follow the first `base_messages` of turn `base_id` and its reply.
 
     An array among them stands for messages of that turn, see `delta.py`.

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core.types import Message, Sample, Turn, Verdict
-from clawrl_gym.store.chain import each_turn, turns_by_id
-from clawrl_gym.store.offers import TURN_COLUMNS
 from clawrl_gym.store.rows import (
     OpenSession,
     SessionRow,
@@ -28,6 +26,7 @@ from clawrl_gym.store.rows import (
 )
 from clawrl_gym.store.schema import DATABASE_FILE, connect_reader
 from clawrl_gym.store.training import sample_of
+from clawrl_gym.store.turns import TURN_COLUMNS, each_turn, turns_by_id
 from clawrl_gym.store.verdicts import can_teach, effective
 
 _MARKS = (

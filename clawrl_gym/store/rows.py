@@ -107,6 +107,33 @@ class StoredGroup:
     samples: list[Sample]
 
 
+class TurnColumns(TypedDict):
+    """A stored turn."""
+
+    id: int
+    session_id: str
+    idx: int
+    kind: TurnKind
+    rule: str
+    base_id: int | None
+    """The turn that this one adds to; None: it is stored whole."""
+    base_tokens: int
+    copies: str
+    prompt: bytes
+    sampled: bytes
+    logprobs: bytes
+    versions: bytes
+    finish_reason: str
+    base_messages: int
+    messages: str
+    reply: str
+    created_s: float
+    mark: str
+    tools: bytes | None
+    """Digest of an offer, like `template`."""
+    template: bytes | None
+
+
 class NextStateColumns(TypedDict):
     """A stored next state and its session."""
 

@@ -122,7 +122,7 @@ class Store:
         def job(tx: Transaction) -> int:
             columns = turns.add_turn(tx, self._bases, turn, mark)
             self._journal.log(tx, journal.turn_line(columns))
-            return int(columns["id"])
+            return columns["id"]
 
         return await self._write(job)
 
