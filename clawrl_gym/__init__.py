@@ -1,12 +1,130 @@
 """clawrl_gym: the gym where agents learn from what happens next.
 
-Importing this package registers the environment ids (as strings) and does nothing else:
-no torch, no ray, no vllm, no file, no network.
+    import clawrl_gym as cg
+
+    run = cg.run_training(["env=terminal", "trainer.steps=10"])
+    print(run.evaluations[10].success, run.report)
+
+**Commands as functions** (each with a twin that ends in `_async`): `run_training`, `run_serving`,
+`run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their configurations as the
+command line does; `write_report` draws a run again.
+
+**Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
+while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
+out), `Store` (what was recorded), `TaskSource`, `merge_turns`, `group_advantages`, `make_sample`.
+
+**Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
+`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `plugins` resolves them.
+
+**Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
+
+Names are resolved when first used: importing this package registers the environments' ids and does
+nothing else; no torch, no ray, no vllm, no file, no network.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.registration import register_builtin_envs
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from clawrl_gym.agents.base import Action as Action
+    from clawrl_gym.agents.base import Agent as Agent
+    from clawrl_gym.agents.base import ParseFailure as ParseFailure
+    from clawrl_gym.comparison.pipeline import run_comparison as run_comparison
+    from clawrl_gym.comparison.pipeline import run_comparison_async as run_comparison_async
+    from clawrl_gym.config import BenchConfig as BenchConfig
+    from clawrl_gym.config import EvaluateConfig as EvaluateConfig
+    from clawrl_gym.config import RunConfig as RunConfig
+    from clawrl_gym.config import ServeConfig as ServeConfig
+    from clawrl_gym.core.errors import ClawError as ClawError
+    from clawrl_gym.core.errors import ConfigError as ConfigError
+    from clawrl_gym.core.errors import EnvError as EnvError
+    from clawrl_gym.core.errors import PolicyError as PolicyError
+    from clawrl_gym.core.loggers import Logger as Logger
+    from clawrl_gym.core.types import Episode as Episode
+    from clawrl_gym.core.types import Group as Group
+    from clawrl_gym.core.types import Message as Message
+    from clawrl_gym.core.types import Sample as Sample
+    from clawrl_gym.core.types import StopReason as StopReason
+    from clawrl_gym.core.types import TaskRef as TaskRef
+    from clawrl_gym.core.types import Turn as Turn
+    from clawrl_gym.core.types import Verdict as Verdict
+    from clawrl_gym.dialogue.merging import Segment as Segment
+    from clawrl_gym.dialogue.merging import merge_turns as merge_turns
+    from clawrl_gym.envs.registration import make_env as make_env
+    from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
+    from clawrl_gym.judge.base import Judge as Judge
+    from clawrl_gym.report import write_report as write_report
+    from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
+    from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
+    from clawrl_gym.rollout.tasks import TaskSource as TaskSource
+    from clawrl_gym.run.configure import load_config as load_config
+    from clawrl_gym.run.environments import Environments as Environments
+    from clawrl_gym.run.episode import run_episode_async as run_episode_async
+    from clawrl_gym.run.library import run_episode as run_episode
+    from clawrl_gym.run.library import run_evaluation as run_evaluation
+    from clawrl_gym.run.library import run_evaluation_async as run_evaluation_async
+    from clawrl_gym.run.library import run_serving as run_serving
+    from clawrl_gym.run.library import run_serving_async as run_serving_async
+    from clawrl_gym.run.library import run_training as run_training
+    from clawrl_gym.run.library import run_training_async as run_training_async
+    from clawrl_gym.run.policy import ServedPolicy as ServedPolicy
+    from clawrl_gym.store import Store as Store
+    from clawrl_gym.trainers.advantage import group_advantages as group_advantages
+    from clawrl_gym.trainers.base import Algorithm as Algorithm
+    from clawrl_gym.trainers.base import Term as Term
+    from clawrl_gym.trainers.base import make_sample as make_sample
+    from clawrl_gym.trainers.learner import Learner as Learner
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "agents.base": ("Action", "Agent", "ParseFailure"),
+    "comparison.pipeline": ("run_comparison", "run_comparison_async"),
+    "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
+    "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError"),
+    "core.loggers": ("Logger",),
+    "core.types": (
+        "Episode", "Group", "Message", "Sample", "StopReason", "TaskRef", "Turn", "Verdict",
+    ),
+    "dialogue.merging": ("Segment", "merge_turns"),
+    "envs.task_env": ("TaskEnv",),
+    "envs.registration": ("make_env",),
+    "judge.base": ("Judge",),
+    "rollout.chat": ("PolicyAddress",),
+    "rollout.evaluation": ("Evaluation",),
+    "rollout.tasks": ("TaskSource",),
+    "run.configure": ("load_config",),
+    "run.environments": ("Environments",),
+    "run.episode": ("run_episode_async",),
+    "run.library": (
+        "run_episode", "run_evaluation", "run_evaluation_async", "run_serving",
+        "run_serving_async", "run_training", "run_training_async",
+    ),
+    "run.policy": ("ServedPolicy",),
+    "store": ("Store",),
+    "trainers.advantage": ("group_advantages",),
+    "trainers.base": ("Algorithm", "Term", "make_sample"),
+    "trainers.learner": ("Learner",),
+    "report": ("write_report",),
+}  # fmt: skip
+"""Where each name lives."""
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 register_builtin_envs()

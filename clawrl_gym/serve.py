@@ -13,22 +13,12 @@ import os
 import socket
 import sys
 
-from clawrl_gym.config import ServeConfig
-from clawrl_gym.config.compose import compose
-from clawrl_gym.run.command import print_help, run_command
+import clawrl_gym as cg
+from clawrl_gym.run.command import command
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
 
 
-def configure(arguments: list[str]) -> ServeConfig:
-    """The configuration; `resume=` names the folder, which serving goes on with anyway."""
-    config = compose("serve", arguments, ServeConfig)
-    if config.resume is None:
-        return config
-    run = config.run.model_copy(update={"dir": config.resume})
-    return config.model_copy(update={"run": run})
-
-
-async def _hold(config: ServeConfig) -> int:
+async def _hold(config: cg.ServeConfig) -> int:
     """The first process: everything that can be wrong is found before the port is opened."""
     from clawrl_gym.run.serve import check, write_snippet
 
@@ -41,23 +31,26 @@ async def _hold(config: ServeConfig) -> int:
         return await supervise(arguments, sock)
 
 
-async def _serve(config: ServeConfig) -> int:
+async def _serve(config: cg.ServeConfig) -> int:
     """The child: serves on the socket that the first process holds."""
     from clawrl_gym.policy.vllm_process import die_with_parent
-    from clawrl_gym.run.serve import serve
 
     die_with_parent()
-    return await serve(config, socket.socket(fileno=int(os.environ[SOCKET_VARIABLE])))
+    sock = socket.socket(fileno=int(os.environ[SOCKET_VARIABLE]))
+    await cg.run_serving_async(config, sock)
+    return 0
+
+
+def _configure(arguments: list[str]) -> cg.ServeConfig:
+    return cg.load_config(arguments, "serve")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if {"-h", "--help"} & set(arguments):
-        print_help("serve", __doc__ or "", ServeConfig)
-        return 0
     is_child = SOCKET_VARIABLE in os.environ
-    return run_command(lambda: configure(arguments), _serve if is_child else _hold)
+    return command(
+        "serve", __doc__, cg.ServeConfig, _configure, _serve if is_child else _hold, arguments
+    )
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clawrl_gym import train
 from clawrl_gym.bench import configure, main
-from clawrl_gym.comparison.pipeline import bench
+from clawrl_gym.comparison.pipeline import run_comparison_async
 from clawrl_gym.comparison.plan import plan_runs, quoted
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.configure import load_config
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
 BOTH = "experiment=personal_binary,personal_hybrid"
@@ -37,8 +37,8 @@ class Bench:
         """The exit code and what the terminal showed."""
         config = configure([BOTH, "seeds=2", f"dir={self.dir}", *arguments])
         shown = io.StringIO()
-        code = await bench(config, COMMAND, Console(file=shown, width=300))
-        return code, shown.getvalue()
+        results = await run_comparison_async(config, COMMAND, Console(file=shown, width=300))
+        return int(any(result.failures for result in results)), shown.getvalue()
 
     def starts(self, run: str) -> list[str]:
         return (self.dir / run / "starts").read_text().split()
@@ -192,7 +192,7 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
     runs = {run.recipe: run for run in plan_runs(config)}
     for name, other in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
         arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
-        own = train.configure(arguments)
+        own = load_config(arguments)
         assert own.run.dir == str(folder / name / "seed0")
         assert own.eval.also == (other,)
     assert quoted(Path("runs/bench-1")) == "runs/bench-1"

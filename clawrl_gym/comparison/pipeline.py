@@ -19,6 +19,7 @@ from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import describe_start
+from clawrl_gym.run.blocking import run_blocking
 
 PAGE_FILE = "bench.html"
 TABLE_FILE = "bench.md"
@@ -26,10 +27,13 @@ DATA_FILE = "bench.json"
 CURVES_FILE = "bench.svg"
 
 
-async def bench(
+async def run_comparison_async(
     config: BenchConfig, command: Sequence[str] = TRAIN, console: Console | None = None
-) -> int:
-    """Complete every run, write what they reached; 1 when one of them failed."""
+) -> list[RecipeResult]:
+    """Complete every run of every recipe, write what they reached, and give it back.
+
+    Runs that failed are in `RecipeResult.failures`. Raises ConfigError for what cannot be compared.
+    """
     console = console or Console()
     runs = plan_runs(config)
     check_same(runs)
@@ -46,7 +50,12 @@ async def bench(
     results = read_results(ended)
     show(results, config, console)
     console.print(f"page: {folder / PAGE_FILE}", markup=False, highlight=False, soft_wrap=True)
-    return 1 if any(one.failures for one in results) else 0
+    return results
+
+
+def run_comparison(config: BenchConfig) -> list[RecipeResult]:
+    """`run_comparison_async`, blocking."""
+    return run_blocking(run_comparison_async(config))
 
 
 def make_folder(config: BenchConfig) -> Path:

@@ -18,6 +18,7 @@ from clawrl_gym.config.envs import (
     TerminalEnvConfig,
     ToolCallEnvConfig,
 )
+from clawrl_gym.config.evaluate import EndpointConfig, EvaluateConfig
 from clawrl_gym.config.judge import HintConfig, JudgeConfig, ReplyRule, ResultRule
 from clawrl_gym.config.learning import (
     DistillationConfig,
@@ -38,8 +39,10 @@ __all__ = [
     "CommandConfig",
     "ConversationEnvConfig",
     "DistillationConfig",
+    "EndpointConfig",
     "EnvConfig",
     "EvalConfig",
+    "EvaluateConfig",
     "GatewayConfig",
     "GuiEnvConfig",
     "GymEnvConfig",

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from clawrl_gym.core.errors import ConfigError
 
 
-class Sink(Protocol):
+class Logger(Protocol):
     """Where metrics go in addition to metrics.jsonl."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None: ...
@@ -22,7 +22,7 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class TensorBoardSink:
+class TensorBoardLogger:
     """Event files below `folder`/tensorboard, written without torch."""
 
     def __init__(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ class TensorBoardSink:
         self._writer.close()
 
 
-class WandbSink:
+class WandbLogger:
     """One Weights & Biases run; the user's own settings and login apply."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
@@ -72,12 +72,12 @@ class WandbSink:
         self._run.finish()
 
 
-def make_sink(logger: str, folder: Path, config: dict[str, Any]) -> Sink | None:
+def make_sink(logger: str, folder: Path, config: dict[str, Any]) -> Logger | None:
     """The sink named by the configuration's `logger`. Raises ConfigError when it cannot be had."""
     if logger == "none":
         return None
     if logger == "tensorboard":
-        return TensorBoardSink(folder)
+        return TensorBoardLogger(folder)
     if logger == "wandb":
-        return WandbSink(folder, config)
+        return WandbLogger(folder, config)
     raise ConfigError(f"got logger={logger!r}, expected 'none', 'tensorboard' or 'wandb'")

@@ -56,7 +56,7 @@ def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     return TextAgent(config.system)
 
 
-class _Slot:
+class EnvironmentThread:
     """One environment on one thread."""
 
     def __init__(self, config: EnvConfig, number: int) -> None:
@@ -131,8 +131,8 @@ class RolloutWorker:
         self._agent = None if agent.type == "harness" else build_agent(agent, env)
         self._harness = Harness(tuple(agent.command), policy)
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
-        self._slots: asyncio.Queue[_Slot] = asyncio.Queue()
-        self._all = [_Slot(env, number) for number in range(slots)]
+        self._slots: asyncio.Queue[EnvironmentThread] = asyncio.Queue()
+        self._all = [EnvironmentThread(env, number) for number in range(slots)]
         for slot in self._all:
             self._slots.put_nowait(slot)
         self._films = getattr(env, "films", "none")
@@ -168,7 +168,9 @@ class RolloutWorker:
         finally:
             self._slots.put_nowait(slot)
 
-    async def _send_film(self, spec: EpisodeSpec, slot: _Slot, chat: PolicyChat) -> None:
+    async def _send_film(
+        self, spec: EpisodeSpec, slot: EnvironmentThread, chat: PolicyChat
+    ) -> None:
         """A film that does not arrive is a line in the log, and nothing to the episode."""
         try:
             async with asyncio.timeout(_FILM_TIMEOUT_S):

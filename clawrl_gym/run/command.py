@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel
 
-from clawrl_gym.config import BenchConfig, CommandConfig
+from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
 from clawrl_gym.config.compose import groups_of
 from clawrl_gym.core.errors import ClawError, ConfigError
 
 INTERRUPTED = 130
-C = TypeVar("C", bound=CommandConfig | BenchConfig)
+C = TypeVar("C", bound=CommandConfig | EvaluateConfig | BenchConfig)
 
 
 def print_help(command: str, doc: str, model: type[BaseModel]) -> None:
@@ -48,6 +48,22 @@ def _key_lines(model: type[BaseModel], prefix: str) -> list[str]:
 
 def _plain(value: Any) -> str:
     return "null" if value is None else str(value)
+
+
+def command(
+    name: str,
+    doc: str | None,
+    model: type[C],
+    configure: Callable[[list[str]], C],
+    main: Callable[[C], Coroutine[object, object, int]],
+    arguments: list[str] | None = None,
+) -> int:
+    """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if {"-h", "--help"} & set(arguments):
+        print_help(name, doc or "", model)
+        return 0
+    return run_command(lambda: configure(arguments), main)
 
 
 def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:

@@ -17,11 +17,11 @@ def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
     """
     others = other_envs(config)
     for env_config in (config.env, *(other.config for other in others)):
-        _prepare(env_config, say)
+        check_env(env_config, say)
     return others
 
 
-def _prepare(config: EnvConfig, say: Callable[[str], None]) -> None:
+def check_env(config: EnvConfig, say: Callable[[str], None]) -> None:
     """Make what all tasks share, such as images; then start one episode.
 
     Where episodes need nothing of this machine there is nothing to find out that way.

@@ -43,7 +43,7 @@ class ServingConfig(Protocol):
     def live(self) -> LiveConfig: ...
 
 
-def _quiet(part: str, phase: str) -> None:
+def quiet(part: str, phase: str) -> None:
     pass
 
 
@@ -55,7 +55,7 @@ class ServedPolicy:
         config: ServingConfig,
         folder: Path | str | None = None,
         *,
-        on_phase: OnPhase = _quiet,
+        on_phase: OnPhase = quiet,
         on_film: Callable[[Path], None] = lambda _: None,
     ) -> None:
         """`folder` keeps run.db, logs and weights; None takes one that ends with the policy.

@@ -91,7 +91,7 @@ def key_of(config: ServeConfig, folder: RunFolder) -> str:
     return path.read_text().strip()
 
 
-async def serve(config: ServeConfig, sock: socket.socket) -> int:
+async def serve(config: ServeConfig, sock: socket.socket) -> None:
     """Serve on an open socket until stopped."""
     folder = check(config)
     key = key_of(config, folder)
@@ -105,7 +105,6 @@ async def serve(config: ServeConfig, sock: socket.socket) -> int:
             await service.run(stack)
     finally:
         view.close()
-    return 0
 
 
 class Service:

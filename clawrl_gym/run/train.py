@@ -7,6 +7,7 @@ import itertools
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import ConversationEnvConfig, RunConfig
@@ -15,6 +16,7 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import check_key
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
+from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.tasks import TaskSource
 from clawrl_gym.run import cluster
 from clawrl_gym.run.counts import TrainingCounts
@@ -35,8 +37,19 @@ from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import View, make_view
 
 
-async def train(config: RunConfig) -> int:
-    """Train as configured; returns the exit code. Raises ClawError for what cannot be run."""
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A training run that has ended."""
+
+    folder: Path
+    report: Path
+    """report.html of the run."""
+    evaluations: dict[int, Evaluation]
+    """Held-out evaluations of this process by the update after which they were made."""
+
+
+async def train(config: RunConfig) -> TrainingRun:
+    """Train as configured. Raises ClawError for what cannot be run."""
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     tasks = TaskSource.of(config.env, config.seed)
     check_judge(config.judge)
@@ -58,7 +71,7 @@ async def train(config: RunConfig) -> int:
         view.message(f"report: {report}")
     finally:
         view.close()
-    return 0
+    return TrainingRun(folder.path, report, run.evaluations)
 
 
 class Run:
@@ -78,6 +91,7 @@ class Run:
         self._view = view
         self._others = others
         self._new_groups: Iterator[int] = itertools.count()
+        self.evaluations: dict[int, Evaluation] = {}
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start every part; vLLM, which takes longest, beside all others."""
@@ -215,6 +229,7 @@ class Run:
                 tasks, temperature=self._config.eval.temperature
             )
         self._view.phase("held-out", "ready")
+        self.evaluations[step] = result
         self._observer.evaluation(step, result)
         if step in (0, self._config.trainer.steps):
             await self._evaluate_others(step)

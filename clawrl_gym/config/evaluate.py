@@ -1,0 +1,47 @@
+"""Configuration of measuring a policy on an environment's tasks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from clawrl_gym.config.envs import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config.learning import EvalConfig, RolloutConfig
+from clawrl_gym.config.live import LiveConfig
+from clawrl_gym.config.part import Part
+from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
+from clawrl_gym.config.run import RunFolderConfig
+
+
+class EndpointConfig(Part):
+    """A server of the OpenAI API that is measured instead of a policy of our own."""
+
+    base_url: str | None = None
+    """With its /v1, such as http://127.0.0.1:8000/v1; None: vLLM is started with `policy`."""
+    key: str = "none"
+    """Sent as the bearer token."""
+    model: str = "default"
+    """The model's name at the server."""
+    max_tokens: int | None = Field(None, ge=1)
+    """Longest reply; None leaves it to the server."""
+
+
+class EvaluateConfig(Part):
+    """One evaluation, whole."""
+
+    seed: int = Field(0, ge=0)
+    """Of the tasks, for environments that have no tasks by name."""
+    run: RunFolderConfig = RunFolderConfig()
+    dry_run: bool = False
+    """Print the resolved configuration and end."""
+    split: Literal["heldout", "train"] = "heldout"
+    """Which tasks are measured."""
+    endpoint: EndpointConfig = EndpointConfig()
+    policy: PolicyConfig = PolicyConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    live: LiveConfig = LiveConfig()
+    env: EnvConfig = TerminalEnvConfig()
+    agent: AgentConfig = AgentConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    eval: EvalConfig = EvalConfig()

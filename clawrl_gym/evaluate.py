@@ -1,0 +1,34 @@
+"""python -m clawrl_gym.evaluate: measure a policy on the tasks of an environment.
+
+python -m clawrl_gym.evaluate env=toolcall policy=tiny eval.tasks=50
+python -m clawrl_gym.evaluate endpoint.base_url=http://127.0.0.1:8000/v1 endpoint.model=NAME
+
+The first starts vLLM; the second asks any server of the OpenAI API. evaluation.json holds every
+episode; tasks that infrastructure lost are left out of the figures and counted beside them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import clawrl_gym as cg
+from clawrl_gym.run.command import command
+
+
+async def _evaluate(config: cg.EvaluateConfig) -> int:
+    run = await cg.run_evaluation_async(config)
+    sys.stdout.write(run.summary() + "\n")
+    return 0
+
+
+def _configure(arguments: list[str]) -> cg.EvaluateConfig:
+    return cg.load_config(arguments, "evaluate")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    return command("evaluate", __doc__, cg.EvaluateConfig, _configure, _evaluate, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

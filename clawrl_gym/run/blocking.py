@@ -1,0 +1,45 @@
+"""Coroutines for callers that are not asynchronous: scripts, and notebooks whose loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def run_blocking(main: Coroutine[object, object, T]) -> T:
+    """The coroutine's result; blocks until it is there.
+
+    Where a loop runs already (a notebook), the coroutine gets a thread and a loop of its own. An
+    interrupt cancels it, waits until it has closed everything, and is raised again.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(main)
+    return _run_in_thread(main)
+
+
+def _run_in_thread(main: Coroutine[object, object, T]) -> T:
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(main)
+    with ThreadPoolExecutor(1, thread_name_prefix="clawrl") as thread:
+        running = thread.submit(_run_to_its_end, loop, task)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            loop.call_soon_threadsafe(task.cancel)
+            raise
+
+
+def _run_to_its_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(task)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()

@@ -1,0 +1,105 @@
+"""A command's configuration as the command line has it: groups, keys, and a run to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, overload
+
+import yaml
+
+from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config.compose import compose, conf_dir, parse
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.folder import RunFolder
+
+Command = Literal["train", "serve", "evaluate", "bench"]
+_WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger")
+"""Keys that may be given together with resume=."""
+_BENCH_LISTS = ("experiment", "environments")
+
+
+@overload
+def load_config(overrides: Sequence[str] = ..., command: Literal["train"] = ...) -> RunConfig: ...
+@overload
+def load_config(overrides: Sequence[str], command: Literal["serve"]) -> ServeConfig: ...
+@overload
+def load_config(overrides: Sequence[str], command: Literal["evaluate"]) -> EvaluateConfig: ...
+@overload
+def load_config(overrides: Sequence[str], command: Literal["bench"]) -> BenchConfig: ...
+
+
+def load_config(
+    overrides: Sequence[str] = (), command: Command = "train"
+) -> RunConfig | ServeConfig | EvaluateConfig | BenchConfig:
+    """The configuration that `python -m clawrl_gym.COMMAND OVERRIDES` runs with.
+
+    Raises ConfigError, in one line, for whatever does not fit.
+    """
+    arguments = list(overrides)
+    if command == "train":
+        return _train_config(arguments)
+    if command == "serve":
+        return _serve_config(arguments)
+    if command == "evaluate":
+        return compose("evaluate", arguments, EvaluateConfig)
+    if command == "bench":
+        return _bench_config(arguments)
+    raise ConfigError(f"got command {command!r}, expected train, serve, evaluate or bench")
+
+
+def _train_config(arguments: list[str]) -> RunConfig:
+    """`resume=` takes the run's own configuration and lets a few keys change it."""
+    config = compose("train", arguments, RunConfig)
+    if config.resume is None:
+        return config
+    stored = RunFolder(Path(config.resume)).read_config(RunConfig)
+    names = [argument.lstrip("+").split("=", 1)[0] for argument in arguments]
+    foreign = [name for name in names if name not in _WITH_RESUME]
+    if foreign:
+        raise ConfigError(
+            f"got {foreign[0]!r} together with resume=, expected only "
+            f"{', '.join(_WITH_RESUME[1:])}: a resumed run keeps its own configuration"
+        )
+    changed = {"resume": config.resume, "dry_run": config.dry_run, "ui": config.ui}
+    if "logger" in names:
+        changed["logger"] = config.logger
+    if "trainer.steps" in names:
+        longer = stored.trainer.model_copy(update={"steps": config.trainer.steps})
+        return stored.model_copy(update={**changed, "trainer": longer})
+    return stored.model_copy(update=changed)
+
+
+def _serve_config(arguments: list[str]) -> ServeConfig:
+    """`resume=` names the folder, which serving goes on with anyway."""
+    config = compose("serve", arguments, ServeConfig)
+    if config.resume is None:
+        return config
+    run = config.run.model_copy(update={"dir": config.resume})
+    return config.model_copy(update={"run": run})
+
+
+def _bench_config(arguments: list[str]) -> BenchConfig:
+    """What is no key of the bench goes to every run."""
+    values = yaml.safe_load((conf_dir() / "bench.yaml").read_text())
+    overrides = list(values.pop("overrides", []))
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name in BenchConfig.model_fields and name != "overrides" and equals:
+            values[name] = _bench_value(name, value)
+        else:
+            overrides.append(argument)
+    return parse({**values, "overrides": overrides}, BenchConfig)
+
+
+def _bench_value(name: str, text: str) -> object:
+    """A value as the command line gives it: lists may stand without their brackets."""
+    if name == "dir":
+        return text
+    if name in _BENCH_LISTS and not text.startswith("["):
+        text = f"[{text}]"
+    try:
+        value: object = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"cannot read {name}={text!r}; expected YAML") from error
+    return value

@@ -1,0 +1,98 @@
+"""One episode, for looking at: of any environment, with any policy, and every message of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from clawrl_gym.config import RunConfig
+from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
+from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
+from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.worker import EnvironmentThread, build_agent
+from clawrl_gym.run.configure import load_config
+
+PolicyFunction = Callable[[list[Message], list[Tool]], object]
+"""Messages and tools in, the reply (a message or its text) out; it may be a coroutine function."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedEpisode:
+    """An episode and what was said in it."""
+
+    episode: Episode
+    messages: list[Message]
+    """From the first request to what came back last."""
+
+
+async def run_episode_async(
+    env: str | Sequence[str],
+    policy: PolicyAddress | PolicyFunction,
+    *,
+    task: str | None = None,
+    temperature: float | None = None,
+    timeout_s: float = 600.0,
+) -> PlayedEpisode:
+    """Play one episode.
+
+    `env`: an option of conf/env/ or overrides such as ["env=toolcall", "env.tasks=shop"].
+    `policy`: an address, or a function. `task`: an id of the environment; None takes a held-out
+    one. An environment or a policy that fails is told in the episode's `stop_reason` and `error`.
+    """
+    config = load_config([f"env={env}"] if isinstance(env, str) else list(env))
+    spec = EpisodeSpec(
+        session_id=f"episode-{uuid4().hex[:12]}",
+        group_id=None,
+        task=_task(config, task),
+        max_turns=config.env.max_turns,
+        timeout_s=timeout_s,
+        temperature=temperature,
+    )
+    chat = _Recorded(_chat(policy, timeout_s))
+    environment = EnvironmentThread(config.env, 0)
+    try:
+        agent = build_agent(config.agent, config.env)
+        episode = await run_episode(spec, environment, agent, chat, environment.call)
+    finally:
+        await asyncio.to_thread(environment.close)
+        await chat.close()
+    return PlayedEpisode(episode, chat.messages)
+
+
+def _task(config: RunConfig, task: str | None) -> TaskRef:
+    source = TaskSource.of(config.env, config.seed)
+    if task is None:
+        return (source.heldout(1) or [source.train(0)])[0]
+    return TaskRef(task, 0, "heldout")
+
+
+def _chat(policy: PolicyAddress | PolicyFunction, timeout_s: float) -> FunctionChat | PolicyChat:
+    if isinstance(policy, PolicyAddress):
+        return chat_of(policy, timeout_s, limit=1)
+    return FunctionChat(policy)
+
+
+@dataclass(slots=True)
+class _Recorded:
+    """A chat that remembers what was said."""
+
+    chat: FunctionChat | PolicyChat
+    messages: list[Message] = field(default_factory=list)
+
+    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+        answer = await self.chat.reply(spec, messages, tools)
+        self.messages = [*messages, answer.message]
+        return answer
+
+    async def end(
+        self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
+    ) -> None:
+        self.messages += next_state or []
+        await self.chat.end(spec, episode, next_state)
+
+    async def close(self) -> None:
+        if not isinstance(self.chat, FunctionChat):
+            await self.chat.close()

@@ -1,0 +1,145 @@
+"""`evaluate`: a policy, ours or any server of the OpenAI API, measured on tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from clawrl_gym.config import EvaluateConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.metrics import heldout_values, wilson
+from clawrl_gym.core.types import TaskRef
+from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.run.environments import Environments
+from clawrl_gym.run.envs import check_env
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
+
+EVALUATION_FILE = "evaluation.json"
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """An evaluation and where it was written."""
+
+    evaluation: Evaluation
+    folder: Path
+
+    @property
+    def success(self) -> float:
+        """Share of the measured tasks that were solved."""
+        return self.evaluation.success
+
+    def summary(self) -> str:
+        """The figures in a few lines, with 95 % intervals (Wilson)."""
+        families = Counter(episode.family or "task" for episode in self.evaluation.episodes)
+        solved = Counter(
+            episode.family or "task" for episode in self.evaluation.episodes if episode.success
+        )
+        lines = [_share(name, solved[name], families[name]) for name in sorted(families)]
+        total = _share("all", sum(solved.values()), self.evaluation.n)
+        lost = [f"lost to infrastructure, not counted: {len(self.evaluation.lost)}"]
+        lost += [f"  {reason}" for reason in self.evaluation.lost[:3]]
+        where = f"every episode: {self.folder / EVALUATION_FILE}"
+        many = lines if len(lines) > 1 else []
+        return "\n".join([*many, total, *(lost if self.evaluation.lost else []), where])
+
+
+async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:
+    """Measure as configured and write evaluation.json; starts vLLM unless an endpoint is given.
+
+    Raises ConfigError for what cannot be measured, EnvError when most tasks were lost.
+    """
+    tasks = _tasks(config)
+    on_phase("environments", "preparing")
+    await asyncio.to_thread(check_env, config.env, lambda line: on_phase("environments", line))
+    folder = _folder_of(config)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    rollout = config.rollout
+    async with AsyncExitStack() as stack:
+        address = _endpoint(config)
+        if address is None:
+            policy = ServedPolicy(config, folder.path, on_phase=on_phase)
+            address = (await stack.enter_async_context(policy)).address
+        environments = Environments(
+            config.env,
+            address,
+            config.agent,
+            slots=rollout.envs_per_worker,
+            timeout_s=rollout.episode_timeout_s,
+            max_retries=rollout.max_retries,
+            request_timeout_s=config.policy.request_timeout_s,
+        )
+        await stack.enter_async_context(environments)
+        on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")
+        evaluation = await environments.evaluate(tasks, temperature=config.eval.temperature)
+    _write(folder.path / EVALUATION_FILE, config, evaluation)
+    return EvaluationRun(evaluation, folder.path)
+
+
+def _share(name: str, solved: int, count: int) -> str:
+    low, high = wilson(solved, count)
+    return f"{name:<24} {solved / max(1, count):5.0%}  ({low:.0%} to {high:.0%}, n = {count})"
+
+
+def _tasks(config: EvaluateConfig) -> list[TaskRef]:
+    source = TaskSource.of(config.env, config.seed)
+    count = config.eval.tasks
+    if config.split == "heldout":
+        tasks = source.heldout(count)
+    else:
+        tasks = [source.train(number) for number in range(count)]
+    if not tasks:
+        raise ConfigError(
+            f"got no {config.split} task to measure, expected eval.tasks of at least 1 and an "
+            "environment that has such tasks"
+        )
+    return tasks
+
+
+def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
+    endpoint = config.endpoint
+    if endpoint.base_url is None:
+        return None
+    if not endpoint.base_url.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"got endpoint.base_url={endpoint.base_url!r}, expected an address with http:// or "
+            "https:// and its /v1, such as http://127.0.0.1:8000/v1"
+        )
+    return PolicyAddress(
+        endpoint.base_url,
+        endpoint.key,
+        endpoint.model,
+        is_gateway=False,
+        max_tokens=endpoint.max_tokens,
+    )
+
+
+def _folder_of(config: EvaluateConfig) -> RunFolder:
+    if config.run.dir is not None:
+        return RunFolder(Path(config.run.dir))
+    model = config.endpoint.model if config.endpoint.base_url else config.policy.model
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"evaluate-{config.env.type}-{Path(model).name}-{stamp}"
+    return RunFolder(Path(config.run.root) / (config.run.name or name))
+
+
+def _write(path: Path, config: EvaluateConfig, evaluation: Evaluation) -> None:
+    solved = sum(episode.success for episode in evaluation.episodes)
+    report = {
+        "env": config.env.type,
+        "split": config.split,
+        "policy": config.endpoint.base_url or config.policy.model,
+        "temperature": config.eval.temperature,
+        "metrics": heldout_values(solved, evaluation.n) | evaluation.metrics(),
+        "lost": list(evaluation.lost),
+        "episodes": [asdict(episode) for episode in evaluation.episodes],
+    }
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

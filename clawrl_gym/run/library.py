@@ -1,0 +1,85 @@
+"""The commands as functions: each with a blocking and an asynchronous form.
+
+The blocking ones work in scripts and in notebooks, where a loop runs already. Configurations may
+be given as the command line has them: `run_training(["env=gui", "trainer.steps=3"])`.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from clawrl_gym.config import EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.run.blocking import run_blocking
+from clawrl_gym.run.configure import load_config
+
+if TYPE_CHECKING:
+    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.run.episode import PlayedEpisode, PolicyFunction
+    from clawrl_gym.run.evaluate import EvaluationRun
+    from clawrl_gym.run.train import TrainingRun
+
+
+async def run_training_async(config: RunConfig | Sequence[str] = ()) -> TrainingRun:
+    """Train; returns where the run lies and what was measured. Raises ClawError."""
+    from clawrl_gym.run.train import train
+
+    return await train(config if isinstance(config, RunConfig) else load_config(config, "train"))
+
+
+def run_training(config: RunConfig | Sequence[str] = ()) -> TrainingRun:
+    """`run_training_async`, blocking."""
+    return run_blocking(run_training_async(config))
+
+
+async def run_serving_async(
+    config: ServeConfig | Sequence[str] = (), sock: socket.socket | None = None
+) -> None:
+    """Serve a policy that learns from its conversations, until cancelled. Raises ClawError.
+
+    `sock` listens already; None listens where `gateway` says. Who calls it starts it again when it
+    fails, as the command does.
+    """
+    from clawrl_gym.run.serve import serve
+    from clawrl_gym.run.supervisor import listen
+
+    if not isinstance(config, ServeConfig):
+        config = load_config(config, "serve")
+    with sock or listen(config.gateway) as listening:
+        await serve(config, listening)
+
+
+def run_serving(config: ServeConfig | Sequence[str] = ()) -> None:
+    """`run_serving_async`, blocking."""
+    run_blocking(run_serving_async(config))
+
+
+async def run_evaluation_async(config: EvaluateConfig | Sequence[str] = ()) -> EvaluationRun:
+    """Measure a policy of ours, or any server of the OpenAI API, on tasks. Raises ClawError."""
+    from clawrl_gym.run.evaluate import evaluate_policy
+
+    if not isinstance(config, EvaluateConfig):
+        config = load_config(config, "evaluate")
+    return await evaluate_policy(config)
+
+
+def run_evaluation(config: EvaluateConfig | Sequence[str] = ()) -> EvaluationRun:
+    """`run_evaluation_async`, blocking."""
+    return run_blocking(run_evaluation_async(config))
+
+
+def run_episode(
+    env: str | Sequence[str],
+    policy: PolicyAddress | PolicyFunction,
+    *,
+    task: str | None = None,
+    temperature: float | None = None,
+    timeout_s: float = 600.0,
+) -> PlayedEpisode:
+    """`run_episode_async`, blocking."""
+    from clawrl_gym.run.episode import run_episode_async
+
+    return run_blocking(
+        run_episode_async(env, policy, task=task, temperature=temperature, timeout_s=timeout_s)
+    )

@@ -1,0 +1,158 @@
+"""What `import clawrl_gym` gives: its names, and the commands as functions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+import clawrl_gym as cg
+from clawrl_gym.run.blocking import run_blocking
+
+HEAVY = {"torch", "ray", "vllm", "transformers", "playwright", "aiohttp", "hydra"}
+
+
+def test_all_names_are_there_and_nothing_else_is_promised() -> None:
+    for name in cg.__all__:
+        assert getattr(cg, name) is not None, name
+    assert set(cg.__all__) <= set(dir(cg))
+    assert 30 <= len(cg.__all__) <= 60
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        cg.nothing  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    source = Path(str(cg.__file__)).read_text()
+    imported = {line.rpartition(" as ")[2] for line in source.splitlines() if " as " in line}
+    assert set(cg.__all__) - {"__version__"} <= imported
+
+
+def test_importing_it_is_light() -> None:
+    code = "import sys, clawrl_gym; print(*sorted(set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_a_configuration_is_the_command_lines() -> None:
+    config = cg.load_config(["env=toolcall", "trainer.steps=3"])
+    assert isinstance(config, cg.RunConfig)
+    assert (config.env.type, config.trainer.steps) == ("toolcall", 3)
+    assert isinstance(cg.load_config([], "serve"), cg.ServeConfig)
+    assert isinstance(cg.load_config(["env=gui"], "evaluate"), cg.EvaluateConfig)
+    with pytest.raises(cg.ConfigError, match=r"did you mean 'trainer\.steps'"):
+        cg.load_config(["trainer.stepps=3"])
+    with pytest.raises(cg.ConfigError, match="expected train, serve, evaluate or bench"):
+        cg.load_config([], "dance")  # type: ignore[call-overload]
+
+
+def test_a_coroutine_blocks_with_and_without_a_loop() -> None:
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 42
+
+    async def in_a_notebook() -> int:
+        return run_blocking(answer())
+
+    assert run_blocking(answer()) == 42
+    assert asyncio.run(in_a_notebook()) == 42
+
+
+def test_an_error_of_a_coroutine_comes_through_the_thread() -> None:
+    async def fail() -> None:
+        raise cg.PolicyError("no")
+
+    async def in_a_notebook() -> None:
+        run_blocking(fail())
+
+    with pytest.raises(cg.PolicyError, match="no"):
+        asyncio.run(in_a_notebook())
+
+
+def move_file(messages: list[cg.Message], tools: object) -> str:
+    """A policy that knows one command."""
+    request = str(messages[-1]["content"])
+    return "```bash\nls\n```" if "Copy" in request else "```bash\nfalse\n```"
+
+
+@pytest.mark.sandbox
+def test_an_episode_is_played_by_a_function() -> None:
+    played = cg.run_episode(
+        ["env=terminal", "env.families=[copy]"], move_file, task="copy-train-000001"
+    )
+    assert played.episode.stop_reason is cg.StopReason.TERMINATED
+    assert played.episode.reward == 0.0
+    roles = [message["role"] for message in played.messages]
+    assert roles[:3] == ["system", "user", "assistant"]
+    assert played.messages[2]["content"] == "```bash\nls\n```"
+
+
+@pytest.mark.sandbox
+def test_a_function_that_fails_is_the_policys_failure() -> None:
+    played = cg.run_episode("terminal", lambda messages, tools: 7)
+    assert played.episode.stop_reason is cg.StopReason.POLICY_ERROR
+    assert played.episode.reward is None
+    assert "got a reply of type int" in str(played.episode.error)
+
+
+async def serve_scripted(content: str) -> tuple[web.AppRunner, str]:
+    """A server of the OpenAI API that always says the same."""
+
+    async def chat(request: web.Request) -> web.Response:
+        body = await request.json()
+        assert body["model"] == "scripted"
+        message = {"role": "assistant", "content": content}
+        usage = {"prompt_tokens": 1, "completion_tokens": 3}
+        return web.json_response({"choices": [{"message": message}], "usage": usage})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+
+
+@pytest.mark.sandbox
+async def test_any_server_of_the_openai_api_is_measured(tmp_path: Path) -> None:
+    runner, url = await serve_scripted("```bash\nfalse\n```")
+    try:
+        run = await cg.run_evaluation_async(
+            [
+                "env=terminal",
+                "eval.tasks=6",
+                f"endpoint.base_url={url}",
+                "endpoint.model=scripted",
+                f"run.dir={tmp_path / 'measured'}",
+            ]
+        )
+    finally:
+        await runner.cleanup()
+    assert run.evaluation.n == 6
+    assert run.success == 0.0
+    written = json.loads((tmp_path / "measured" / "evaluation.json").read_text())
+    assert len(written["episodes"]) == 6
+    assert written["metrics"]["heldout/n"] == 6
+    assert "n = 6" in run.summary()
+
+
+async def test_an_endpoint_without_http_is_refused() -> None:
+    with pytest.raises(cg.ConfigError, match="expected an address with http"):
+        await cg.run_evaluation_async(["endpoint.base_url=localhost:8000"])
+
+
+async def test_a_dead_endpoint_is_no_failure_of_the_policy(tmp_path: Path) -> None:
+    with pytest.raises(cg.EnvError, match="held-out tasks were lost"):
+        await cg.run_evaluation_async(
+            [
+                "eval.tasks=2",
+                "rollout.max_retries=0",
+                "endpoint.base_url=http://127.0.0.1:9/v1",
+                f"run.dir={tmp_path}",
+            ]
+        )
