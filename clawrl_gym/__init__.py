@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 from clawrl_gym.envs.registration import register_builtin_envs
 
 if TYPE_CHECKING:
-    from clawrl_gym.agents.base import Action as Action
-    from clawrl_gym.agents.base import Agent as Agent
-    from clawrl_gym.agents.base import ParseFailure as ParseFailure
+    from clawrl_gym.agents.agent import Action as Action
+    from clawrl_gym.agents.agent import Agent as Agent
+    from clawrl_gym.agents.agent import ParseFailure as ParseFailure
     from clawrl_gym.comparison.pipeline import run_comparison as run_comparison
     from clawrl_gym.comparison.pipeline import run_comparison_async as run_comparison_async
     from clawrl_gym.config import BenchConfig as BenchConfig
@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import merge_turns as merge_turns
     from clawrl_gym.envs.registration import make_env as make_env
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
-    from clawrl_gym.judge.base import Judge as Judge
-    from clawrl_gym.report import write_report as write_report
+    from clawrl_gym.judge.interface import Judge as Judge
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
     from clawrl_gym.rollout.tasks import TaskSource as TaskSource
@@ -76,11 +75,12 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.base import Term as Term
     from clawrl_gym.trainers.base import make_sample as make_sample
     from clawrl_gym.trainers.learner import Learner as Learner
+    from clawrl_gym.ui.report import write_report as write_report
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "agents.base": ("Action", "Agent", "ParseFailure"),
+    "agents.agent": ("Action", "Agent", "ParseFailure"),
     "comparison.pipeline": ("run_comparison", "run_comparison_async"),
     "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
     "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError"),
@@ -91,7 +91,7 @@ _HOMES = {
     "dialogue.merging": ("Segment", "merge_turns"),
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
-    "judge.base": ("Judge",),
+    "judge.interface": ("Judge",),
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
     "rollout.tasks": ("TaskSource",),
@@ -107,7 +107,7 @@ _HOMES = {
     "trainers.advantage": ("group_advantages",),
     "trainers.base": ("Algorithm", "Term", "make_sample"),
     "trainers.learner": ("Learner",),
-    "report": ("write_report",),
+    "ui.report": ("write_report",),
 }  # fmt: skip
 """Where each name lives."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

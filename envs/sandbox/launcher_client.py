@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-import clawrl_gym
+from clawrl_gym.core import errors
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.interface import Limits
 
@@ -42,7 +42,7 @@ class LauncherClient:
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        package = str(Path(clawrl_gym.__file__).parent)
+        package = str(Path(errors.__file__).parents[1])
         with theirs:
             self._process = subprocess.Popen(
                 [

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import clawrl_gym
+from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.options import BrowserOptions
@@ -163,8 +163,7 @@ def _said(message: str) -> str:
 
 def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
     """Playwright starts one file, without arguments before its own."""
-    package = Path(clawrl_gym.__file__).parent
-    path = ":".join(_package_path(package))
+    path = ":".join(_package_path())
     keeper = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]
     starter = folder / "chromium"
     starter.write_text(f'#!/bin/sh\nexec env -i {shlex.join(keeper)} "$@"\n')
@@ -172,8 +171,10 @@ def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
     return starter
 
 
-def _package_path(package: Path) -> list[str]:
-    return list(dict.fromkeys([str(package), *map(str, clawrl_gym.__path__)]))
+def _package_path() -> list[str]:
+    """The package's folder, and where else it may lie when it is installed for editing."""
+    package = Path(errors.__file__).parents[1]
+    return list(dict.fromkeys([str(package), *map(str, sys.modules["clawrl_gym"].__path__)]))
 
 
 def _receive(answer: socket.socket) -> socket.socket:
