@@ -20,8 +20,8 @@ from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.gui.text import line_text
-from tools.tiny_policy.static_page import Node, Paper
-from tools.tiny_policy.static_screen import PaperScreen
+from tools.tiny_policy.static_page import Node, StaticPage
+from tools.tiny_policy.static_screen import StaticScreen
 
 FILE = Path(__file__).parent / "fixtures" / "gui_golden.json"
 TRAIN_TASKS, HELDOUT_TASKS = 10, 5
@@ -89,7 +89,7 @@ def pages_of_family(family: str) -> list[object]:
 
 def observations(task_id: str) -> list[str]:
     """Everything that the environment shows while the oracle solves the task."""
-    env = GuiEnv(open_screen=PaperScreen.open)
+    env = GuiEnv(open_screen=StaticScreen.open)
     first, _ = env.reset(options={"task": task_id})
     return [first, *(env.step(action)[0] for action in env.solve())]
 
@@ -105,7 +105,7 @@ def linked_pages(task: GuiTask) -> Iterator[object]:
             break
         html = page_html(get(site, paths[place]))
         yield [paths[place], normal(html), page_text(html)]
-        for node in Paper(html).root.walk():
+        for node in StaticPage(html).root.walk():
             if node.tag == "a" and (path := urljoin(paths[place], node.attributes["href"])):
                 paths += [path] if path not in paths else []
             if node.tag == "form":
@@ -153,7 +153,7 @@ def page_html(response: Response) -> str:
 
 def page_text(html: str) -> Sequence[str]:
     """The page as the policy reads it."""
-    return [line_text(line) for line in Paper(html).lines()]
+    return [line_text(line) for line in StaticPage(html).lines()]
 
 
 def normal(html: str) -> list[object]:

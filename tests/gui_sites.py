@@ -13,7 +13,7 @@ from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import Step, resolve
 from clawrl_gym.envs.gui.text_calls import format_action
-from tools.tiny_policy.static_screen import PaperScreen
+from tools.tiny_policy.static_screen import StaticScreen
 
 
 def get(site: Site, url: str) -> Response:
@@ -35,7 +35,7 @@ def text_of(response: Response) -> str:
 
 def paper_env(families: Sequence[str] | None = None) -> GuiEnv:
     """The environment with a browser on paper."""
-    return GuiEnv(families=families, open_screen=PaperScreen.open)
+    return GuiEnv(families=families, open_screen=StaticScreen.open)
 
 
 def solution_of(task_id: str) -> Turns:

@@ -14,7 +14,7 @@ from clawrl_gym.config import LearnerConfig, LiveConfig, RolloutConfig
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
-from clawrl_gym.trainers.batch_queue import Batch, ByGroups, ByTurns, ReadyGroups
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from tests.fakes_judge import a_turn, live_session, stored
 
@@ -42,22 +42,22 @@ def sample(number: int, advantage: float = 1.0, version: int = 0, **changes: obj
     )
 
 
-async def accept(ready: ReadyGroups, number: int, *samples: Sample) -> list[Sample]:
+async def accept(ready: BatchQueue, number: int, *samples: Sample) -> list[Sample]:
     return await ready.accept(Group(number, TASK, [], 0), list(samples))
 
 
-async def accept_turns(ready: ReadyGroups, numbers: range, version: int = 0) -> None:
+async def accept_turns(ready: BatchQueue, numbers: range, version: int = 0) -> None:
     for number in numbers:
         await accept(ready, number, sample(number, version=version))
 
 
-async def due(ready: ReadyGroups, version: int = 0) -> Batch:
+async def due(ready: BatchQueue, version: int = 0) -> Batch:
     """The batch that is due now."""
     async with asyncio.timeout(5):
         return await ready.batch(version, version)
 
 
-async def is_waiting(ready: ReadyGroups, version: int = 0) -> bool:
+async def is_waiting(ready: BatchQueue, version: int = 0) -> bool:
     try:
         async with asyncio.timeout(0.03):
             await ready.batch(version, version)
@@ -66,9 +66,9 @@ async def is_waiting(ready: ReadyGroups, version: int = 0) -> bool:
     return False
 
 
-def live(store: Store, turns: int, flush_s: float = 3600.0, max_staleness: int = 64) -> ReadyGroups:
+def live(store: Store, turns: int, flush_s: float = 3600.0, max_staleness: int = 64) -> BatchQueue:
     config = LiveConfig(batch_turns=turns, flush_s=flush_s, max_staleness=max_staleness)
-    return ReadyGroups.live(config, store)
+    return BatchQueue.live(config, store)
 
 
 def numbers(batch: Batch) -> list[int]:
@@ -76,7 +76,7 @@ def numbers(batch: Batch) -> list[int]:
 
 
 async def test_batch_n_is_groups_n_b_and_the_next_ones(store: Store) -> None:
-    ready = ReadyGroups.training(RolloutConfig(groups=2), store)
+    ready = BatchQueue.training(RolloutConfig(groups=2), store)
     for number in (7, 3, 9, 1):
         await accept(ready, number, sample(number), sample(number))
     assert numbers(await due(ready)) == [7, 7, 3, 3]
@@ -84,16 +84,16 @@ async def test_batch_n_is_groups_n_b_and_the_next_ones(store: Store) -> None:
 
 
 async def test_a_group_without_signal_fills_its_place_in_training(store: Store) -> None:
-    ready = ReadyGroups(store, ByGroups(2), max_staleness=2)
+    ready = BatchQueue(store, ByGroups(2), max_staleness=2)
     await accept(ready, 1)
     await accept(ready, 2, sample(2))
     batch = await due(ready)
     assert (numbers(batch), batch.groups) == ([2], 2)
 
 
-def dynamic(store: Store, groups: int = 2) -> ReadyGroups:
+def dynamic(store: Store, groups: int = 2) -> BatchQueue:
     config = RolloutConfig(groups=groups, dynamic_sampling=True)
-    return ReadyGroups.training(config, store)
+    return BatchQueue.training(config, store)
 
 
 async def test_with_dynamic_sampling_a_batch_is_made_of_groups_that_teach(store: Store) -> None:
@@ -138,13 +138,13 @@ async def test_a_sample_of_hints_alone_teaches(store: Store) -> None:
 
 
 async def test_a_resumed_run_forms_the_very_batches_that_would_have_come(store: Store) -> None:
-    ready = ReadyGroups(store, ByGroups(2), max_staleness=2)
+    ready = BatchQueue(store, ByGroups(2), max_staleness=2)
     await accept_turns(ready, range(5))
     first = await due(ready)
     await store.add_update(
         UpdateRow(1, 0, 0.0, first.groups), [s.id or 0 for s in first.samples], None
     )
-    resumed = ReadyGroups(store, ByGroups(2), max_staleness=2)
+    resumed = BatchQueue(store, ByGroups(2), max_staleness=2)
     resumed.restore([group.samples for group in await store.untrained_groups()])
     assert numbers(await due(resumed)) == numbers(await due(ready)) == [2, 3]
     assert resumed.waiting_groups == 1
@@ -258,8 +258,8 @@ async def test_after_a_restart_only_the_newest_sample_of_a_turn_is_left(store: S
 
 
 async def test_the_flush_rule_is_the_only_clock(store: Store) -> None:
-    assert math.isnan(ReadyGroups(store, ByGroups(1), 0).flush_in_s)
-    assert math.isnan(ReadyGroups(store, ByTurns(1, 1.0), 0).flush_in_s)
+    assert math.isnan(BatchQueue(store, ByGroups(1), 0).flush_in_s)
+    assert math.isnan(BatchQueue(store, ByTurns(1, 1.0), 0).flush_in_s)
 
 
 @dataclass

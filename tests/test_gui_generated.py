@@ -18,7 +18,7 @@ from clawrl_gym.envs.gui.generated import (
     task_ids,
 )
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
-from tools.tiny_policy.static_screen import PaperScreen
+from tools.tiny_policy.static_screen import StaticScreen
 
 EACH = 15
 """Tasks looked at of each family."""
@@ -37,7 +37,7 @@ def in_browser(families: list[str] | None = None) -> GuiEnv:
 
 def on_paper(family: str) -> GuiEnv:
     """The environment without a browser: much faster, and the sites are the same."""
-    return GuiEnv(families=[family], open_screen=PaperScreen.open)
+    return GuiEnv(families=[family], open_screen=StaticScreen.open)
 
 
 def reward_of(env: GuiEnv, task_id: str, actions: Iterable[str] | None = None) -> float:

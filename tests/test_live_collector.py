@@ -21,7 +21,7 @@ from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.base import Algorithm
-from clawrl_gym.trainers.batch_queue import ReadyGroups
+from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
@@ -34,7 +34,7 @@ class Live:
     """One process' collector over a store."""
 
     store: Store
-    ready: ReadyGroups
+    ready: BatchQueue
     collector: LiveCollector
 
     async def judged(self, turn: Turn, value: Any, kind: Any = "rule", **changes: Any) -> Verdict:
@@ -80,7 +80,7 @@ async def collecting(
     **config: Any,
 ) -> AsyncIterator[Live]:
     settings = LiveConfig(**{"flush_s": 0.001, "batch_turns": 100} | config)
-    ready = ReadyGroups.live(settings, store)
+    ready = BatchQueue.live(settings, store)
     enhancer = Enhancer((policy or FakePolicy()).render, HintConfig(form="!{hint}"), 10_000)
     collector = LiveCollector(
         settings, store, algorithm or Binary(0.95), ready, judged=judged, enhancer=enhancer

@@ -11,7 +11,7 @@ import pytest
 
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.trainers.packing import (
-    Reading,
+    TeacherScores,
     count_sequences,
     count_tokens,
     fill_rows,
@@ -141,7 +141,7 @@ def test_each_token_knows_its_sequence_and_each_sequence_its_sample() -> None:
 def test_what_a_teacher_said_lies_beside_the_tokens_it_is_about() -> None:
     silent, taught = make_samples([30, 12])
     count = sum(taught.mask_T)
-    reading = Reading(
+    reading = TeacherScores(
         distill_M=np.full(count, 0.5, np.float32),
         teacher_M=np.arange(count, dtype=np.float32),
         topk_ids_MK=np.arange(3 * count).reshape(count, 3),

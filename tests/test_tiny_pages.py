@@ -15,8 +15,8 @@ from tools.tiny_policy import page_slips
 from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations, easy_families
 from tools.tiny_policy.phases import page_phases
-from tools.tiny_policy.static_page import Paper
-from tools.tiny_policy.static_screen import PaperScreen
+from tools.tiny_policy.static_page import StaticPage
+from tools.tiny_policy.static_screen import StaticScreen
 
 EASY = easy_families()
 
@@ -33,7 +33,7 @@ def browser() -> Iterator[GuiEnv]:
 def test_paper_shows_what_the_browser_shows_all_along_the_oracle(
     family: str, browser: GuiEnv
 ) -> None:
-    paper = GuiEnv(open_screen=PaperScreen.open)
+    paper = GuiEnv(open_screen=StaticScreen.open)
     for number in (0, 1):
         options = {"task": f"gui-{family}-train-{number:06d}"}
         assert paper.reset(options=options)[0] == browser.reset(options=options)[0]
@@ -45,7 +45,7 @@ def test_paper_shows_what_the_browser_shows_all_along_the_oracle(
 
 @pytest.mark.parametrize("family", EASY)
 def test_the_oracle_solves_easy_tasks_on_paper(family: str) -> None:
-    env = GuiEnv(open_screen=PaperScreen.open)
+    env = GuiEnv(open_screen=StaticScreen.open)
     for split, number in (("train", 7), ("heldout", 3)):
         env.reset(options={"task": f"gui-{family}-{split}-{number:06d}", "split": split})
         assert [env.step(written)[1] for written in env.solve()][-1] == 1.0
@@ -82,7 +82,7 @@ def test_a_slip_never_solves_its_task() -> None:
     assert set(page_slips.SLIPS) <= set(EASY)
     for family in page_slips.SLIPS:
         task = make_task(f"gui-{family}-train-000011")
-        env = GuiEnv(open_screen=PaperScreen.open)
+        env = GuiEnv(open_screen=StaticScreen.open)
         assert _reward(env, task, slipped=True) == 0.0
         assert _reward(env, task, slipped=False) == 1.0
 
@@ -118,6 +118,6 @@ def test_both_shipped_policies_share_a_tokenizer() -> None:
 
 
 def test_unclosed_and_unknown_tags_do_not_break_a_page() -> None:
-    paper = Paper("<p>one<section>two</p></b><unknown>three<br>four")
+    paper = StaticPage("<p>one<section>two</p></b><unknown>three<br>four")
     shown = [part for line in paper.lines() for part in line]
     assert shown == ["one", "two", "three", "four"]

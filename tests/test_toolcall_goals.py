@@ -7,9 +7,15 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.envs.toolcall.answer_matching import boxed, last_number, number_of, says
-from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
+from clawrl_gym.envs.toolcall.goals import (
+    AnswerGoal,
+    CallsGoal,
+    ExpectedCall,
+    MentionGoal,
+    StateGoal,
+)
 from clawrl_gym.envs.toolcall.json_matching import fits, same
-from clawrl_gym.envs.toolcall.task import Made, Outcome
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 
 
 def outcome(*said, made=(), **states):
@@ -17,7 +23,9 @@ def outcome(*said, made=(), **states):
 
 
 def made(name, failed=False, **arguments):
-    return Made(Call("1", name, json.dumps(arguments)), {} if failed else arguments, "ok", failed)
+    return ExecutedCall(
+        Call("1", name, json.dumps(arguments)), {} if failed else arguments, "ok", failed
+    )
 
 
 def is_met(goal, left):
@@ -120,9 +128,9 @@ def test_what_is_missing_names_the_place_and_not_the_value():
     ]
     told = [
         *AnswerGoal("4711").missing(outcome("5")),
-        *SaidGoal(("4711",)).missing(outcome("5")),
+        *MentionGoal(("4711",)).missing(outcome("5")),
         *StateGoal("files", {"x": "4711"}).missing(outcome(files={"x": "5"})),
-        *CallsGoal((WantedCall("f", {"a": [4711]}),)).missing(outcome(made=[(made("f", a=5),)])),
+        *CallsGoal((ExpectedCall("f", {"a": [4711]}),)).missing(outcome(made=[(made("f", a=5),)])),
     ]
     assert len(told) == 4
     assert "4711" not in "".join(told)
@@ -163,10 +171,10 @@ def test_values_are_compared_as_json(one, other, equal):
 )
 def test_things_are_said_as_whole_words(said, wanted, found):
     assert says(said, wanted) is found
-    assert is_met(SaidGoal((wanted,)), outcome("hello", said)) is found
+    assert is_met(MentionGoal((wanted,)), outcome("hello", said)) is found
 
 
-WANTED = (WantedCall("find", {"city": ["Bern", "Berne"], "days": [2, 3], "unit": ["C", ""]}),)
+WANTED = (ExpectedCall("find", {"city": ["Bern", "Berne"], "days": [2, 3], "unit": ["C", ""]}),)
 
 
 @pytest.mark.parametrize(
@@ -195,21 +203,23 @@ def test_objects_and_lists_are_allowed_in_the_manner_of_bfcl():
 
 
 def test_parallel_calls_match_in_any_order_each_its_own():
-    loose, strict = WantedCall("f", {"a": [1, 2]}), WantedCall("f", {"a": [1]})
+    loose, strict = ExpectedCall("f", {"a": [1, 2]}), ExpectedCall("f", {"a": [1]})
     both = (made("f", a=1), made("f", a=2))
     assert is_met(CallsGoal((loose, strict)), outcome(made=[both]))
     assert not is_met(CallsGoal((strict, strict)), outcome(made=[both]))
     assert is_met(CallsGoal((strict, loose), ordered=True), outcome(made=[both]))
-    turned = CallsGoal((WantedCall("f", {"a": [2]}), WantedCall("f", {"a": [1]})), ordered=True)
+    turned = CallsGoal((ExpectedCall("f", {"a": [2]}), ExpectedCall("f", {"a": [1]})), ordered=True)
     assert not is_met(turned, outcome(made=[both]))
 
 
 def test_calls_that_were_not_needed_or_failed_are_told():
-    one = CallsGoal((WantedCall("f"),))
+    one = CallsGoal((ExpectedCall("f"),))
     assert list(one.missing(outcome(made=[(made("f"), made("g"))]))) == [
         "calls were made that were not needed"
     ]
-    assert is_met(CallsGoal((WantedCall("f"),), extra=True), outcome(made=[(made("f"), made("g"))]))
+    assert is_met(
+        CallsGoal((ExpectedCall("f"),), extra=True), outcome(made=[(made("f"), made("g"))])
+    )
     assert not is_met(one, outcome(made=[(made("f", failed=True),)]))
     assert is_met(CallsGoal(()), outcome("no tool fits"))
     assert not is_met(CallsGoal(()), outcome(made=[(made("f"),)]))

@@ -10,9 +10,15 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
-from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
+from clawrl_gym.envs.toolcall.goals import (
+    AnswerGoal,
+    CallsGoal,
+    ExpectedCall,
+    MentionGoal,
+    StateGoal,
+)
 from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
-from clawrl_gym.envs.toolcall.task import Made, Outcome
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 from clawrl_gym.envs.toolcall.task_file import open_file
 from clawrl_gym.envs.validate import main
 
@@ -57,8 +63,8 @@ def test_every_field_becomes_part_of_the_task(tmp_path):
     assert task.goals[:4] == (
         AnswerGoal("x", "text", True, 0.5),
         StateGoal("files", {}, ("a",), True),
-        SaidGoal(("x",)),
-        CallsGoal((WantedCall("f", {"a": [1, ""]}),), ordered=True, extra=True),
+        MentionGoal(("x",)),
+        CallsGoal((ExpectedCall("f", {"a": [1, ""]}),), ordered=True, extra=True),
     )
     assert isinstance(task.goals[4], ProgramGoal)
     assert task.solution == (Reply("", (Call("1-1", "f", '{"a": 1}'),)), Reply("x"))
@@ -137,7 +143,7 @@ def test_a_program_sees_all_that_was_left():
         "assert left['calls'] == [{'name': 'f', 'arguments': {'x': 1}, 'result': 'ok',"
         " 'failed': False}]\n"
     )
-    made = Made(Call("1", "f", "{}"), {"x": 1}, "ok", failed=False)
+    made = ExecutedCall(Call("1", "f", "{}"), {"x": 1}, "ok", failed=False)
     left = Outcome(("hi",), ((made,),), {"files": {"a": "1"}})
     assert checked(program, left) == []
     assert grade([AnswerGoal("5"), ProgramGoal("pass", lambda: None)][:1], left).reward == 0.0

@@ -86,7 +86,7 @@ class _Waiting:
         return cls(entries, time.monotonic())
 
 
-class ReadyGroups:
+class BatchQueue:
     """The queue between whoever accepts groups and the training loop."""
 
     def __init__(self, store: Store, rule: ByGroups | ByTurns, max_staleness: int) -> None:

@@ -28,8 +28,8 @@ from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
 from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
-from clawrl_gym.trainers.step_metrics import Watch
-from clawrl_gym.trainers.teacher import Readings, Teacher, check_vocabulary
+from clawrl_gym.trainers.step_metrics import StepMetrics
+from clawrl_gym.trainers.teacher import Teacher, TeacherReport, check_vocabulary
 
 SHOWN = 4
 """Distilled turns of a step that are handed back for people to look at."""
@@ -96,7 +96,7 @@ class Learner:
             self.trainer.max_tokens_per_pack,
             draw=random.Random(f"{self.seed}:{version}"),
         )
-        watch = Watch(
+        watch = StepMetrics(
             version,
             objectives(self.trainer),
             self.trainer.tis_cap,
@@ -154,7 +154,7 @@ class Learner:
                 model = PackedModel(config.teacher, device, self.model.temperature, images)
         return Teacher(config, self.model, model, self.trainer.max_tokens_per_pack)
 
-    def _readings(self, samples: Sequence[Sample]) -> Readings:
+    def _readings(self, samples: Sequence[Sample]) -> TeacherReport:
         """What the teacher says of the batch before the update; nothing without a teacher."""
         if self.teacher is not None:
             return self.teacher.read(samples)
@@ -165,7 +165,7 @@ class Learner:
                     f"trainer.algorithm={self.trainer.algorithm} and trainer.opd_weight="
                     f"{self.trainer.opd_weight:g}: no teacher is asked"
                 )
-        return Readings([None for _ in samples], {})
+        return TeacherReport([None for _ in samples], {})
 
     def _proximal(self, parts: list[Minibatch]) -> list[list[Tensor] | None]:
         """Log-probs before the update, by minibatch and pack.
@@ -178,7 +178,7 @@ class Learner:
             return [[self.model.score(pack).logprobs_M for pack in part.packs] for part in parts]
 
     def _update(
-        self, part: Minibatch, old: list[Tensor] | None, watch: Watch, shown: int
+        self, part: Minibatch, old: list[Tensor] | None, watch: StepMetrics, shown: int
     ) -> list[Taught]:
         """One optimizer step on a minibatch; up to `shown` of its turns that were distilled."""
         self.optimizer.zero_grad(set_to_none=True)

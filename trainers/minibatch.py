@@ -15,7 +15,13 @@ from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, Taught
 from clawrl_gym.trainers.distillation import topk_divergence
 from clawrl_gym.trainers.loss import LossSettings, LossTerms, policy_loss
-from clawrl_gym.trainers.packing import Pack, Reading, count_sequences, count_tokens, make_packs
+from clawrl_gym.trainers.packing import (
+    Pack,
+    TeacherScores,
+    count_sequences,
+    count_tokens,
+    make_packs,
+)
 from clawrl_gym.trainers.teacher import show
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ class Minibatch:
     """Samples, what the teacher said of them, and both as packs (whose origins count samples)."""
 
     samples: list[Sample]
-    readings: list[Reading | None]
+    readings: list[TeacherScores | None]
     packs: list[Pack]
     tokens: int
     """The denominators of the mean: all tokens that are learned from, taught or not."""
@@ -36,7 +42,7 @@ class Minibatch:
 
 def split(
     samples: Sequence[Sample],
-    readings: Sequence[Reading | None],
+    readings: Sequence[TeacherScores | None],
     parts: int,
     max_tokens: int,
     draw: random.Random,

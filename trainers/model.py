@@ -44,7 +44,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Predictions:
     """What the model says about the M sampled tokens of a pack, and what it would rather say."""
 
     logprobs_M: Tensor
@@ -109,7 +109,7 @@ class PackedModel:
         return Scores(logprobs_MK[:, 0], entropies_M, logprobs_MK[:, 1:] if compared else None)
 
     @torch.no_grad()
-    def look(self, pack: Pack, k: int, width: int) -> Look:
+    def look(self, pack: Pack, k: int, width: int) -> Predictions:
         """Log-probs without gradient, and the `k` most likely of the first `width` tokens."""
 
         read = partial(_look, k=min(k, width), width=width)
@@ -118,7 +118,7 @@ class PackedModel:
             parts = self._by_pieces(read, hidden_MH, ids_MK)
         logprobs_MK, ids, best = (torch.cat(part) for part in zip(*parts, strict=True))
         compared = pack.topk_ids_MK is not None
-        return Look(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
+        return Predictions(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
 
     def state(self) -> dict[str, Tensor]:
         """The tensors by their transformers names; a tied output head only once."""

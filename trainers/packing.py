@@ -23,7 +23,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TeacherScores:
     """What the teacher said about the M tokens of one sample that are learned from, in order."""
 
     distill_M: Floats
@@ -74,7 +74,7 @@ class Pack:
 def make_packs(
     samples: Sequence[Sample],
     max_tokens: int,
-    readings: Sequence[Reading | None] | None = None,
+    readings: Sequence[TeacherScores | None] | None = None,
 ) -> list[Pack]:
     """Pack samples into rows of at most `max_tokens`; a longer sequence gets a row of its own.
 
@@ -137,7 +137,7 @@ def trainable(sample: Sample) -> list[bool]:
     ]
 
 
-def _pack(samples: list[Sample], readings: list[Reading | None], origins: list[int]) -> Pack:
+def _pack(samples: list[Sample], readings: list[TeacherScores | None], origins: list[int]) -> Pack:
     lengths = [len(sample.ids_T) for sample in samples]
     starts = np.cumsum([0, *lengths[:-1]])
     masks = [np.array(trainable(sample)) for sample in samples]
@@ -175,12 +175,12 @@ def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[Any]:
     return np.concatenate([np.asarray(s)[w] for s, w in zip(streams, where, strict=True)])
 
 
-def _silence(count: int) -> Reading:
+def _silence(count: int) -> TeacherScores:
     """Of a sample without lessons."""
-    return Reading(np.zeros(count, np.float32), np.full(count, math.nan, np.float32))
+    return TeacherScores(np.zeros(count, np.float32), np.full(count, math.nan, np.float32))
 
 
-def _topk(readings: list[Reading]) -> tuple[Ints | None, Floats | None]:
+def _topk(readings: list[TeacherScores]) -> tuple[Ints | None, Floats | None]:
     """What is compared, end to end; None when no reading has any."""
     shapes = [
         reading.topk_ids_MK.shape[1] for reading in readings if reading.topk_ids_MK is not None

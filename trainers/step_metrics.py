@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.model import Scores
 
 
-class Watch:
+class StepMetrics:
     """Sums of one step; `metrics` turns them into means."""
 
     def __init__(

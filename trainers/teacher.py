@@ -19,17 +19,17 @@ from clawrl_gym.config import DistillationConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Sample, Taught
 from clawrl_gym.trainers.distillation import overlap
-from clawrl_gym.trainers.packing import Floats, Ints, Pack, Reading, make_packs, trainable
+from clawrl_gym.trainers.packing import Floats, Ints, Pack, TeacherScores, make_packs, trainable
 
 if TYPE_CHECKING:
-    from clawrl_gym.trainers.model import Look, PackedModel
+    from clawrl_gym.trainers.model import PackedModel, Predictions
 
 
 @dataclass(frozen=True, slots=True)
-class Readings:
+class TeacherReport:
     """What the teacher said about a batch."""
 
-    of: list[Reading | None]
+    of: list[TeacherScores | None]
     """By sample; None where nothing is distilled."""
     metrics: dict[str, float]
 
@@ -76,7 +76,7 @@ class Teacher:
         self._max_tokens = max_tokens
         self._width = min(student.width, model.width)
 
-    def read(self, samples: Sequence[Sample]) -> Readings:
+    def read(self, samples: Sequence[Sample]) -> TeacherReport:
         """Ask about all lessons; of several prompts, the one closest to the student is followed.
 
         Lessons that do not fit the model's context teach nothing and are counted.
@@ -94,7 +94,7 @@ class Teacher:
             self._reading(index, sample, chosen, own) if any(sample.distill_T) else None
             for index, sample in enumerate(samples)
         ]
-        return Readings(readings, _metrics(samples, readings, chosen))
+        return TeacherReport(readings, _metrics(samples, readings, chosen))
 
     def _questions(self, samples: Sequence[Sample]) -> Iterator[_Question]:
         for index, sample in enumerate(samples):
@@ -149,11 +149,11 @@ class Teacher:
         }
 
     def _ask(self, questions: list[_Question], own: dict[int, Ints], k: int) -> list[_Answer]:
-        compared: list[Reading | None] = [None for _ in questions]
+        compared: list[TeacherScores | None] = [None for _ in questions]
         theirs = [own[question.sample][question.tokens] for question in questions] if k else []
         for index, ids_MK in enumerate(theirs):
             nothing = np.full(ids_MK.shape, math.nan, np.float32)
-            compared[index] = Reading(nothing[:, 0], nothing[:, 0], ids_MK, nothing)
+            compared[index] = TeacherScores(nothing[:, 0], nothing[:, 0], ids_MK, nothing)
         sequences = [question.sequence for question in questions]
         answers: dict[int, _Answer] = {}
         for pack in make_packs(sequences, self._max_tokens, compared):
@@ -164,7 +164,7 @@ class Teacher:
 
     def _reading(
         self, index: int, sample: Sample, chosen: _Chosen, own: dict[int, Ints]
-    ) -> Reading:
+    ) -> TeacherScores:
         weights_M = np.array(sample.distill_T, np.float32)[trainable(sample)]
         k = min(self._config.top_k, self._width) if self._config.form == "topk" else 0
         teacher_M = np.full(len(weights_M), math.nan, np.float32)
@@ -185,11 +185,11 @@ class Teacher:
                 topk_MK[question.tokens] = answer.best_MK
         weights_M[~np.isfinite(teacher_M)] = 0.0
         if not k:
-            return Reading(weights_M, teacher_M, prompts=tuple(prompts))
-        return Reading(weights_M, teacher_M, ids_MK, topk_MK, tuple(prompts))
+            return TeacherScores(weights_M, teacher_M, prompts=tuple(prompts))
+        return TeacherScores(weights_M, teacher_M, ids_MK, topk_MK, tuple(prompts))
 
 
-def show(sample: Sample, reading: Reading, gaps_M: Floats) -> Iterator[Taught]:
+def show(sample: Sample, reading: TeacherScores, gaps_M: Floats) -> Iterator[Taught]:
     """What the teacher thought of the turns of a stored sample."""
     if sample.id is None:
         return
@@ -220,7 +220,7 @@ def _behind(
     )
 
 
-def _split(pack: Pack, look: Look) -> Iterator[tuple[int, _Answer]]:
+def _split(pack: Pack, look: Predictions) -> Iterator[tuple[int, _Answer]]:
     """What was said about each sequence of the pack, by its place among those packed."""
     ends = np.cumsum(np.bincount(pack.rows_M))[:-1]
 
@@ -243,7 +243,7 @@ def _closer(one: _Answer, other: _Answer) -> bool:
 
 
 def _metrics(
-    samples: Sequence[Sample], readings: list[Reading | None], chosen: _Chosen
+    samples: Sequence[Sample], readings: list[TeacherScores | None], chosen: _Chosen
 ) -> dict[str, float]:
     """What is known before the update; `teacher/overlap` is a mean over tokens."""
     too_long = 0

@@ -20,7 +20,7 @@ from clawrl_gym.judge.interface import Judge
 from clawrl_gym.judge.verdicts import Asker
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
-from clawrl_gym.trainers.batch_queue import Batch, ReadyGroups, teaches
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 
 
 class Collector:
@@ -49,7 +49,7 @@ class Collector:
             None if judge is None else Asker(judge, judge_config or JudgeConfig(), not people)
         )
         self._enhancer = enhancer if algorithm.needs_hints else None
-        self._ready = ReadyGroups.training(config, store)
+        self._ready = BatchQueue.training(config, store)
         self._in_order = asyncio.Lock()
         self._counters: Counter[str] = Counter()
 

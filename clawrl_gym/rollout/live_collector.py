@@ -50,7 +50,7 @@ from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.rollout.guarantee import Signals, segment_of, unclear_because, why_not
 from clawrl_gym.store import SessionRow, Store, effective
 from clawrl_gym.trainers.base import Algorithm, Term, make_sample
-from clawrl_gym.trainers.batch_queue import ReadyGroups
+from clawrl_gym.trainers.batch_queue import BatchQueue
 
 _TASK = TaskRef(None, 0, "train")
 _WAITS = "hint waits"
@@ -67,7 +67,7 @@ class LiveCollector:
         config: LiveConfig,
         store: Store,
         algorithm: Algorithm,
-        ready: ReadyGroups,
+        ready: BatchQueue,
         judged: bool = True,
         enhancer: Enhancer | None = None,
     ) -> None:

@@ -24,7 +24,7 @@ from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.observer import Served
-from clawrl_gym.trainers.batch_queue import ReadyGroups
+from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import Update
 
 _MEMORY_EVERY = 10
@@ -134,7 +134,7 @@ class ServingCounts:
     """Turns, verdicts and the judge's queue of a serving run."""
 
     def __init__(
-        self, served: Served, collector: LiveCollector, queue: JudgeQueue, ready: ReadyGroups
+        self, served: Served, collector: LiveCollector, queue: JudgeQueue, ready: BatchQueue
     ) -> None:
         self._served = served
         self._collector = collector

@@ -31,7 +31,7 @@ from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithms import build_algorithm
-from clawrl_gym.trainers.batch_queue import ReadyGroups
+from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.serving import SERVING
@@ -119,7 +119,7 @@ class Service:
         """Open the store and listen; nothing slow."""
         config, parts = self._config, self._parts
         self._resumed = await parts.open(stack, resume=True)
-        self._ready = ReadyGroups.live(config.live, parts.policy.store)
+        self._ready = BatchQueue.live(config.live, parts.policy.store)
         algorithm = build_algorithm(config.trainer, None)
         judge = parts.judging(stack, hints=algorithm.needs_hints)
         self._collector = LiveCollector(

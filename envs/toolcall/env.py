@@ -16,12 +16,12 @@ from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
-from clawrl_gym.envs.toolcall.task import Customer, Made, Outcome, ToolTask
-from clawrl_gym.envs.toolcall.toolbox import Tools
+from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask
+from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from clawrl_gym.envs.toolcall.toolset import Tool
 
 
-class ToolCallEnv(TaskEnv[ToolTask, Tools]):
+class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
     """A request, tools, and perhaps a user who answers; one task an episode.
 
     Observation
@@ -94,7 +94,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Tools]):
         self._source = open_source(self._options)
         self._customer: Customer | None = None
         self._said: list[str] = []
-        self._made: list[tuple[Made, ...]] = []
+        self._made: list[tuple[ExecutedCall, ...]] = []
         self._offered: list[Tool] = []
         self._called = False
         """The last reply called tools: what comes back are their results."""
@@ -109,14 +109,14 @@ class ToolCallEnv(TaskEnv[ToolTask, Tools]):
     def _request(self, task: ToolTask) -> str:
         return task.instruction
 
-    def _open(self, task: ToolTask) -> Tools:
+    def _open(self, task: ToolTask) -> Toolbox:
         self._customer = _customer(task, self._options)
-        tools = Tools.open(task, self._options)
+        tools = Toolbox.open(task, self._options)
         self._said, self._made, self._called = [], [], False
         self._offered = tools.offered
         return tools
 
-    def _act(self, task: ToolTask, held: Tools, action: str) -> tuple[str, bool]:
+    def _act(self, task: ToolTask, held: Toolbox, action: str) -> tuple[str, bool]:
         reply = decode(action)
         self._called = bool(reply.calls)
         observation = self._hear(reply, held)
@@ -124,7 +124,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Tools]):
             return "(done)" if self._customer is None else "(the user left)", True
         return observation, self._turns == task.turns
 
-    def _hear(self, reply: Reply, tools: Tools) -> str | None:
+    def _hear(self, reply: Reply, tools: Toolbox) -> str | None:
         """What comes back; None when nothing does and the episode ends."""
         if reply.content.strip():
             self._said.append(reply.content)
@@ -134,7 +134,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Tools]):
             return encode_results(reply.calls, [one.result for one in made])
         return None if self._customer is None else self._customer.hear(reply.content)
 
-    def _grade(self, task: ToolTask, held: Tools) -> tuple[float, str]:
+    def _grade(self, task: ToolTask, held: Toolbox) -> tuple[float, str]:
         try:
             outcome = Outcome(tuple(self._said), tuple(self._made), held.states())
         finally:

@@ -19,7 +19,7 @@ from clawrl_gym.envs.task_ids import (
     select_families,
     split_of_content,
 )
-from clawrl_gym.envs.toolcall.families import FAMILIES, Draft
+from clawrl_gym.envs.toolcall.families import FAMILIES, TaskContent
 from clawrl_gym.envs.toolcall.task import ToolTask
 
 PREFIX = "call-"
@@ -51,7 +51,7 @@ def make_task(task_id: str) -> ToolTask:
     )
 
 
-def split_of(draft: Draft) -> Split:
+def split_of(draft: TaskContent) -> Split:
     """The one split that a request and its solution belong to."""
     return split_of_content(
         "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from clawrl_gym.envs.toolcall.answer_matching import boxed, last_number, number_of, same_text, says
 from clawrl_gym.envs.toolcall.json_matching import differences, fits
-from clawrl_gym.envs.toolcall.task import Made, Outcome
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 
 _DIFFERENCES_SHOWN = 5
 
@@ -71,7 +71,7 @@ class StateGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidGoal:
+class MentionGoal:
     """Every one of these texts was said at some time, as whole words, in any case."""
 
     texts: tuple[str, ...]
@@ -83,7 +83,7 @@ class SaidGoal:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedCall:
+class ExpectedCall:
     """A call that is to be made, in the manner of BFCL."""
 
     name: str
@@ -93,7 +93,7 @@ class WantedCall:
     A value that is an object holds, by key, a list of what is allowed there.
     """
 
-    def is_made_by(self, made: Made) -> bool:
+    def is_made_by(self, made: ExecutedCall) -> bool:
         return (
             not made.failed
             and made.call.name == self.name
@@ -105,7 +105,7 @@ class WantedCall:
 class CallsGoal:
     """These calls were made, each by a call of its own."""
 
-    wanted: tuple[WantedCall, ...]
+    wanted: tuple[ExpectedCall, ...]
     """Empty: no call is to be made."""
     ordered: bool = False
     extra: bool = False
@@ -122,14 +122,14 @@ class CallsGoal:
             wrong.append("calls were made that were not needed")
         return wrong
 
-    def _met_in_order(self, made: Sequence[Made]) -> int:
+    def _met_in_order(self, made: Sequence[ExecutedCall]) -> int:
         met = 0
         for one in made:
             if met < len(self.wanted) and self.wanted[met].is_made_by(one):
                 met += 1
         return met
 
-    def _met(self, made: Sequence[Made]) -> int:
+    def _met(self, made: Sequence[ExecutedCall]) -> int:
         """The most wanted calls that can be given a made call each."""
         owner: dict[int, int] = {}
 

@@ -37,17 +37,17 @@ with open("/root/done", "w") as file:
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class Grade:
     """What an episode was worth."""
 
     reward: float
     report: str
 
 
-def grade(goals: Sequence[Goal], outcome: Outcome) -> Graded:
+def grade(goals: Sequence[Goal], outcome: Outcome) -> Grade:
     """1 when every goal is met, else 0. Raises EnvError when a goal could not be looked at."""
     missing = [line for goal in goals for line in goal.missing(outcome)]
-    return Graded(0.0 if missing else 1.0, report_of(missing))
+    return Grade(0.0 if missing else 1.0, report_of(missing))
 
 
 @dataclass(frozen=True, slots=True)

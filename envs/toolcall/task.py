@@ -11,7 +11,7 @@ from clawrl_gym.core.types import Split
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ExecutedCall:
     """One call that was carried out."""
 
     call: Call
@@ -27,7 +27,7 @@ class Outcome:
 
     said: tuple[str, ...]
     """What was said, reply by reply; empty texts are left out."""
-    made: tuple[tuple[Made, ...], ...]
+    made: tuple[tuple[ExecutedCall, ...], ...]
     """Calls, reply by reply (only replies that called something)."""
     states: Mapping[str, Any]
     """By toolset: its state as JSON."""

@@ -32,7 +32,13 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Sandboxes
-from clawrl_gym.envs.toolcall.goals import AnswerGoal, CallsGoal, SaidGoal, StateGoal, WantedCall
+from clawrl_gym.envs.toolcall.goals import (
+    AnswerGoal,
+    CallsGoal,
+    ExpectedCall,
+    MentionGoal,
+    StateGoal,
+)
 from clawrl_gym.envs.toolcall.grading import ProgramGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 
@@ -71,7 +77,7 @@ class _Said(_Part):
     texts: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        return SaidGoal(self.texts)
+        return MentionGoal(self.texts)
 
 
 class _Wanted(_Part):
@@ -86,7 +92,7 @@ class _Calls(_Part):
     extra: bool = False
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        wanted = tuple(WantedCall(call.name, call.arguments) for call in self.wanted)
+        wanted = tuple(ExpectedCall(call.name, call.arguments) for call in self.wanted)
         return CallsGoal(wanted, self.ordered, self.extra)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
-from clawrl_gym.envs.toolcall.task import Made, ToolTask
+from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, Toolset
 
 TOOLSETS: Mapping[str, str] = {
@@ -42,7 +42,7 @@ class _Offer:
     """What its toolset calls it."""
 
 
-class Tools:
+class Toolbox:
     """The toolsets of one episode."""
 
     def __init__(self, toolsets: Mapping[str, Toolset], chosen: Sequence[str] | None) -> None:
@@ -50,7 +50,7 @@ class Tools:
         self._offers = _choose(_offers(toolsets), chosen)
 
     @classmethod
-    def open(cls, task: ToolTask, options: Mapping[str, Any]) -> Tools:
+    def open(cls, task: ToolTask, options: Mapping[str, Any]) -> Toolbox:
         """Raises TaskError for toolsets or tools that are not there."""
         names = list(task.toolsets)
         if options.get("mcp") and "mcp" not in names:
@@ -68,7 +68,7 @@ class Tools:
     def offered(self) -> list[Tool]:
         return [offer.schema for offer in self._offers.values()]
 
-    def carry_out(self, calls: Sequence[Call], timeout_s: float) -> tuple[Made, ...]:
+    def carry_out(self, calls: Sequence[Call], timeout_s: float) -> tuple[ExecutedCall, ...]:
         """The calls of one reply, in order."""
         made = [self._carry_out(call, timeout_s) for call in calls[:MAX_CALLS]]
         too_many = f"too many calls at once: at most {MAX_CALLS}"
@@ -82,7 +82,7 @@ class Tools:
         toolsets, self._toolsets = self._toolsets, {}
         _close(toolsets)
 
-    def _carry_out(self, call: Call, timeout_s: float) -> Made:
+    def _carry_out(self, call: Call, timeout_s: float) -> ExecutedCall:
         arguments: dict[str, Any] = {}
         try:
             offer = self._offers.get(call.name)
@@ -93,7 +93,7 @@ class Tools:
             result = offer.toolset.call(offer.name, arguments, timeout_s)
         except ToolFailure as why:
             return _failed(call, arguments, str(why))
-        return Made(call, arguments, _cut(result), failed=False)
+        return ExecutedCall(call, arguments, _cut(result), failed=False)
 
 
 def _make(name: str, task: ToolTask, options: Mapping[str, Any]) -> Toolset:
@@ -145,9 +145,9 @@ def _close(toolsets: Mapping[str, Toolset]) -> None:
         toolset.close()
 
 
-def _failed(call: Call, arguments: Mapping[str, Any], why: str) -> Made:
+def _failed(call: Call, arguments: Mapping[str, Any], why: str) -> ExecutedCall:
     told = failure(call.name[:_MAX_NAME_CHARS], _cut(why))
-    return Made(call, arguments, told, failed=True)
+    return ExecutedCall(call, arguments, told, failed=True)
 
 
 def _cut(text: str) -> str:

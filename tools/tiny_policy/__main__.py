@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from clawrl_gym.policy.shipped import model_dir
-from tools.tiny_policy.recipe import Made, Recipe, make, pages_recipe, save
+from tools.tiny_policy.recipe import Recipe, TrainedPolicy, make, pages_recipe, save
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def _matches(title: str, greedy: dict[str, float], sampled: dict[str, float]) ->
     return table
 
 
-def _conversations(made: Made) -> Table:
+def _conversations(made: TrainedPolicy) -> Table:
     table = Table(title="held-out conversations: greedy, temperature 1")
     for column in ("persona", "satisfied", "correct", "personalization", "calls"):
         table.add_column(column)

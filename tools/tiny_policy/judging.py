@@ -51,7 +51,7 @@ _IMITATED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JudgedCase:
     """A case and what a judge should say of it."""
 
     case: Case
@@ -87,7 +87,7 @@ class JudgeDemonstrations:
                 yield _answered(VOTE, known, "judge-vote", f"\\boxed{{{known.value}}}")
 
 
-def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Known]:
+def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[JudgedCase]:
     """Replies to personas, with what the person or the tool said next."""
     for shown, case in _cases(TalkDemonstrations(split).conversations(seed), chance):
         persona = PERSONAS[shown.family.partition("-")[0]]
@@ -101,10 +101,10 @@ def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Known
             hint = chance.choice(STYLE_HINTS[persona.style.name])
         elif act in ("wrong", "missing"):
             hint = SUM_HINT if act == "wrong" else FILE_HINT
-        yield Known(case, _ACTS[act], hint)
+        yield JudgedCase(case, _ACTS[act], hint)
 
 
-def chat_cases(chance: random.Random, seed: int, nonsense: float) -> Iterator[Known]:
+def chat_cases(chance: random.Random, seed: int, nonsense: float) -> Iterator[JudgedCase]:
     """Small talk: thanks, complaints, and whatever comes next."""
     for _, case in _cases(SmallTalkDemonstrations(nonsense).conversations(seed), chance):
         came = case.next_state[0]
@@ -112,20 +112,20 @@ def chat_cases(chance: random.Random, seed: int, nonsense: float) -> Iterator[Kn
             yield _of_tool(case)
         else:
             said = text_of(came)
-            yield Known(case, 1 if said in THANKS else -1 if said in COMPLAINTS else 0)
+            yield JudgedCase(case, 1 if said in THANKS else -1 if said in COMPLAINTS else 0)
 
 
-def terminal_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Known]:
+def terminal_cases(chance: random.Random, seed: int, split: Split) -> Iterator[JudgedCase]:
     """Commands, with their output and the test report of the last one."""
     for task in TerminalDemonstrations(split).tasks(seed):
         *earlier, last = task.solution
         if earlier and chance.random() < 0.3:
             told = shown_by(task, earlier[0])
-            yield Known(_command(task.instruction, earlier[0], told), 1)
+            yield JudgedCase(_command(task.instruction, earlier[0], told), 1)
             continue
         asked = shown_by(task, earlier[-1]) if earlier else task.instruction
         if chance.random() < 0.45:
-            yield Known(_command(asked, last, "(no output)", report_of(())), 1)
+            yield JudgedCase(_command(asked, last, "(no output)", report_of(())), 1)
         else:
             yield _failed(task, asked, demonstrated(task.family, last, chance.random()), chance)
 
@@ -140,15 +140,15 @@ def act_of(persona: Persona, said: str) -> Act:
     raise ValueError(f"got {said!r}, expected a sentence of {persona.name}")
 
 
-def _failed(task: Task, asked: str, command: str, chance: random.Random) -> Known:
+def _failed(task: Task, asked: str, command: str, chance: random.Random) -> JudgedCase:
     """A command that failed at once, or whose result did not pass."""
     said = task_failures(task, chance)
     if said and chance.random() < 0.75:
         output = "(no output)" if chance.random() < 0.8 else error_output(chance, task)
         report = report_of(said)
-        return Known(_command(asked, command, output, report), -1, lesson_of_report(report))
+        return JudgedCase(_command(asked, command, output, report), -1, lesson_of_report(report))
     output = error_output(chance, task)
-    return Known(_command(asked, command, output), -1, lesson_of_error(output))
+    return JudgedCase(_command(asked, command, output), -1, lesson_of_error(output))
 
 
 def _command(asked: str, command: str, *came: str) -> Case:
@@ -161,10 +161,10 @@ def _command(asked: str, command: str, *came: str) -> Case:
     )
 
 
-def _of_tool(case: Case) -> Known:
+def _of_tool(case: Case) -> JudgedCase:
     told = text_of(case.next_state[0])
     failed = '"status": "error"' in told
-    return Known(case, -1 if failed else 1, lesson_of_error(told) if failed else None)
+    return JudgedCase(case, -1 if failed else 1, lesson_of_error(told) if failed else None)
 
 
 def _cases(
@@ -212,12 +212,12 @@ def _imitated(case: Case, chance: random.Random) -> Case:
     return replace(case, next_state=[*before, {**last, "content": f"{last['content']} {said}"}])
 
 
-def _hint_answer(known: Known) -> str:
+def _hint_answer(known: JudgedCase) -> str:
     if known.hint is None:
         return "\\boxed{-1}"
     return f"\\boxed{{1}}\n[HINT_START]{known.hint}[HINT_END]"
 
 
-def _answered(instructions: str, known: Known, family: str, answer: str) -> Conversation:
+def _answered(instructions: str, known: JudgedCase, family: str, answer: str) -> Conversation:
     asked = case_messages(instructions, known.case, MAX_CHARS)
     return Conversation([*asked, {"role": "assistant", "content": answer}], family)

@@ -18,7 +18,7 @@ from clawrl_gym.envs.gui.text_calls import format_action
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.conversations import Conversation, drawn
 from tools.tiny_policy.page_quotes import place_of, source_of
-from tools.tiny_policy.static_screen import PaperScreen
+from tools.tiny_policy.static_screen import StaticScreen
 
 
 def easy_families() -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class PageDemonstrations:
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
         slips = random.Random(f"page slips/{seed}")
-        env = GuiEnv(open_screen=PaperScreen.open)
+        env = GuiEnv(open_screen=StaticScreen.open)
         for task in self.tasks(seed):
             luck = slips.random() if self.careless else 1.0
             yield demonstrate(env, task, page_slips.shown(task, luck))

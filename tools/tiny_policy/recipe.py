@@ -93,7 +93,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class TrainedPolicy:
     """A tiny policy and how it was measured."""
 
     model: Any
@@ -104,7 +104,9 @@ class Made:
     """At temperature 1."""
 
 
-def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, loss: None) -> Made:
+def make(
+    recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, loss: None
+) -> TrainedPolicy:
     """Run the recipe. Sets torch's thread count and seed."""
     import torch
 
@@ -120,7 +122,7 @@ def make(recipe: Recipe, on_step: Callable[[int, float], None] = lambda step, lo
         plan = replace(phase.plan, seed=phase.plan.seed + recipe.seed)
         losses += fit(model, tokenizer, phase.source, plan, count_on)
     torch.manual_seed(recipe.seed)
-    return Made(
+    return TrainedPolicy(
         model,
         tokenizer,
         losses,
@@ -179,7 +181,7 @@ def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> M
     return Measured(matches, answers, conversations, tools, repositories, pages)
 
 
-def save(made: Made, recipe: Recipe, folder: Path) -> None:
+def save(made: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
     """Write the folder that transformers and vLLM load, with `recipe.json` beside the weights."""
     folder.mkdir(parents=True, exist_ok=True)
     made.model.save_pretrained(folder)

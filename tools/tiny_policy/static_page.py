@@ -58,7 +58,7 @@ class Node:
         return node
 
 
-class Paper:
+class StaticPage:
     """One document: what stands in it, and what is typed and ticked."""
 
     def __init__(self, html: str) -> None:

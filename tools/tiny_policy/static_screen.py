@@ -16,7 +16,7 @@ from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
-from tools.tiny_policy.static_page import Node, Paper
+from tools.tiny_policy.static_page import Node, StaticPage
 
 MAX_REDIRECTS = 5
 
@@ -30,7 +30,7 @@ class _Sent:
     form: tuple[tuple[str, str], ...] = ()
 
 
-class PaperScreen:
+class StaticScreen:
     """The screen of one episode."""
 
     said = ""
@@ -43,7 +43,7 @@ class PaperScreen:
         self._load(_Sent(start))
 
     @classmethod
-    def open(cls, task: GuiTask, options: GuiOptions) -> PaperScreen:
+    def open(cls, task: GuiTask, options: GuiOptions) -> StaticScreen:
         """Fresh sites, and the task's first page."""
         sites = {host: make() for host, make in task.sites.items()}
         return cls(sites, task.start, task.viewport or (options.width, options.height))
@@ -110,7 +110,7 @@ class PaperScreen:
             location = response.headers.get("location")
             if not 300 <= response.status < 400 or location is None:
                 body = response.body
-                self._paper = Paper(body if isinstance(body, str) else body.decode())
+                self._paper = StaticPage(body if isinstance(body, str) else body.decode())
                 return
             sent = _Sent(location)
         raise EnvError(f"got more than {MAX_REDIRECTS} redirects at {self._url!r}")

@@ -16,7 +16,7 @@ from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolbox import Tools
+from clawrl_gym.envs.toolcall.toolbox import Toolbox
 from clawrl_gym.envs.toolcall.toolset import Tool, Toolset
 from clawrl_gym.envs.toolcall.toolsets import calculator, files
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
@@ -55,7 +55,7 @@ class ToolDemonstrations:
 
 def demonstrate(task: ToolTask, replies: Sequence[Reply]) -> Conversation:
     """A conversation in which these replies are given; the last one says something."""
-    tools = Tools({name: _MAKERS[name](task) for name in task.toolsets}, task.tools)
+    tools = Toolbox({name: _MAKERS[name](task) for name in task.toolsets}, task.tools)
     observations = [task.instruction]
     for reply in replies[:-1]:
         made = tools.carry_out(reply.calls, TIMEOUT_S)

@@ -18,10 +18,10 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.toolcall.benchmarks.task_table import Answered, LoadedTasks, SomeCall
-from clawrl_gym.envs.toolcall.goals import CallsGoal, WantedCall
+from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyCallGoal, AnyReplyGoal, TaskTable
+from clawrl_gym.envs.toolcall.goals import CallsGoal, ExpectedCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
-from clawrl_gym.envs.toolcall.task import Goal, Made, Outcome, ToolTask
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Goal, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
 
 MAX_FILE_BYTES = 256 * 2**20
@@ -72,7 +72,7 @@ def is_bfcl(path: Path) -> bool:
     return _FILE.fullmatch(path.name) is not None
 
 
-def open_bfcl(path: Path) -> LoadedTasks:
+def open_bfcl(path: Path) -> TaskTable:
     """The tasks of a file; of a folder, those of all files that can be read. Raises TaskError."""
     files = sorted(file for file in path.iterdir()) if path.is_dir() else [path]
     readable = [file for file in files if (c := _category(file)) and _READABLE.fullmatch(c)]
@@ -97,7 +97,7 @@ def open_bfcl(path: Path) -> LoadedTasks:
                 left_out += 1
             else:
                 tasks[task.id] = task
-    return LoadedTasks(tasks, str(path), left_out)
+    return TaskTable(tasks, str(path), left_out)
 
 
 def _category(file: Path) -> str | None:
@@ -149,9 +149,9 @@ def _task(
     if wanted is not None:
         goals, solution = (CallsGoal(wanted),), right_reply(wanted, functions, where)
     elif category.endswith("irrelevance"):
-        goals, solution = (CallsGoal(()), Answered()), Reply("None of the tools can do this.")
+        goals, solution = (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
     else:
-        goals, solution = (SomeCall(),), Reply("", (any_call(functions[0]),))
+        goals, solution = (AnyCallGoal(),), Reply("", (any_call(functions[0]),))
     return ToolTask(
         id=task_id,
         family=category,
@@ -208,11 +208,11 @@ def _schema(given: Any) -> Any:
     return schema
 
 
-def _wanted(ground_truth: Sequence[Mapping[str, Any]]) -> tuple[WantedCall, ...]:
+def _wanted(ground_truth: Sequence[Mapping[str, Any]]) -> tuple[ExpectedCall, ...]:
     wanted = []
     for call in ground_truth:
         ((name, arguments),) = call.items()
-        wanted.append(WantedCall(name_of(name), dict(arguments)))
+        wanted.append(ExpectedCall(name_of(name), dict(arguments)))
     return tuple(wanted)
 
 
@@ -227,13 +227,13 @@ def _contradicts(task: ToolTask) -> bool:
             arguments = arguments_of(call.arguments, functions[call.name])
         except ToolFailure:
             return True
-        made.append(Made(call, arguments, OK, failed=False))
+        made.append(ExecutedCall(call, arguments, OK, failed=False))
     said = (reply.content,) if reply.content else ()
     outcome = Outcome(said, (tuple(made),) if made else (), {})
     return any(goal.missing(outcome) for goal in task.goals)
 
 
-def right_reply(wanted: Sequence[WantedCall], functions: Sequence[Tool], where: str) -> Reply:
+def right_reply(wanted: Sequence[ExpectedCall], functions: Sequence[Tool], where: str) -> Reply:
     """The calls that are right. Raises TaskError for one of a function that is not there."""
     by_name = {function["function"]["name"]: function for function in functions}
     unknown = [call.name for call in wanted if call.name not in by_name]
@@ -242,7 +242,7 @@ def right_reply(wanted: Sequence[WantedCall], functions: Sequence[Tool], where: 
     return Reply("", tuple(_call(call, n, by_name) for n, call in enumerate(wanted)))
 
 
-def _call(wanted: WantedCall, number: int, functions: Mapping[str, Tool]) -> Call:
+def _call(wanted: ExpectedCall, number: int, functions: Mapping[str, Tool]) -> Call:
     """A call that is right: the first allowed value of each argument that it takes."""
     parameters = functions[wanted.name]["function"]["parameters"]
     required = parameters.get("required", ())

@@ -11,7 +11,7 @@ from clawrl_gym.envs.toolcall.task import Outcome, ToolTask
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedTasks:
+class TaskTable:
     """Tasks that were read before."""
 
     tasks: Mapping[str, ToolTask]
@@ -33,7 +33,7 @@ class LoadedTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnyReplyGoal:
     """Something was said: doing nothing at all solves no task."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
@@ -41,7 +41,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class SomeCall:
+class AnyCallGoal:
     """Any of the tools was called, in a way that its schema allows."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:

@@ -19,10 +19,10 @@ from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.toolcall.benchmarks.task_table import Answered, LoadedTasks
+from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyReplyGoal, TaskTable
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Data, TauRetail
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import TOOLS
-from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
+from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
@@ -54,7 +54,7 @@ def is_domain(path: Path) -> bool:
     return (path / "db.json").is_file() or (path / "data" / "users.json").is_file()
 
 
-def open_tau(path: Path, options: Mapping[str, Any]) -> LoadedTasks:
+def open_tau(path: Path, options: Mapping[str, Any]) -> TaskTable:
     """The usable tasks of a domain. Raises TaskError when it is not retail, or none is usable."""
     second = (path / "db.json").is_file()
     data = _json(path / "db.json") if second else _data_of_first(path)
@@ -74,13 +74,13 @@ def open_tau(path: Path, options: Mapping[str, Any]) -> LoadedTasks:
             left_out += 1
     if not tasks:
         raise TaskError(f"{path}: none of its {left_out} tasks can be used here")
-    return LoadedTasks(tasks, str(path), left_out)
+    return TaskTable(tasks, str(path), left_out)
 
 
 def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
-    goals: tuple[Goal, ...] = (StateGoal("tau_retail", _left_by(row, data)), Answered())
+    goals: tuple[Goal, ...] = (StateGoal("tau_retail", _left_by(row, data)), AnyReplyGoal())
     if row.outputs:
-        goals = (*goals, SaidGoal(row.outputs))
+        goals = (*goals, MentionGoal(row.outputs))
     calls = (Reply("", (_call(n, name, given),)) for n, (name, given) in enumerate(row.actions))
     told = f"Everything is done. {', '.join(row.outputs)}".strip()
     return ToolTask(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clawrl_gym.envs.toolcall.families import files, shop, sums
-from clawrl_gym.envs.toolcall.families.family import Draft, Family
+from clawrl_gym.envs.toolcall.families.family import Family, TaskContent
 
-__all__ = ["FAMILIES", "Draft", "Family"]
+__all__ = ["FAMILIES", "Family", "TaskContent"]
 
 _ALL = (
     Family("add", sums.add),

@@ -11,12 +11,12 @@ from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.task import Goal
 
-Asked = tuple[str, Mapping[str, Any]]
+CallSpec = tuple[str, Mapping[str, Any]]
 """A tool's name and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class TaskContent:
     """A task without its id and split."""
 
     instruction: str
@@ -33,10 +33,10 @@ class Family:
     """A kind of task; `draft` draws one."""
 
     name: str
-    draft: Callable[[Draw], Draft]
+    draft: Callable[[Draw], TaskContent]
 
 
-def replies(*turns: str | Sequence[Asked]) -> tuple[Reply, ...]:
+def replies(*turns: str | Sequence[CallSpec]) -> tuple[Reply, ...]:
     """Replies, each something said or the calls that it makes; no two calls have the same id."""
     return tuple(
         Reply(turn) if isinstance(turn, str) else Reply("", _calls(place, turn))
@@ -44,7 +44,7 @@ def replies(*turns: str | Sequence[Asked]) -> tuple[Reply, ...]:
     )
 
 
-def _calls(place: int, asked: Sequence[Asked]) -> tuple[Call, ...]:
+def _calls(place: int, asked: Sequence[CallSpec]) -> tuple[Call, ...]:
     return tuple(
         Call(f"call-{place}-{number}", name, json.dumps(arguments))
         for number, (name, arguments) in enumerate(asked, start=1)

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from clawrl_gym.envs.draw import WORDS, Draw
-from clawrl_gym.envs.toolcall.families.family import Asked, Draft, replies
+from clawrl_gym.envs.toolcall.families.family import CallSpec, TaskContent, replies
 from clawrl_gym.envs.toolcall.families.sums import calculate
-from clawrl_gym.envs.toolcall.goals import SaidGoal, StateGoal
+from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
 
 FILES = ("files",)
 READ_AND_WRITE = ("read_file", "write_file")
 DONE = "Done."
 
 
-def read_file(path: str) -> Asked:
+def read_file(path: str) -> CallSpec:
     """The call that reads a file."""
     return "read_file", {"path": path}
 
 
-def write_file(path: str, content: str) -> Asked:
+def write_file(path: str, content: str) -> CallSpec:
     """The call that writes a file anew."""
     return "write_file", {"path": path, "content": content}
 
 
-def append(draw: Draw) -> Draft:
+def append(draw: Draw) -> TaskContent:
     """One more item of a list: what the file held before has to be written again."""
     name = draw.name()
     before, item = f"- {_line(draw)}", _line(draw)
@@ -39,7 +39,7 @@ def append(draw: Draw) -> Draft:
     )
 
 
-def copy(draw: Draw) -> Draft:
+def copy(draw: Draw) -> TaskContent:
     """A file with the content of another one."""
     source, target = draw.names(2)
     content = _line(draw)
@@ -53,13 +53,13 @@ def copy(draw: Draw) -> Draft:
     )
 
 
-def look(draw: Draw) -> Draft:
+def look(draw: Draw) -> TaskContent:
     """A file whose name was not told in full: the first call fails and is mended."""
     wanted, other = draw.names(2)
     stem = wanted.partition(".")[0]
     contents = [_line(draw), _line(draw)]
     asked = draw.pick(("What does the file {a} say?", "Read the file {a} to me."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=stem),
         solution=replies(
             [read_file(stem)],
@@ -67,19 +67,19 @@ def look(draw: Draw) -> Draft:
             [read_file(wanted)],
             f"It says: {contents[0]}",
         ),
-        goals=(SaidGoal((contents[0],)),),
+        goals=(MentionGoal((contents[0],)),),
         toolsets=FILES,
         tools=("list_files", "read_file"),
         state={"files": dict(zip((wanted, other), contents, strict=True))},
     )
 
 
-def save(draw: Draw) -> Draft:
+def save(draw: Draw) -> TaskContent:
     """A calculation whose result goes to a file: two toolsets."""
     a, b, name = draw.between(11, 99), draw.between(11, 99), draw.name()
     value = str(a * b)
     asked = draw.pick(("Write {a} * {b} to {f}.", "Save the result of {a} * {b} in {f}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=a, b=b, f=name),
         solution=replies([calculate(f"{a} * {b}")], [write_file(name, value)], DONE),
         goals=(StateGoal("files", {name: value}),),
@@ -88,17 +88,17 @@ def save(draw: Draw) -> Draft:
     )
 
 
-def trail(draw: Draw) -> Draft:
+def trail(draw: Draw) -> TaskContent:
     """A file that names the file that holds the answer."""
     first, second = draw.names(2)
     word = draw.pick(WORDS)
     asked = draw.pick(
         ("Which word is at the end of the trail that starts in {a}?", "Follow the trail from {a}.")
     )
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=first),
         solution=replies([read_file(first)], [read_file(second)], f"The word is {word}."),
-        goals=(SaidGoal((word,)),),
+        goals=(MentionGoal((word,)),),
         toolsets=FILES,
         tools=("read_file",),
         state={"files": {first: f"Look into {second}.", second: f"The word is {word}."}},
@@ -106,9 +106,9 @@ def trail(draw: Draw) -> Draft:
 
 
 def _stored(
-    files: Mapping[str, str], instruction: str, *turns: list[Asked], goal: Mapping[str, str]
-) -> Draft:
-    return Draft(
+    files: Mapping[str, str], instruction: str, *turns: list[CallSpec], goal: Mapping[str, str]
+) -> TaskContent:
+    return TaskContent(
         instruction=instruction,
         solution=replies(*turns, DONE),
         goals=(StateGoal("files", goal),),

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
-from clawrl_gym.envs.toolcall.families.family import Draft, replies
+from clawrl_gym.envs.toolcall.families.family import TaskContent, replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, StateGoal
 
 SHOP = ("shop",)
@@ -14,7 +14,7 @@ DONE = "Done."
 """Said when the shop's books are changed."""
 
 
-def cancel(draw: Draw) -> Draft:
+def cancel(draw: Draw) -> TaskContent:
     """An order that nobody wants any more."""
     world, order = _world(draw)
     reason = draw.pick(WORDS)
@@ -24,7 +24,7 @@ def cancel(draw: Draw) -> Draft:
     for item in after["orders"][order]["items"]:
         after["products"][item]["stock"] += 1
     asked = draw.pick(("Cancel order {o}: {w}.", "Please cancel the order {o}. It is {w}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(o=order, w=reason),
         solution=replies([("cancel_order", {"order": order, "reason": reason})], DONE),
         goals=(StateGoal("shop", after, contains=True),),
@@ -34,14 +34,14 @@ def cancel(draw: Draw) -> Draft:
     )
 
 
-def move(draw: Draw) -> Draft:
+def move(draw: Draw) -> TaskContent:
     """One order goes elsewhere; where its user lives stays."""
     world, order = _world(draw)
     user, address = world["orders"][order]["user"], _address(draw)
     after = copy.deepcopy(world)
     after["orders"][order]["address"] = address
     asked = draw.pick(("Send order {o} of {u} to {w}.", "The order {o} of {u} should go to {w}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(o=order, u=user, w=address),
         solution=replies([("change_address", {"order": order, "address": address})], DONE),
         goals=(StateGoal("shop", after, contains=True),),
@@ -51,13 +51,13 @@ def move(draw: Draw) -> Draft:
     )
 
 
-def price(draw: Draw) -> Draft:
+def price(draw: Draw) -> TaskContent:
     """What one product costs."""
     world, _ = _world(draw)
     product = draw.pick(sorted(world["products"]))
     value = world["products"][product]["price"]
     asked = draw.pick(("How many coins is product {p}?", "What is the price of product {p}?"))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(p=product),
         solution=replies([("get_product", {"product": product})], f"The price is {value}."),
         goals=(AnswerGoal(str(value)),),

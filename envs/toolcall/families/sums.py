@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clawrl_gym.envs.conversation.problems import THINGS
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.families.family import Asked, Draft, replies
-from clawrl_gym.envs.toolcall.goals import AnswerGoal, SaidGoal
+from clawrl_gym.envs.toolcall.families.family import CallSpec, TaskContent, replies
+from clawrl_gym.envs.toolcall.goals import AnswerGoal, MentionGoal
 
 CALCULATOR = ("calculator",)
 CALCULATE = ("calculate",)
@@ -14,16 +14,16 @@ _PLUS = ("What is {a} plus {b}?", "What is {a} + {b}?", "Add {a} and {b}.")
 _MINUS = ("What is {a} minus {b}?", "What is {a} - {b}?", "Subtract {b} from {a}.")
 
 
-def calculate(expression: str) -> Asked:
+def calculate(expression: str) -> CallSpec:
     """The call of the calculator."""
     return "calculate", {"expression": expression}
 
 
-def add(draw: Draw) -> Draft:
+def add(draw: Draw) -> TaskContent:
     """One sum or difference of numbers that are too large for the head."""
     a, b = sorted((draw.between(11, 899), draw.between(11, 899)), reverse=True)
     told, sign, value = draw.pick(((_PLUS, "+", a + b), (_MINUS, "-", a - b)))
-    return Draft(
+    return TaskContent(
         instruction=draw.pick(told).format(a=a, b=b),
         solution=replies([calculate(f"{a} {sign} {b}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
@@ -32,14 +32,14 @@ def add(draw: Draw) -> Draft:
     )
 
 
-def bill(draw: Draw) -> Draft:
+def bill(draw: Draw) -> TaskContent:
     """So many things at one price."""
     count, price, things = draw.between(12, 99), draw.between(3, 99), draw.pick(THINGS)
     asked = draw.pick(
         ("How many coins are {a} {t} at {b} each?", "{a} {t} at {b} coins each: how many coins?")
     )
     value = count * price
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=count, b=price, t=things),
         solution=replies([calculate(f"{count} * {price}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
@@ -48,31 +48,31 @@ def bill(draw: Draw) -> Draft:
     )
 
 
-def both(draw: Draw) -> Draft:
+def both(draw: Draw) -> TaskContent:
     """Two questions at once: two calls in one reply."""
     a, b, c, d = (draw.between(11, 99) for _ in range(4))
     first, second = a + b, c * d
     asked = draw.pick(("What is {a} + {b} and {c} * {d}?", "Solve both: {a} + {b} and {c} * {d}."))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=a, b=b, c=c, d=d),
         solution=replies(
             [calculate(f"{a} + {b}"), calculate(f"{c} * {d}")],
             f"The answers are {first} and {second}.",
         ),
-        goals=(SaidGoal((str(first), str(second))),),
+        goals=(MentionGoal((str(first), str(second))),),
         toolsets=CALCULATOR,
         tools=CALCULATE,
     )
 
 
-def steps(draw: Draw) -> Draft:
+def steps(draw: Draw) -> TaskContent:
     """A sum whose order matters."""
     a, b, c = draw.between(11, 99), draw.between(11, 99), draw.between(3, 19)
     asked = draw.pick(
         ("Add {a} and {b}, then the sum times {c}.", "What is the sum of {a} and {b}, times {c}?")
     )
     value = (a + b) * c
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=a, b=b, c=c),
         solution=replies([calculate(f"({a} + {b}) * {c}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
@@ -81,7 +81,7 @@ def steps(draw: Draw) -> Draft:
     )
 
 
-def range_(draw: Draw) -> Draft:
+def range_(draw: Draw) -> TaskContent:
     """A sum over whole numbers, in a line of Python."""
     first = draw.between(2, 60)
     last = first + draw.between(5, 99)
@@ -92,7 +92,7 @@ def range_(draw: Draw) -> Draft:
         )
     )
     value = sum(range(first, last + 1))
-    return Draft(
+    return TaskContent(
         instruction=asked.format(a=first, b=last),
         solution=replies(
             [("python", {"code": f"sum(range({first}, {last} + 1))"})],

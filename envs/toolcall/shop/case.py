@@ -33,7 +33,7 @@ DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ShopRequest:
     """What a family asks for in its shop."""
 
     opening: str
@@ -47,7 +47,7 @@ class Draft:
 
 
 @dataclass(slots=True)
-class Case:
+class ShopCase:
     """A shop, the customer, and an order of theirs that the task is about."""
 
     draw: Draw
@@ -101,7 +101,7 @@ class Case:
         return address
 
 
-def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> Case:
+def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> ShopCase:
     """A shop with an order of so many different items in this status, and others around it."""
     world = World()
     kinds = draw.some(KINDS, 4)
@@ -125,10 +125,10 @@ def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> Case
     other = _order(draw, world, mine, draw.some(list(world.products), 1), "pending")
     stranger = _order(draw, world, strange, draw.some(list(world.products), 2), "pending")
     _order(draw, world, list(world.users)[1], draw.some(list(world.products), 2), "shipped")
-    return Case(draw, world, mine, order_id, other, stranger)
+    return ShopCase(draw, world, mine, order_id, other, stranger)
 
 
-def draw_swap(case: Case, *, stocked: bool) -> tuple[str, str]:
+def draw_swap(case: ShopCase, *, stocked: bool) -> tuple[str, str]:
     """An item of the order, and another product of its kind that is in stock or is not."""
     rows = case.world.products
     item = case.draw.pick(case.order.items)

@@ -8,10 +8,17 @@ from types import MappingProxyType
 from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.shop import refusals
-from clawrl_gym.envs.toolcall.shop.case import DAYS, REASONS, Case, Draft, draw_case, draw_swap
-from clawrl_gym.envs.toolcall.shop.goals import Told
+from clawrl_gym.envs.toolcall.shop.case import (
+    DAYS,
+    REASONS,
+    ShopCase,
+    ShopRequest,
+    draw_case,
+    draw_swap,
+)
+from clawrl_gym.envs.toolcall.shop.goals import StatedNumberGoal
 
-Family = Callable[[Draw], tuple[Case, Draft]]
+Family = Callable[[Draw], tuple[ShopCase, ShopRequest]]
 
 RULES = f"""You are the assistant of a shop. Customers write to you; you have tools.
 1. Find the customer by name and zip before anything else; ask for what you do not know. If nobody \
@@ -26,7 +33,7 @@ that it cannot be, and why. Hand over to a colleague only when somebody was hurt
 """
 
 
-def _cancel(draw: Draw) -> tuple[Case, Draft]:
+def _cancel(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "pending")
     reason = draw.pick(list(REASONS))
     wish = f"I want to cancel my order {case.order_id}."
@@ -42,10 +49,10 @@ def _cancel(draw: Draw) -> tuple[Case, Draft]:
         case.call("cancel_order", order=case.order_id, reason=reason),
         Reply(f"Your order {case.order_id} is cancelled."),
     )
-    return case, Draft(f"Hi, I am {case.user.name}. {wish}", script, solution)
+    return case, ShopRequest(f"Hi, I am {case.user.name}. {wish}", script, solution)
 
 
-def _cancel_told(draw: Draw) -> tuple[Case, Draft]:
+def _cancel_told(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "pending", items=draw.between(2, 3))
     reason = draw.pick(list(REASONS))
     wish = f"Please cancel {case.order_id} and tell me how much I get back. {REASONS[reason]}"
@@ -58,11 +65,11 @@ def _cancel_told(draw: Draw) -> tuple[Case, Draft]:
         case.call("cancel_order", order=case.order_id, reason=reason),
         Reply(f"Order {case.order_id} is cancelled. You get {total} dollars back."),
     )
-    goals = (Told(total, "how much comes back"),)
-    return case, Draft(f"{case.user.name} here. {wish}", case.script(wish), solution, goals)
+    goals = (StatedNumberGoal(total, "how much comes back"),)
+    return case, ShopRequest(f"{case.user.name} here. {wish}", case.script(wish), solution, goals)
 
 
-def _address(draw: Draw) -> tuple[Case, Draft]:
+def _address(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "pending")
     address = case.other_address()
     wish = f"My order {case.order_id} has to go to another address."
@@ -77,17 +84,20 @@ def _address(draw: Draw) -> tuple[Case, Draft]:
         case.call("change_address", order=case.order_id, address=address),
         Reply(f"Order {case.order_id} goes to {address} now."),
     )
-    return case, Draft(f"Hi, {case.user.name} here. {wish}", script, solution)
+    return case, ShopRequest(f"Hi, {case.user.name} here. {wish}", script, solution)
 
 
-def _move(draw: Draw) -> tuple[Case, Draft]:
+def _move(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, draw.pick(("pending", "shipped")))
     address = case.other_address()
     wish = "I have moved. Please change my address, and that of all orders that can still change."
     script = case.script(
         wish, answers=[{"when": ["address", "where", "street"], "say": f"I live at {address}."}]
     )
-    pending = [case.other_id, *([case.order_id] if case.order.status == "pending" else [])]
+    pending = [
+        case.other_id,
+        *([case.order_id] if case.order.status == "pending" else []),
+    ]
     solution = (
         *case.identify(),
         Reply("What is your new address?"),
@@ -96,10 +106,10 @@ def _move(draw: Draw) -> tuple[Case, Draft]:
         *(case.call("change_address", order=order, address=address) for order in pending),
         Reply(f"Your address is {address} now, and {' and '.join(pending)} go there."),
     )
-    return case, Draft(f"Hello, this is {case.user.name}. {wish}", script, solution)
+    return case, ShopRequest(f"Hello, this is {case.user.name}. {wish}", script, solution)
 
 
-def _exchange(draw: Draw) -> tuple[Case, Draft]:
+def _exchange(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS))
     item, product = draw_swap(case, stocked=True)
     wanted = case.name_of(product)
@@ -118,10 +128,10 @@ def _exchange(draw: Draw) -> tuple[Case, Draft]:
         case.call("exchange_item", order=case.order_id, item=item, product=product),
         Reply(f"You get the {wanted}."),
     )
-    return case, Draft(f"{case.user.name} here. {wish}", script, solution)
+    return case, ShopRequest(f"{case.user.name} here. {wish}", script, solution)
 
 
-def _exchange_cheapest(draw: Draw) -> tuple[Case, Draft]:
+def _exchange_cheapest(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS))
     item = draw.pick(case.order.items)
     rows = case.world.products
@@ -141,10 +151,10 @@ def _exchange_cheapest(draw: Draw) -> tuple[Case, Draft]:
         Reply(f"You get the {rows[product].name} for {rows[product].price} dollars."),
     )
     opening = f"Hi, I am {case.user.name}. {wish}"
-    return case, Draft(opening, case.script(wish), solution)
+    return case, ShopRequest(opening, case.script(wish), solution)
 
 
-def _return(draw: Draw) -> tuple[Case, Draft]:
+def _return(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS), items=3)
     kept = draw.pick(case.order.items)
     back = [item for item in case.order.items if item != kept]
@@ -157,10 +167,10 @@ def _return(draw: Draw) -> tuple[Case, Draft]:
         Reply(f"Send back {' and '.join(map(case.name_of, back))}."),
     )
     opening = f"This is {case.user.name}. {wish}"
-    return case, Draft(opening, case.script(wish), solution)
+    return case, ShopRequest(opening, case.script(wish), solution)
 
 
-def _two_wishes(draw: Draw) -> tuple[Case, Draft]:
+def _two_wishes(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "pending")
     address, reason = case.other_address(), draw.pick(list(REASONS))
     wish = f"Please cancel order {case.order_id}. {REASONS[reason]}"
@@ -173,10 +183,10 @@ def _two_wishes(draw: Draw) -> tuple[Case, Draft]:
         Reply(f"{case.other_id} goes to {address}."),
     )
     script = case.script(wish, then=[then])
-    return case, Draft(f"Hi, {case.user.name} here. {wish}", script, solution)
+    return case, ShopRequest(f"Hi, {case.user.name} here. {wish}", script, solution)
 
 
-def _hurt(draw: Draw) -> tuple[Case, Draft]:
+def _hurt(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, 2 * DAYS))
     item = draw.pick(case.order.items)
     wish = f"The {case.name_of(item)} of order {case.order_id} has hurt my son."
@@ -186,7 +196,7 @@ def _hurt(draw: Draw) -> tuple[Case, Draft]:
         Reply("I am sorry to hear that. A colleague takes over now."),
     )
     opening = f"I am {case.user.name}. {wish}"
-    return case, Draft(opening, case.script(wish), solution)
+    return case, ShopRequest(opening, case.script(wish), solution)
 
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(

@@ -21,9 +21,9 @@ from clawrl_gym.envs.task_ids import (
     split_of_content,
 )
 from clawrl_gym.envs.toolcall.goals import StateGoal
-from clawrl_gym.envs.toolcall.shop.case import Case, Draft
+from clawrl_gym.envs.toolcall.shop.case import ShopCase, ShopRequest
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES, RULES
-from clawrl_gym.envs.toolcall.shop.goals import KnownCustomer
+from clawrl_gym.envs.toolcall.shop.goals import IdentificationGoal
 from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.shop.world import read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
@@ -51,14 +51,14 @@ class ShopTasks:
         return _task(task_id, named.family, named.split, case, draft)
 
 
-def split_of(draft: Draft) -> Split:
+def split_of(draft: ShopRequest) -> Split:
     """The one split that a wish and its solution belong to."""
     return split_of_content("\n".join((draft.opening, *map(encode, draft.solution))))
 
 
-def _task(task_id: str, family: str, split: Split, case: Case, draft: Draft) -> ToolTask:
+def _task(task_id: str, family: str, split: Split, case: ShopCase, draft: ShopRequest) -> ToolTask:
     state = case.world.model_dump()
-    known = (KnownCustomer(case.user_id),) if draft.known else ()
+    known = (IdentificationGoal(case.user_id),) if draft.known else ()
     return ToolTask(
         id=task_id,
         family=family,
@@ -74,7 +74,7 @@ def _task(task_id: str, family: str, split: Split, case: Case, draft: Draft) -> 
     )
 
 
-def _left_by(draft: Draft, state: dict[str, Any]) -> dict[str, Any]:
+def _left_by(draft: ShopRequest, state: dict[str, Any]) -> dict[str, Any]:
     """The state after the solution's calls."""
     shop = Shop(read_world(state))
     for reply in draft.solution:

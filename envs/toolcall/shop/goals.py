@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from clawrl_gym.envs.toolcall.task import Made, Outcome
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 
 CHANGES = frozenset(
     {"cancel_order", "change_address", "move_user", "exchange_item", "return_items"}
@@ -21,7 +21,7 @@ _REFUSALS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class KnownCustomer:
+class IdentificationGoal:
     """Nothing is changed before the customer was found by name and zip."""
 
     user_id: str
@@ -37,7 +37,7 @@ class KnownCustomer:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class AttemptGoal:
     """A tool was called with these values, whatever came of it."""
 
     tool: str
@@ -52,7 +52,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusalGoal:
     """The customer was told that it cannot be."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
@@ -62,7 +62,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatedNumberGoal:
     """A number was said in the last reply, which is no list of all that it could be."""
 
     number: int
@@ -75,5 +75,5 @@ class Told:
         return () if told else (f"the customer was not told {self.what}",)
 
 
-def _all(outcome: Outcome) -> Iterator[Made]:
+def _all(outcome: Outcome) -> Iterator[ExecutedCall]:
     return (made for calls in outcome.made for made in calls)
