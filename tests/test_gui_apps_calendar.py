@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.calendar import MOST_GUESTS, Calendar
-from clawrl_gym.envs.gui.apps.calendar_clock import (
+from clawrl_gym.envs.gui.apps.calendar import (
+    MOST_GUESTS,
+    Calendar,
     monday,
     read_date,
     read_day,
@@ -18,7 +19,7 @@ from clawrl_gym.envs.gui.apps.calendar_clock import (
     shown_time,
     weekday,
 )
-from clawrl_gym.envs.gui.apps.serving import Refused
+from clawrl_gym.envs.gui.apps.serving import RequestRefused
 from clawrl_gym.envs.gui.site import Request, Response
 
 WORLD: dict[str, Any] = {
@@ -162,5 +163,5 @@ def test_days_and_times_are_read_as_they_are_shown() -> None:
 
 @pytest.mark.parametrize("text", ["", "7:59", "18:01", "9:60", "9:5", "24:00", "٩:00", "9:000"])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="expected one such as 9:00"):
+    with pytest.raises(RequestRefused, match="expected one such as 9:00"):
         read_time(text)

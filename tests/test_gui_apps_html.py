@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import jinja2
 import pytest
 
-from clawrl_gym.envs.gui.apps import html
-from clawrl_gym.envs.gui.apps.serving import LONGEST_TEXT, Refused, filled, serve, whole
+from clawrl_gym.envs.gui.apps.serving import (
+    LONGEST_TEXT,
+    TEMPLATES,
+    Menu,
+    RequestRefused,
+    filled,
+    page,
+    path_to,
+    serve,
+    whole,
+)
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.site import Request, Response
@@ -61,47 +71,59 @@ def read(response: Response) -> Reader:
     return Reader(response.body)
 
 
-def test_whatever_text_stands_on_a_page_is_text() -> None:
-    everything = html.page(
-        NASTY,
-        html.heading(NASTY),
-        html.subheading(NASTY),
-        html.notice(NASTY),
-        html.bullets([(NASTY,)]),
-        html.form(
-            NASTY,
-            html.paragraph(
-                NASTY,
-                html.text_field(NASTY, NASTY, NASTY),
-                html.number_field(NASTY, NASTY, NASTY),
-                html.text_area(NASTY, NASTY, NASTY),
-                html.choice(NASTY, NASTY, [NASTY], NASTY),
-                html.check_box(NASTY, NASTY, True, NASTY),
-                html.radio(NASTY, NASTY, NASTY),
-                html.hidden(NASTY, NASTY),
-                html.button(NASTY, NASTY, NASTY),
-            ),
-            html.table([(NASTY, html.link(NASTY, NASTY))], head=(NASTY, NASTY)),
-        ),
-        menu=(html.link(NASTY, NASTY),),
+def rendered(
+    main: str, monkeypatch: pytest.MonkeyPatch, menu: Menu = (), title: str = "t"
+) -> Reader:
+    """A page whose template has this in its middle; `nasty` is a text to show."""
+    source = (
+        '{% extends "layout.html.j2" %}{% import "fields.html.j2" as fields with context %}'
+        f"{{% block main %}}{main}{{% endblock %}}"
     )
-    reader = read(everything)
+    monkeypatch.setattr(TEMPLATES, "loader", _with(source))
+    return read(page("page_of_a_test", title, menu, nasty=NASTY))
+
+
+def _with(source: str) -> jinja2.BaseLoader:
+    loader = TEMPLATES.loader
+    assert loader is not None
+    return jinja2.ChoiceLoader([jinja2.DictLoader({"page_of_a_test.html.j2": source}), loader])
+
+
+def test_whatever_text_stands_on_a_page_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = rendered(
+        """<h1>{{ nasty }}</h1><h2>{{ nasty }}</h2><p class="notice">{{ nasty }}</p>
+        <ul><li>{{ nasty }}</li></ul>
+        <form method="post" action="{{ nasty }}" novalidate><p>{{ nasty }}
+        {{ fields.text(nasty, nasty, nasty) }}
+        {{ fields.number(nasty, nasty, nasty) }}
+        {{ fields.text_area(nasty, nasty, nasty) }}
+        {{ fields.choice(nasty, nasty, [nasty], nasty) }}
+        {{ fields.check_box(nasty, nasty, true, nasty) }}
+        {{ fields.radio(nasty, nasty, nasty) }}
+        {{ fields.hidden(nasty, nasty) }}
+        {{ fields.button(nasty, nasty, nasty) }}</p></form>
+        <table><tr><th>{{ nasty }}</th><th>{{ nasty }}</th></tr>
+        <tr><td>{{ nasty }}</td><td><a href="{{ nasty }}">{{ nasty }}</a></td></tr></table>""",
+        monkeypatch,
+        menu=((NASTY, NASTY),),
+        title=NASTY,
+    )
     assert "script" not in {tag for tag, _ in reader.tags}
     clean = NASTY.replace("\0", "")
-    told = [attributes["value"] for tag, attributes in reader.tags if tag == "input"]
-    assert told == [clean] * 5
+    values = [attributes["value"] for tag, attributes in reader.tags if tag == "input"]
+    assert values == [clean] * 5
     assert sum(clean in text for text in reader.texts) == 20
+    assert "\0" not in "".join(reader.texts)
     assert reader.ids() == [f"f{number}" for number in range(1, 7)]
 
 
-def test_each_field_has_the_label_that_names_it() -> None:
-    fields = [
-        html.text_field("a", "a"),
-        html.radio("b", "b", "1"),
-        html.radio("c", "b", "2", checked=True),
-        html.choice("d", "d", ("x", "y"), "y"),
-    ]
-    reader = read(html.page("t", html.paragraph(*fields)))
+def test_each_field_has_the_label_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = rendered(
+        """<p>{{ fields.text("a", "a") }} {{ fields.radio("b", "b", "1") }}
+        {{ fields.radio("c", "b", "2", true) }}
+        {{ fields.choice("d", "d", ["x", "y"], "y") }}</p>""",
+        monkeypatch,
+    )
     assert reader.ids() == reader.labelled() == ["f1", "f2", "f3", "f4"]
     assert [tag for tag, attributes in reader.tags if "selected" in attributes] == ["option"]
     assert [attributes["value"] for _, attributes in reader.tags if "checked" in attributes] == [
@@ -109,13 +131,18 @@ def test_each_field_has_the_label_that_names_it() -> None:
     ]
 
 
-def test_the_first_line_break_of_a_long_text_is_kept() -> None:
-    reader = read(html.page("t", html.paragraph(html.text_area("a", "a", "\nx"))))
+def test_the_first_line_break_of_a_long_text_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = rendered("""{{ fields.text_area("a", "a", "\n" ~ "x") }}""", monkeypatch)
     assert "\n\nx" in reader.texts
 
 
+def test_a_template_that_lacks_a_value_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(jinja2.UndefinedError, match="missing_name"):
+        rendered("{{ missing_name }}", monkeypatch)
+
+
 def test_a_path_with_a_query_is_encoded() -> None:
-    assert html.path_to("/search", q="a&b c", page=2) == "/search?q=a%26b+c&page=2"
+    assert path_to("/search", q="a&b c", page=2) == "/search?q=a%26b+c&page=2"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -133,7 +160,7 @@ def test_every_first_page_keeps_to_the_subset(family: str) -> None:
 
 def test_what_is_refused_is_a_page_that_says_why() -> None:
     def fails(request: Request, rest: str) -> Response:
-        raise Refused(f"no <{rest}>", 404)
+        raise RequestRefused(f"no <{rest}>", 404)
 
     def served(method: str, path: str) -> Response:
         return serve(Request(method, path), {"a": fails}, {"b": fails}, "Shop", ())
@@ -148,13 +175,13 @@ def test_what_is_refused_is_a_page_that_says_why() -> None:
     "text", ["", "-1", "0", "10", "1.5", "1e3", "²", "٣", "9" * 5000, "a", "nan"]
 )
 def test_a_number_out_of_range_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="must be"):
+    with pytest.raises(RequestRefused, match="must be"):
         whole(text, "The number", 1, 9)
 
 
 def test_a_missing_or_endless_field_is_refused() -> None:
-    with pytest.raises(Refused, match="missing"):
+    with pytest.raises(RequestRefused, match="missing"):
         filled(Request("POST", "/", form={"a": " \n"}), "a", "A")
-    with pytest.raises(Refused, match="too long"):
+    with pytest.raises(RequestRefused, match="too long"):
         filled(Request("POST", "/", form={"a": "x" * (LONGEST_TEXT + 1)}), "a", "A")
     assert filled(Request("POST", "/", form={"a": " x\r\ny "}), "a", "A") == "x\ny"

@@ -59,7 +59,7 @@ def test_the_search_reads_all_folders_and_texts(box: Mail) -> None:
 
 
 def test_a_text_of_several_lines_is_shown_line_by_line_and_as_text(box: Mail) -> None:
-    assert "<p>I like it.</p><p>And you?</p>" in get(box, "/mail/1")
+    assert "<p>I like it.</p>\n<p>And you?</p>" in get(box, "/mail/1")
     assert "&lt;b&gt;lemon" in get(box, "/mail/2")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets
-from clawrl_gym.envs.gui.apps.sheet_formula import FormulaError, Worked, shown
+from clawrl_gym.envs.gui.apps.sheet_formula import Evaluation, FormulaError, shown
 from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.sheet import SHEET
 from clawrl_gym.envs.gui.generated import make_task, task_ids
@@ -34,7 +34,7 @@ def rows_of(site: Sheets) -> list[list[str]]:
 
 def value(formula: str, *cells: str) -> str:
     """What A2 shows with this formula, below a row with these cells."""
-    worked = Worked([list(cells), [formula, *[""] * (len(cells) - 1)]])
+    worked = Evaluation([list(cells), [formula, *[""] * (len(cells) - 1)]])
     return shown(worked.values["A2"])
 
 
@@ -97,10 +97,11 @@ def test_what_is_no_formula_is_refused_in_words(formula: str, why: str) -> None:
 
 def test_formulas_that_refer_to_each_other_in_a_circle_or_a_long_chain_are_refused() -> None:
     with pytest.raises(FormulaError, match="refers to itself"):
-        Worked([["=B1", "=C1", "=A1+1"]])
+        Evaluation([["=B1", "=C1", "=A1+1"]])
     with pytest.raises(FormulaError, match="too long a chain"):
-        Worked([[f"=A{row + 1}"] for row in range(1, 40)] + [["1"]])
-    assert shown(Worked([["1"]] + [[f"=A{row}+1"] for row in range(1, 40)]).values["A40"]) == "40"
+        Evaluation([[f"=A{row + 1}"] for row in range(1, 40)] + [["1"]])
+    chain = Evaluation([["1"]] + [[f"=A{row}+1"] for row in range(1, 40)])
+    assert shown(chain.values["A40"]) == "40"
 
 
 def test_a_cell_is_entered_and_nothing_else_changes() -> None:

@@ -202,7 +202,7 @@ def test_the_wrong_reason_owner_or_comment_earns_nothing() -> None:
         (comment, add), ending = solution_of(task_id)
         assert reward_of(env, task_id, [(comment,), ending]) == 0.0
         assert reward_of(env, task_id, [(comment, add), (comment, add), ending]) == 0.0
-        more = Step("type", comment.find, text=f"{comment.text}!")
+        more = Step("type", comment.locator, text=f"{comment.text}!")
         assert reward_of(env, task_id, [(more, add), ending]) == 0.0
     for task_id in task_ids("train", ("tickets_priority",))[:EACH]:
         first, (change, save), ending = solution_of(task_id)
@@ -213,12 +213,12 @@ def test_the_wrong_reason_owner_or_comment_earns_nothing() -> None:
 def test_the_earlier_of_two_duplicates_stays_open() -> None:
     env = paper_env()
     for task_id in task_ids("train", ("tickets_duplicate",))[:EACH]:
-        search, find, (wanted,), close, (reason, of, press_close), ending = solution_of(task_id)
-        assert wanted.find
+        search, locator, (wanted,), close, (reason, of, press_close), ending = solution_of(task_id)
+        assert wanted.locator
         later = max(make_task(task_id).grader.expected["tickets"].items(),  # type: ignore[attr-defined]
                     key=lambda it: (it[1]["reason"], int(it[0])))[0]  # fmt: skip
-        swapped = [search, find, (link(wanted.find.name),), close,
-                   (reason, Step("type", of.find, text=later), press_close), ending]  # fmt: skip
+        swapped = [search, locator, (link(wanted.locator.name),), close,
+                   (reason, Step("type", of.locator, text=later), press_close), ending]  # fmt: skip
         assert reward_of(env, task_id, swapped) == 0.0
 
 

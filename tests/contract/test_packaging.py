@@ -36,6 +36,8 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         "clawrl_gym/envs/terminal/env.py",
         "clawrl_gym/envs/sandbox/bubblewrap.py",
         "clawrl_gym/envs/swe/corpus/repositories/operator.yaml",
+        "clawrl_gym/envs/gui/apps/templates/mail/list.html.j2",
+        "clawrl_gym/envs/gui/apps/templates/style.css",
         "clawrl_gym/envs/gui/page/snapshot.js",
         "clawrl_gym/envs/gui/browser/context.js",
         "clawrl_gym/envs/gui/watch/page/watch.html",

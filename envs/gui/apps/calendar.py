@@ -1,202 +1,178 @@
 """A calendar: weeks and days as lists, events to plan, move, rename, delete, and to invite to.
 
-Nobody can be at two places: what overlaps with another event is refused.
+Nobody can be at two places: what overlaps with another event is refused. Days and times are shown
+and read as "3 March" and "9:00".
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import TypedDict
 
-from clawrl_gym.envs.gui.apps.calendar_clock import (
-    CLOSE,
-    OPEN,
-    monday,
-    read_date,
-    read_day,
-    read_time,
-    shown_day,
-    shown_time,
-    weekday,
-)
-from clawrl_gym.envs.gui.apps.html import (
-    button,
-    form,
-    heading,
-    link,
-    notice,
+from clawrl_gym.envs.gui.apps.serving import (
+    TEMPLATES,
+    RequestRefused,
+    filled,
+    next_number,
     page,
-    paragraph,
     see_other,
-    table,
-    text_field,
+    serve,
 )
-from clawrl_gym.envs.gui.apps.serving import Refused, filled, serve
 from clawrl_gym.envs.gui.site import Request, Response
 
 HOST = "calendar"
-MENU = (link("Week", "/"), link("Today", "/day"), link("New", "/new"))
+MENU = (("Week", "/"), ("Today", "/day"), ("New", "/new"))
 MOST_GUESTS = 20
-Event = dict[str, Any]
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+OPEN = 8 * 60
+"""Minute of the day at which the first event can start."""
+CLOSE = 18 * 60
+"""Minute of the day at which the last event ends."""
+YEARS = range(2000, 2100)
+_TIME = re.compile(r"(\d{1,2})(?:[:.]([0-5]\d))?", re.ASCII)
+_DAY = re.compile(r"(\d{1,2})\.? ([a-z]+)|([a-z]+) (\d{1,2})", re.ASCII)
+
+
+class Event(TypedDict):
+    """One event; `day` is ISO, `start` and `end` are minutes of the day."""
+
+    title: str
+    day: str
+    start: int
+    end: int
+    guests: list[str]
+
+
+class CalendarWorld(TypedDict):
+    """What is stored: today as ISO, and events by number in digits."""
+
+    today: str
+    events: dict[str, Event]
 
 
 class Calendar:
-    """World: today, and events by number: title, day (ISO), start and end (minutes), guests."""
+    """The site."""
 
-    def __init__(self, world: Any) -> None:
+    def __init__(self, world: CalendarWorld) -> None:
         self._today = datetime.date.fromisoformat(world["today"])
-        self._events: dict[str, Event] = world["events"]
+        self._events = world["events"]
 
     def handle(self, request: Request) -> Response:
         """Answer a request; what is refused changes nothing."""
         pages = {
-            "": self._week,
-            "week": self._week,
-            "day": self._day,
-            "free": self._free,
-            "new": self._new,
-            "event": self._show,
+            "": self._week_page,
+            "week": self._week_page,
+            "day": self._day_page,
+            "free": self._free_page,
+            "new": self._new_page,
+            "event": self._event_page,
         }
         changes = {"new": self._create, "event": self._change}
         return serve(request, pages, changes, "Calendar", MENU)
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """All events."""
         return {"events": self._events}
 
-    def _named(self, text: str) -> datetime.date:
-        """The day of a path; today without one."""
+    def _day_of_path(self, text: str) -> datetime.date:
+        """Today without one."""
         return read_date(text) if text else self._today
 
-    def _of(self, day: datetime.date) -> list[tuple[str, Event]]:
+    def _events_on(self, day: datetime.date) -> list[tuple[str, Event]]:
         """Number and event of a day, in order."""
-        found = [item for item in self._events.items() if item[1]["day"] == day.isoformat()]
-        return sorted(found, key=lambda item: item[1]["start"])
+        events = [entry for entry in self._events.items() if entry[1]["day"] == day.isoformat()]
+        return sorted(events, key=lambda entry: entry[1]["start"])
 
-    def _week(self, request: Request, rest: str) -> Response:
-        first = monday(self._named(rest))
-        title = f"Week of {shown_day(first)}"
+    def _week_page(self, request: Request, rest: str) -> Response:
+        first = monday(self._day_of_path(rest))
         days = [first + datetime.timedelta(days=days) for days in range(7)]
-        rows = [
-            (
-                link(f"{weekday(day)} {shown_day(day)}", f"/day/{day}"),
-                shown_time(event["start"]),
-                link(event["title"], f"/event/{number}"),
-            )
-            for day in days
-            for number, event in self._of(day)
-        ]
-        before, after = (first + datetime.timedelta(weeks=weeks) for weeks in (-1, 1))
+        week = datetime.timedelta(weeks=1)
         return page(
-            title,
-            heading(title),
-            table(rows) if rows else notice("No events."),
-            paragraph(link("Earlier", f"/week/{before}"), link("Later", f"/week/{after}")),
-            menu=MENU,
+            "calendar/events",
+            f"Week of {shown_day(first)}",
+            MENU,
+            day=None,
+            events=[entry for day in days for entry in self._events_on(day)],
+            earlier=f"/week/{first - week}",
+            later=f"/week/{first + week}",
         )
 
-    def _day(self, request: Request, rest: str) -> Response:
-        day = self._named(rest)
-        title = f"{weekday(day)} {shown_day(day)}"
-        rows = [(_hours(event), link(event["title"], f"/event/{n}")) for n, event in self._of(day)]
-        before, after = (day + datetime.timedelta(days=days) for days in (-1, 1))
+    def _day_page(self, request: Request, rest: str) -> Response:
+        day = self._day_of_path(rest)
         return page(
-            title,
-            heading(title),
-            table(rows) if rows else notice("No events."),
-            paragraph(link("New event", f"/new/{day}"), link("Free hours", f"/free/{day}")),
-            paragraph(link("Earlier", f"/day/{before}"), link("Later", f"/day/{after}")),
-            menu=MENU,
+            "calendar/events",
+            weekday_and_day(day),
+            MENU,
+            day=day,
+            events=self._events_on(day),
+            earlier=f"/day/{day - datetime.timedelta(days=1)}",
+            later=f"/day/{day + datetime.timedelta(days=1)}",
         )
 
-    def _free(self, request: Request, rest: str) -> Response:
-        day = self._named(rest)
+    def _free_page(self, request: Request, rest: str) -> Response:
+        day = self._day_of_path(rest)
         title = f"Free on {shown_day(day)}"
-        rows = [(f"{shown_time(start)} to {shown_time(end)}",) for start, end in self._gaps(day)]
-        shown = table(rows) if rows else notice("The day is full.")
-        new = paragraph(link("New event", f"/new/{day}"))
-        return page(title, heading(title), shown, new, menu=MENU)
+        return page("calendar/free", title, MENU, day=day, gaps=list(self._gaps(day)))
 
     def _gaps(self, day: datetime.date) -> Iterator[tuple[int, int]]:
-        at = OPEN
-        for _, event in self._of(day):
-            if event["start"] > at:
-                yield at, event["start"]
-            at = max(at, event["end"])
-        if at < CLOSE:
-            yield at, CLOSE
+        """Start and end of the hours without an event."""
+        minute = OPEN
+        for _, event in self._events_on(day):
+            if event["start"] > minute:
+                yield minute, event["start"]
+            minute = max(minute, event["end"])
+        if minute < CLOSE:
+            yield minute, CLOSE
 
-    def _new(self, request: Request, rest: str) -> Response:
-        day = self._named(rest)
-        fields = (
-            paragraph(text_field("Title", "title")),
-            paragraph(text_field("Day", "day", shown_day(day))),
-            paragraph(text_field("Start", "start"), text_field("End", "end")),
-            paragraph(button("Create")),
-        )
-        return page("New event", heading("New event"), form("/new", *fields), menu=MENU)
+    def _new_page(self, request: Request, rest: str) -> Response:
+        return page("calendar/new", "New event", MENU, day=self._day_of_path(rest))
 
     def _create(self, request: Request, rest: str) -> Response:
         title = filled(request, "title", "The title")
         day = read_day(filled(request, "day", "The day"), self._today.year)
         start = read_time(filled(request, "start", "The start"))
         end = read_time(filled(request, "end", "The end"))
-        number = str(max(map(int, self._events), default=0) + 1)
-        event = {"title": title, "day": day.isoformat(), "start": start, "end": end, "guests": []}
-        self._place(number, event)
+        event = Event(title=title, day=day.isoformat(), start=start, end=end, guests=[])
+        self._store(next_number(self._events), event)
         return see_other(f"/day/{day}")
 
-    def _place(self, number: str, event: Event) -> None:
-        """Stores an event. Refused when it ends before it starts, or another one is there."""
+    def _store(self, number: str, event: Event) -> None:
+        """Refused when it ends before it starts, or another event is there."""
         if event["end"] <= event["start"]:
-            raise Refused("The end must be after the start.")
-        for other, taken in self._of(datetime.date.fromisoformat(event["day"])):
-            if other != number and taken["start"] < event["end"] and event["start"] < taken["end"]:
-                raise Refused(f"This time is taken: {taken['title']}, {_hours(taken)}.")
+            raise RequestRefused("The end must be after the start.")
+        for neighbour_number, neighbour in self._events_on(_date(event["day"])):
+            overlaps = neighbour["start"] < event["end"] and event["start"] < neighbour["end"]
+            if neighbour_number != number and overlaps:
+                raise RequestRefused(
+                    f"This time is taken: {neighbour['title']}, {_hours(neighbour)}."
+                )
         self._events[number] = event
 
-    def _known(self, number: str) -> Event:
+    def _event(self, number: str) -> Event:
         if number not in self._events:
-            raise Refused("There is no such event.", 404)
+            raise RequestRefused("There is no such event.", 404)
         return self._events[number]
 
-    def _show(self, request: Request, rest: str) -> Response:
-        event = self._known(rest)
-        day = datetime.date.fromisoformat(event["day"])
-        guests = [paragraph(f"Guests: {', '.join(event['guests'])}")] if event["guests"] else []
-        return page(
-            event["title"],
-            heading(event["title"]),
-            paragraph(link(f"{weekday(day)} {shown_day(day)}", f"/day/{day}"), _hours(event)),
-            *guests,
-            form(
-                f"/event/{rest}",
-                paragraph(text_field("Title", "title", event["title"])),
-                paragraph(
-                    text_field("Day", "day", shown_day(day)),
-                    text_field("Start", "start", shown_time(event["start"])),
-                ),
-                paragraph(button("Save", "do", "save"), button("Delete", "do", "delete")),
-            ),
-            form(
-                f"/event/{rest}",
-                paragraph(text_field("Guest", "guest"), button("Invite", "do", "invite")),
-            ),
-            menu=MENU,
-        )
+    def _event_page(self, request: Request, rest: str) -> Response:
+        event = self._event(rest)
+        return page("calendar/event", event["title"], MENU, number=rest, event=event)
 
     def _change(self, request: Request, rest: str) -> Response:
-        event, wish = self._known(rest), request.form.get("do")
-        if wish == "delete":
+        event, change = self._event(rest), request.form.get("do")
+        if change == "delete":
             del self._events[rest]
             return see_other(f"/week/{event['day']}")
-        if wish == "invite":
+        if change == "invite":
             self._invite(event, filled(request, "guest", "The guest"))
-        elif wish == "save":
-            self._place(rest, self._edited(event, request))
+        elif change == "save":
+            self._store(rest, self._edited(event, request))
         else:
-            raise Refused("This cannot be done with an event.")
+            raise RequestRefused("This cannot be done with an event.")
         return see_other(f"/event/{rest}")
 
     def _edited(self, event: Event, request: Request) -> Event:
@@ -205,17 +181,92 @@ class Calendar:
         start = read_time(filled(request, "start", "The start"))
         end = start + event["end"] - event["start"]
         if end > CLOSE:
-            raise Refused(f"All events end at {shown_time(CLOSE)}.")
+            raise RequestRefused(f"All events end at {shown_time(CLOSE)}.")
         title = filled(request, "title", "The title")
-        return event | {"title": title, "day": day.isoformat(), "start": start, "end": end}
+        guests = event["guests"]
+        return Event(title=title, day=day.isoformat(), start=start, end=end, guests=guests)
 
     def _invite(self, event: Event, guest: str) -> None:
         if guest in event["guests"]:
-            raise Refused(f"{guest} is invited already.")
+            raise RequestRefused(f"{guest} is invited already.")
         if len(event["guests"]) >= MOST_GUESTS:
-            raise Refused("Too many guests.")
+            raise RequestRefused("Too many guests.")
         event["guests"] = sorted([*event["guests"], guest])
 
 
-def _hours(event: Mapping[str, Any]) -> str:
+def shown_day(day: datetime.date | str) -> str:
+    """Day and month."""
+    date = _date(day)
+    return f"{date.day} {MONTHS[date.month - 1]}"
+
+
+def shown_time(minutes: int) -> str:
+    """Hours and minutes."""
+    return f"{minutes // 60}:{minutes % 60:02d}"
+
+
+def monday(day: datetime.date) -> datetime.date:
+    """The first day of a day's week."""
+    return day - datetime.timedelta(days=day.weekday())
+
+
+def weekday(day: datetime.date) -> str:
+    """Its short name, in English whatever the locale is."""
+    return ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[day.weekday()]
+
+
+def weekday_and_day(day: datetime.date | str) -> str:
+    """A day as the lists name it."""
+    return f"{weekday(_date(day))} {shown_day(day)}"
+
+
+def read_date(text: str) -> datetime.date:
+    """A day of a path, such as 2026-03-03. Refused with status 404 otherwise."""
+    try:
+        day = datetime.date.fromisoformat(text)
+    except ValueError:
+        raise RequestRefused("There is no such day.", 404) from None
+    if day.year not in YEARS:
+        raise RequestRefused("There is no such day.", 404)
+    return day
+
+
+def read_day(text: str, year: int) -> datetime.date:
+    """A day of a form, such as "3 March" or "March 3"."""
+    match = _DAY.fullmatch(" ".join(text.casefold().split()))
+    if match:
+        number, month = match[1] or match[4], (match[2] or match[3]).capitalize()
+        if month in MONTHS:
+            try:
+                return datetime.date(year, MONTHS.index(month) + 1, int(number))
+            except ValueError:
+                pass
+    raise RequestRefused(f"Got the day {text!r}, expected one such as 3 March.")
+
+
+def read_time(text: str) -> int:
+    """Minutes since midnight of "9:00" or "9", within the day's hours."""
+    match = _TIME.fullmatch(text)
+    minutes = int(match[1]) * 60 + int(match[2] or 0) if match else -1
+    if not OPEN <= minutes <= CLOSE:
+        raise RequestRefused(
+            f"Got the time {text!r}, expected one such as 9:00, "
+            f"from {shown_time(OPEN)} to {shown_time(CLOSE)}."
+        )
+    return minutes
+
+
+def _date(day: datetime.date | str) -> datetime.date:
+    return datetime.date.fromisoformat(day) if isinstance(day, str) else day
+
+
+def _hours(event: Event) -> str:
     return f"{shown_time(event['start'])} to {shown_time(event['end'])}"
+
+
+TEMPLATES.filters |= {
+    "day": shown_day,
+    "hours": _hours,
+    "time": shown_time,
+    "weekday_and_day": weekday_and_day,
+}

@@ -1,19 +1,46 @@
-"""How the shipped applications answer: pages by path, refusals in words, changes by POST alone."""
+"""How the shipped applications answer: pages by path, refusals in words, changes by POST alone.
+
+Pages are the templates beside this file: plain HTML without script, in which all text is escaped.
+The subset is small on purpose, so that a reader without a browser sees the same lines: blocks keep
+their default display, no field is required or focused by itself, every field has a label.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import urlencode
 
-from clawrl_gym.envs.gui.apps.html import Html, heading, notice, page
+import jinja2
+
 from clawrl_gym.envs.gui.site import Request, Response
 
 Handler = Callable[[Request, str], Response]
 """Gets the request, and what stands behind the first part of its path."""
+Menu = Sequence[tuple[str, str]]
+"""Text and path of each link that stands above all pages of an application."""
 LONGEST_TEXT = 2000
 """Characters of a field that are taken."""
 
 
-class Refused(Exception):
+def _without_nul(value: object) -> object:
+    """No page holds the character that browsers replace."""
+    return value.replace("\0", "") if isinstance(value, str) else value
+
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    auto_reload=False,
+    finalize=_without_nul,
+    lstrip_blocks=True,
+    trim_blocks=True,
+    undefined=jinja2.StrictUndefined,
+)
+
+
+class RequestRefused(Exception):
     """The request cannot be served; nothing has changed. The text is for the one who asked."""
 
     def __init__(self, text: str, status: int = 400) -> None:
@@ -21,37 +48,69 @@ class Refused(Exception):
         self.status = status
 
 
+def page(
+    template: str, title: str, menu: Menu = (), status: int = 200, **values: object
+) -> Response:
+    """A whole page; the template numbers its fields from 1."""
+    field_numbers = itertools.count(1)
+    html = TEMPLATES.get_template(f"{template}.html.j2").render(
+        values, title=title, menu=menu, next_field_id=lambda: f"f{next(field_numbers)}"
+    )
+    return Response(html, status)
+
+
+def see_other(path: str) -> Response:
+    """After a change: the browser goes on to a page that changes nothing when it is reloaded."""
+    return Response(status=303, headers={"location": path})
+
+
+def path_to(path: str, **query: object) -> str:
+    """A path with a query."""
+    return f"{path}?{urlencode({name: str(value) for name, value in query.items()})}"
+
+
 def serve(
     request: Request,
     pages: Mapping[str, Handler],
     changes: Mapping[str, Handler],
     title: str,
-    menu: tuple[Html, ...],
+    menu: Menu,
 ) -> Response:
     """The handler of the first part of the path answers; "" is the start page."""
     first, _, rest = request.path.removeprefix("/").partition("/")
     try:
         return _handler(request.method, first, pages, changes)(request, rest)
-    except Refused as error:
-        return page(title, heading("Sorry"), notice(str(error)), menu=menu, status=error.status)
+    except RequestRefused as error:
+        return page("refused", title, menu, error.status, reason=str(error))
 
 
 def _handler(
     method: str, first: str, pages: Mapping[str, Handler], changes: Mapping[str, Handler]
 ) -> Handler:
-    known = {"GET": pages, "HEAD": pages, "POST": changes}.get(method, {})
-    if first in known:
-        return known[first]
+    handlers = {"GET": pages, "HEAD": pages, "POST": changes}.get(method, {})
+    if first in handlers:
+        return handlers[first]
     if first in pages or first in changes:
-        raise Refused("This page cannot be asked for in this way.", 405)
-    raise Refused("There is no such page.", 404)
+        raise RequestRefused("This page cannot be asked for in this way.", 405)
+    raise no_such_page()
+
+
+def no_such_page() -> RequestRefused:
+    """A path that leads nowhere."""
+    return RequestRefused("There is no such page.", 404)
+
+
+def refuse_rest(rest: str) -> None:
+    """For pages with nothing behind the first part of their path."""
+    if rest:
+        raise no_such_page()
 
 
 def filled(request: Request, name: str, label: str) -> str:
     """A field of the form, white space at its ends dropped. Refused when it is empty."""
     text = optional(request, name)
     if not text:
-        raise Refused(f"{label} is missing.")
+        raise RequestRefused(f"{label} is missing.")
     return text
 
 
@@ -59,7 +118,7 @@ def optional(request: Request, name: str) -> str:
     """A field of the form, white space at its ends dropped. Refused when it is far too long."""
     text = request.form.get(name, "").strip().replace("\r\n", "\n")
     if len(text) > LONGEST_TEXT:
-        raise Refused(f"A text of more than {LONGEST_TEXT} characters is too long.")
+        raise RequestRefused(f"A text of more than {LONGEST_TEXT} characters is too long.")
     return text
 
 
@@ -67,7 +126,17 @@ def whole(text: str, label: str, low: int, high: int) -> int:
     """A whole number in a range. Refused otherwise, in words."""
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 6):
-        raise Refused(f"{label} must be a whole number.")
+        raise RequestRefused(f"{label} must be a whole number.")
     if not low <= int(digits) <= high:
-        raise Refused(f"{label} must be from {low} to {high}.")
+        raise RequestRefused(f"{label} must be from {low} to {high}.")
     return int(digits)
+
+
+def next_number(numbered: Mapping[str, object], before_first: int = 0) -> str:
+    """The number of the next entry, in digits as keys are."""
+    return str(max(map(int, numbered), default=before_first) + 1)
+
+
+def page_count(entries: Sequence[object], page_size: int) -> int:
+    """Pages of a list; an empty list has one."""
+    return max(1, -(-len(entries) // page_size))

@@ -5,50 +5,69 @@ Some settings are locked; what cannot be undone asks for a word before it is don
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
-from clawrl_gym.envs.gui.apps.html import (
-    Html,
-    bullets,
-    button,
-    check_box,
-    choice,
-    form,
-    heading,
-    hidden,
-    link,
-    notice,
-    number_field,
+from clawrl_gym.envs.gui.apps.serving import (
+    Handler,
+    RequestRefused,
+    filled,
+    optional,
     page,
-    paragraph,
     path_to,
+    refuse_rest,
     see_other,
-    text_field,
+    serve,
+    whole,
 )
-from clawrl_gym.envs.gui.apps.serving import Handler, Refused, filled, optional, serve, whole
 from clawrl_gym.envs.gui.site import Request, Response
 
 HOST = "settings"
 TITLE = "Settings"
-MENU = (link(TITLE, "/"),)
+MENU = ((TITLE, "/"),)
 SURE = "yes"
 """What has to be typed before something is done that cannot be undone."""
 LONGEST_VALUE = 60
 """Characters of a text."""
 
-Value = bool | int | str
+SettingValue = bool | int | str
+
+
+class StoredSetting(TypedDict):
+    """The fields of `Setting`."""
+
+    name: str
+    value: SettingValue
+    default: SettingValue
+    options: list[str]
+    low: int
+    high: int
+    locked: bool
+
+
+class StoredSection(TypedDict):
+    """The fields of `Section`."""
+
+    name: str
+    settings: list[StoredSetting]
+    danger: str
+
+
+class SettingsWorld(TypedDict):
+    """What is stored; `done` is what was done that cannot be undone."""
+
+    sections: list[StoredSection]
+    done: list[str]
 
 
 @dataclass(slots=True)
 class Setting:
-    """One thing that can be set; its default tells toggle, number and text apart."""
+    """Something that can be set; its default tells toggle, number and text apart."""
 
     name: str
-    value: Value
-    default: Value
+    value: SettingValue
+    default: SettingValue
     options: list[str]
     """Of a choice; empty for all else."""
     low: int
@@ -64,6 +83,11 @@ class Setting:
             return "number"
         return "choice" if self.options else "text"
 
+    @property
+    def shown(self) -> str:
+        """The value as a page says it."""
+        return shown(self.value)
+
 
 @dataclass(slots=True)
 class Section:
@@ -78,151 +102,137 @@ class Section:
     def path(self) -> str:
         return f"/{self.name.lower()}"
 
+    @property
+    def unlocked(self) -> list[Setting]:
+        """Those that can be changed."""
+        return [setting for setting in self.settings if not setting.locked]
+
 
 class Settings:
-    """The site. Its world has `sections` as above, and `done`: what cannot be undone."""
+    """The site."""
 
-    def __init__(self, world: Mapping[str, Any]) -> None:
+    def __init__(self, world: SettingsWorld) -> None:
         self._sections = [
-            Section(part["name"], [Setting(**it) for it in part["settings"]], part["danger"])
-            for part in world["sections"]
+            Section(
+                stored["name"],
+                [Setting(**setting) for setting in stored["settings"]],
+                stored["danger"],
+            )
+            for stored in world["sections"]
         ]
-        self._done: list[str] = list(world["done"])
-        self._pages: dict[str, Handler] = {"": self._home, "find": self._found}
+        self._done = list(world["done"])
+        self._pages: dict[str, Handler] = {"": self._home_page, "find": self._search_page}
         self._changes: dict[str, Handler] = {}
         for section in self._sections:
             name = section.path.removeprefix("/")
-            self._pages[name] = partial(self._look, section)
+            self._pages[name] = partial(self._section_page, section)
             self._changes[name] = partial(self._change, section)
 
     def handle(self, request: Request) -> Response:
         return serve(request, self._pages, self._changes, TITLE, MENU)
 
-    def state(self) -> Any:
-        values = {part.name: {it.name: it.value for it in part.settings} for part in self._sections}
+    def state(self) -> object:
+        values = {
+            section.name: {setting.name: setting.value for setting in section.settings}
+            for section in self._sections
+        }
         return {"values": values, "done": list(self._done)}
 
-    def _home(self, request: Request, rest: str) -> Response:
-        _end(rest)
-        search = form("/find", paragraph(text_field("Search", "q"), button("Search")), method="get")
-        links = bullets([link(section.name, section.path)] for section in self._sections)
-        return page(TITLE, heading(TITLE), *_said(request), links, search)
+    def _home_page(self, request: Request, rest: str) -> Response:
+        refuse_rest(rest)
+        notices = _notices(request)
+        return page("settings/home", TITLE, notices=notices, sections=self._sections)
 
-    def _found(self, request: Request, rest: str) -> Response:
-        _end(rest)
-        wanted = request.query.get("q", "").strip().casefold()[:LONGEST_VALUE]
-        found: list[list[Html | str]] = [
-            [link(setting.name, section.path), f"in {section.name}"]
+    def _search_page(self, request: Request, rest: str) -> Response:
+        refuse_rest(rest)
+        query = request.query.get("q", "").strip().casefold()[:LONGEST_VALUE]
+        matches = [
+            (setting, section)
             for section in self._sections
             for setting in section.settings
-            if wanted and wanted in setting.name.casefold()
+            if query and query in setting.name.casefold()
         ]
-        shown = bullets(found) if found else notice("No setting has this name.")
-        return page("Search", heading("Search"), shown, menu=MENU)
+        return page("settings/search", "Search", MENU, matches=matches)
 
-    def _look(self, section: Section, request: Request, rest: str) -> Response:
+    def _section_page(self, section: Section, request: Request, rest: str) -> Response:
         if rest == "defaults" and section.settings:
-            return self._ask(section, "Set all to defaults", "defaults")
+            return _confirm_page(section, "Set all to defaults", "defaults")
         if rest == "danger" and section.danger:
-            word = paragraph(text_field(f"Type {SURE} to go on", "sure"))
-            return self._ask(section, section.danger, "danger", word)
-        _end(rest)
-        free = [setting for setting in section.settings if not setting.locked]
-        fields = [paragraph(self._field(setting)) for setting in free]
-        locked = [
-            paragraph(f"{setting.name}: {shown(setting.value)} (locked)")
-            for setting in section.settings
-            if setting.locked
-        ]
-        below: list[Html] = [button("Save"), link("Defaults", f"{section.path}/defaults")]
-        if section.danger:
-            below.append(link(section.danger, f"{section.path}/danger"))
-        whole_form = form(section.path, hidden("section", section.name), *fields, paragraph(*below))
-        return page(
-            section.name, heading(section.name), *_said(request), *locked, whole_form, menu=MENU
-        )
-
-    def _field(self, setting: Setting) -> Html:
-        value = setting.value
-        match setting.kind:
-            case "toggle":
-                return check_box(setting.name, setting.name, value is True)
-            case "choice":
-                return choice(setting.name, setting.name, setting.options, str(value))
-            case "number":
-                return number_field(setting.name, setting.name, str(value))
-            case "text":
-                return text_field(setting.name, setting.name, str(value))
-
-    def _ask(self, section: Section, what: str, action: str, *blocks: Html) -> Response:
-        title = f"{what}?"
-        sent = form(
-            f"{section.path}/{action}",
-            *blocks,
-            paragraph(button(what, "section", section.name), link("Cancel", section.path)),
-        )
-        return page(title, heading(title), sent, menu=MENU)
+            return _confirm_page(section, section.danger, "danger", SURE)
+        refuse_rest(rest)
+        notices = _notices(request)
+        return page("settings/section", section.name, MENU, notices=notices, section=section)
 
     def _change(self, section: Section, request: Request, rest: str) -> Response:
         if request.form.get("section") != section.name:
-            raise Refused("The form is not whole.")
+            raise RequestRefused("The form is not whole.")
         if rest == "defaults":
             return self._reset(section)
         if rest == "danger" and section.danger:
-            return self._do(section, request)
-        _end(rest)
-        free = [setting for setting in section.settings if not setting.locked]
-        sent = [_sent(setting, request) for setting in free]  # all are right before one is set
-        for setting, value in zip(free, sent, strict=True):
+            return self._do_danger(section, request)
+        refuse_rest(rest)
+        # All values are right before one is set.
+        values = [_submitted_value(setting, request) for setting in section.unlocked]
+        for setting, value in zip(section.unlocked, values, strict=True):
             setting.value = value
         return see_other(path_to(section.path, saved=1))
 
     def _reset(self, section: Section) -> Response:
-        for setting in section.settings:
-            if not setting.locked:
-                setting.value = setting.default
+        for setting in section.unlocked:
+            setting.value = setting.default
         return see_other(path_to(section.path, reset=1))
 
-    def _do(self, section: Section, request: Request) -> Response:
+    def _do_danger(self, section: Section, request: Request) -> Response:
         if filled(request, "sure", "The word").casefold() != SURE:
-            raise Refused(f"Type {SURE} to go on. Nothing was done.")
+            raise RequestRefused(f"Type {SURE} to go on. Nothing was done.")
         if section.danger not in self._done:
             self._done.append(section.danger)
         return see_other(path_to("/", done=1))
 
 
-def shown(value: Value) -> str:
+def shown(value: SettingValue) -> str:
     """A value as a page says it."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _sent(setting: Setting, request: Request) -> Value:
+def _confirm_page(section: Section, button: str, action: str, word: str = "") -> Response:
+    """Asks before it is done, for a word if there is one."""
+    return page(
+        "settings/confirm",
+        f"{button}?",
+        MENU,
+        section=section,
+        button=button,
+        action=action,
+        word=word,
+    )
+
+
+def _submitted_value(setting: Setting, request: Request) -> SettingValue:
     match setting.kind:
         case "toggle":
             return setting.name in request.form
         case "number":
-            sent = filled(request, setting.name, setting.name)
-            return whole(sent, setting.name, setting.low, setting.high)
+            digits = filled(request, setting.name, setting.name)
+            return whole(digits, setting.name, setting.low, setting.high)
         case "choice":
-            sent = filled(request, setting.name, setting.name)
-            if sent not in setting.options:
-                raise Refused(f"{setting.name} must be one of: {', '.join(setting.options)}.")
-            return sent
+            option = filled(request, setting.name, setting.name)
+            if option not in setting.options:
+                options = ", ".join(setting.options)
+                raise RequestRefused(f"{setting.name} must be one of: {options}.")
+            return option
         case "text":
-            sent = optional(request, setting.name)
-            if len(sent) > LONGEST_VALUE:
-                raise Refused(f"{setting.name} must have at most {LONGEST_VALUE} characters.")
-            return sent
+            text = optional(request, setting.name)
+            if len(text) > LONGEST_VALUE:
+                raise RequestRefused(
+                    f"{setting.name} must have at most {LONGEST_VALUE} characters."
+                )
+            return text
 
 
-_SAID = {"saved": "Saved.", "reset": "All are set to their defaults.", "done": "Done."}
+_NOTICES = {"saved": "Saved.", "reset": "All are set to their defaults.", "done": "Done."}
 
 
-def _said(request: Request) -> list[Html]:
+def _notices(request: Request) -> list[str]:
     """What the page before did."""
-    return [notice(text) for name, text in _SAID.items() if name in request.query]
-
-
-def _end(rest: str) -> None:
-    if rest:
-        raise Refused("There is no such page.", 404)
+    return [text for name, text in _NOTICES.items() if name in request.query]

@@ -6,32 +6,26 @@ Row 1 holds the names of the columns. Sheets with formulas keep their rows as th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
-from clawrl_gym.envs.gui.apps.html import (
-    Html,
-    button,
-    choice,
-    form,
-    heading,
-    hidden,
-    link,
-    notice,
+from clawrl_gym.envs.gui.apps.serving import (
+    Handler,
+    RequestRefused,
+    filled,
+    no_such_page,
+    optional,
     page,
-    paragraph,
     see_other,
-    table,
-    text_field,
+    serve,
+    whole,
 )
-from clawrl_gym.envs.gui.apps.serving import Handler, Refused, filled, optional, serve, whole
 from clawrl_gym.envs.gui.apps.sheet_formula import (
     MAX_CHARS,
+    CellValue,
+    Evaluation,
     FormulaError,
-    Value,
-    Worked,
     cell_name,
     shown,
 )
@@ -41,6 +35,20 @@ HOST = "sheet"
 TITLE = "Sheets"
 MAX_ROWS = 40
 UP, DOWN = "smallest first", "largest first"
+
+
+class StoredSheet(TypedDict):
+    """The fields of `Grid`."""
+
+    name: str
+    rows: list[list[str]]
+    locked: list[str]
+
+
+class SheetsWorld(TypedDict):
+    """What is stored; the first sheet is the start page."""
+
+    sheets: list[StoredSheet]
 
 
 @dataclass(slots=True)
@@ -64,86 +72,53 @@ class Grid:
 
 
 class Sheets:
-    """The site. Its world has `sheets` as above; the first one is the start page."""
+    """The site."""
 
-    def __init__(self, world: Mapping[str, Any]) -> None:
-        self._grids = [Grid(**it) for it in world["sheets"]]
-        self._worked = {grid.name: Worked(grid.rows) for grid in self._grids}
-        self._menu = tuple(link(grid.name, grid.path) for grid in self._grids)
-        self._pages: dict[str, Handler] = {"": partial(self._look, self._grids[0])}
+    def __init__(self, world: SheetsWorld) -> None:
+        self._grids = [Grid(**stored) for stored in world["sheets"]]
+        self._evaluations = {grid.name: Evaluation(grid.rows) for grid in self._grids}
+        self._menu = tuple((grid.name, grid.path) for grid in self._grids)
+        self._pages: dict[str, Handler] = {"": partial(self._grid_page, self._grids[0])}
         self._changes: dict[str, Handler] = {}
         for grid in self._grids:
             name = grid.path.removeprefix("/")
-            self._pages[name] = partial(self._look, grid)
+            self._pages[name] = partial(self._grid_page, grid)
             self._changes[name] = partial(self._change, grid)
 
     def handle(self, request: Request) -> Response:
         return serve(request, self._pages, self._changes, TITLE, self._menu)
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """What the cells show, and which cells each formula reads: =A1+A2 is =SUM(A1:A2)."""
         return {
             grid.name: {
                 "rows": self._shown(grid),
-                "reads": dict(sorted(self._worked[grid.name].reads.items())),
+                "reads": dict(sorted(self._evaluations[grid.name].reads.items())),
             }
             for grid in self._grids
         }
 
     def _shown(self, grid: Grid) -> list[list[str]]:
-        values = self._worked[grid.name].values
+        values = self._evaluations[grid.name].values
         return [
             [shown(values[cell_name(place, row)]) for place in range(len(cells))]
             for row, cells in enumerate(grid.rows, start=1)
         ]
 
-    def _look(self, grid: Grid, request: Request, rest: str) -> Response:
+    def _grid_page(self, grid: Grid, request: Request, rest: str) -> Response:
         if rest == "new":
-            return self._row_form(grid, "New row", "new", [""] * len(grid.columns))
+            return self._row_page(grid, "New row", "new", [""] * len(grid.columns))
         if rest == "sort":
-            return self._sort_form(grid)
+            return page("sheet/sort", "Sort", self._menu, grid=grid, orders=(UP, DOWN))
         if rest:
             row = _row(grid, rest)
-            return self._row_form(grid, f"Row {row}", str(row), grid.rows[row - 1])
-        bar = paragraph(text_field("Cell", "cell"), text_field("Content", "content"),
-                        button("Enter"))  # fmt: skip
-        rows: list[tuple[Html | str, ...]] = [
-            (link(str(number), f"{grid.path}/{number}"), *cells)
-            for number, cells in enumerate(self._shown(grid), start=1)
-        ]
-        below = link("New row", f"{grid.path}/new"), link("Sort", f"{grid.path}/sort")
-        return page(
-            grid.name,
-            form(f"{grid.path}/cell", bar),
-            table(rows, ("Row", *grid.columns)),
-            paragraph(*below),
-            menu=self._menu,
-        )
+            return self._row_page(grid, f"Row {row}", str(row), grid.rows[row - 1])
+        return page("sheet/grid", grid.name, self._menu, grid=grid, rows=self._shown(grid))
 
-    def _row_form(self, grid: Grid, title: str, action: str, cells: list[str]) -> Response:
+    def _row_page(self, grid: Grid, title: str, action: str, contents: list[str]) -> Response:
         number = len(grid.rows) + 1 if action == "new" else int(action)
-        names = [cell_name(place, number) for place in range(len(cells))]
-        fields = [
-            notice(f"{name}: {content} (locked)")
-            if name in grid.locked
-            else paragraph(text_field(name, name, content))
-            for name, content in zip(names, cells, strict=True)
-        ]
-        buttons = [button("Save"), link("Cancel", grid.path)]
-        sent = [form(f"{grid.path}/{action}", *fields, paragraph(*buttons))]
-        if action not in ("new", "1"):
-            removal = paragraph(hidden("row", number), button("Delete row"))
-            sent.append(form(f"{grid.path}/delete", removal))
-        return page(title, heading(title), *sent, menu=self._menu)
-
-    def _sort_form(self, grid: Grid) -> Response:
-        fields = (
-            choice("Column", "column", grid.columns),
-            choice("Order", "order", (UP, DOWN)),
-        )
-        below = paragraph(button("Sort rows"), link("Cancel", grid.path))
-        sent = form(f"{grid.path}/sort", *(paragraph(field) for field in fields), below)
-        return page("Sort", heading("Sort"), sent, menu=self._menu)
+        cells = {cell_name(place, number): content for place, content in enumerate(contents)}
+        return page("sheet/row", title, self._menu, grid=grid, action=action, cells=cells)
 
     def _change(self, grid: Grid, request: Request, rest: str) -> Response:
         actions = {
@@ -153,30 +128,30 @@ class Sheets:
             "delete": self._remove,
         }
         if rest in actions:
-            self._keep(grid, actions[rest](grid, request))
+            self._store(grid, actions[rest](grid, request))
         else:
             row = _row(grid, rest)
-            self._keep(grid, self._rewritten(grid, request, row, grid.rows[row - 1]))
+            self._store(grid, self._rewritten(grid, request, row, grid.rows[row - 1]))
         return see_other(grid.path)
 
-    def _keep(self, grid: Grid, rows: list[list[str]]) -> None:
+    def _store(self, grid: Grid, rows: list[list[str]]) -> None:
         """Stores the rows, if everything in them can be worked out."""
         try:
-            worked = Worked(rows)
+            evaluation = Evaluation(rows)
         except FormulaError as error:
-            raise Refused(f"Nothing was changed: {error}.") from None
-        grid.rows, self._worked[grid.name] = rows, worked
+            raise RequestRefused(f"Nothing was changed: {error}.") from None
+        grid.rows, self._evaluations[grid.name] = rows, evaluation
 
     def _enter(self, grid: Grid, request: Request) -> list[list[str]]:
         name = filled(request, "cell", "The cell").upper()
         if not re.fullmatch(r"[A-Z][1-9][0-9]?", name):
-            raise Refused(f"Got the cell {name[:10]}, expected one such as B2.")
+            raise RequestRefused(f"Got the cell {name[:10]}, expected one such as B2.")
         column, row = ord(name[0]) - ord("A"), int(name[1:])
         if column >= len(grid.columns) or row > len(grid.rows):
-            raise Refused(f"There is no cell {name} in this sheet.")
+            raise RequestRefused(f"There is no cell {name} in this sheet.")
         _check_free(grid, name)
         if "content" not in request.form:
-            raise Refused("The form is not whole.")
+            raise RequestRefused("The form is not whole.")
         rows = [list(cells) for cells in grid.rows]
         rows[row - 1][column] = _content(request, "content")
         return rows
@@ -187,28 +162,28 @@ class Sheets:
         names = [cell_name(place, row) for place in range(len(cells))]
         free = [name for name in names if name not in grid.locked]
         if not set(free) <= set(request.form):
-            raise Refused("The form is not whole.")
-        written = [
+            raise RequestRefused("The form is not whole.")
+        contents = [
             _content(request, name) if name in free else content
             for name, content in zip(names, cells, strict=True)
         ]
-        return [*grid.rows[: row - 1], written, *grid.rows[row:]]
+        return [*grid.rows[: row - 1], contents, *grid.rows[row:]]
 
     def _add(self, grid: Grid, request: Request) -> list[list[str]]:
         if len(grid.rows) >= MAX_ROWS:
-            raise Refused(f"A sheet has at most {MAX_ROWS} rows.")
+            raise RequestRefused(f"A sheet has at most {MAX_ROWS} rows.")
         rows = self._rewritten(grid, request, len(grid.rows) + 1, [""] * len(grid.columns))
         if not any(rows[-1]):
-            raise Refused("The new row is empty.")
+            raise RequestRefused("The new row is empty.")
         return rows
 
     def _sort(self, grid: Grid, request: Request) -> list[list[str]]:
         column = filled(request, "column", "The column")
         order = filled(request, "order", "The order")
         if column not in grid.columns or order not in (UP, DOWN):
-            raise Refused(f"Choose a column and the order: {UP} or {DOWN}.")
+            raise RequestRefused(f"Choose a column and the order: {UP} or {DOWN}.")
         self._check_movable(grid)
-        values, place = self._worked[grid.name].values, grid.columns.index(column)
+        values, place = self._evaluations[grid.name].values, grid.columns.index(column)
         keys = [values[cell_name(place, row)] for row in range(2, len(grid.rows) + 1)]
         rows = sorted(zip(keys, grid.rows[1:], strict=True), key=_rank, reverse=order == DOWN)
         return [grid.rows[0], *(cells for _, cells in rows)]
@@ -216,34 +191,34 @@ class Sheets:
     def _remove(self, grid: Grid, request: Request) -> list[list[str]]:
         row = _row(grid, filled(request, "row", "The row"))
         if row == 1:
-            raise Refused("The first row holds the names of the columns: it stays.")
+            raise RequestRefused("The first row holds the names of the columns: it stays.")
         self._check_movable(grid)
         return [*grid.rows[: row - 1], *grid.rows[row:]]
 
     def _check_movable(self, grid: Grid) -> None:
-        if self._worked[grid.name].reads or grid.locked:
-            raise Refused("Rows cannot move in a sheet with formulas or locked cells.")
+        if self._evaluations[grid.name].reads or grid.locked:
+            raise RequestRefused("Rows cannot move in a sheet with formulas or locked cells.")
 
 
 def _row(grid: Grid, text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise Refused("There is no such page.", 404)
+        raise no_such_page()
     return whole(text, "The row", 1, len(grid.rows))
 
 
 def _check_free(grid: Grid, name: str) -> None:
     if name in grid.locked:
-        raise Refused(f"{name} is locked: it cannot be changed.")
+        raise RequestRefused(f"{name} is locked: it cannot be changed.")
 
 
 def _content(request: Request, name: str) -> str:
     content = optional(request, name)
     if len(content) > MAX_CHARS or "\n" in content:
-        raise Refused(f"A cell holds one line of at most {MAX_CHARS} characters.")
+        raise RequestRefused(f"A cell holds one line of at most {MAX_CHARS} characters.")
     return content
 
 
-def _rank(keyed: tuple[Value, list[str]]) -> tuple[bool, float, str]:
+def _rank(keyed: tuple[CellValue, list[str]]) -> tuple[bool, float, str]:
     """Numbers stand before words."""
     value = keyed[0]
     return (True, 0.0, value.casefold()) if isinstance(value, str) else (False, value, "")

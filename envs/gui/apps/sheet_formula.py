@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-Value = float | str
+CellValue = float | str
 """A number, or what a cell says: text, or an error that begins with #."""
 
 MAX_CHARS = 100
@@ -33,7 +33,7 @@ class FormulaError(ValueError):
     """What is written is no formula; says why."""
 
 
-def shown(value: Value) -> str:
+def shown(value: CellValue) -> str:
     """A value as its cell shows it."""
     return value if isinstance(value, str) else f"{value + 0.0:.12g}"  # never -0
 
@@ -43,7 +43,7 @@ def cell_name(column: int, row: int) -> str:
     return f"{chr(ord('A') + column)}{row}"
 
 
-class Worked:
+class Evaluation:
     """The cells of one sheet with everything worked out, and which cells each formula reads.
 
     Raises FormulaError for what is no formula, or refers to itself.
@@ -56,13 +56,13 @@ class Worked:
             for column, content in enumerate(cells)
         }
         self._open: list[str] = []
-        self.values: dict[str, Value] = {}
+        self.values: dict[str, CellValue] = {}
         self.reads: dict[str, list[str]] = {}
         """Names of the cells that each formula reads, sorted."""
         for name in self._contents:
             self.value(name)
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> CellValue:
         """Of a cell."""
         if name not in self._contents:
             raise FormulaError(f"there is no cell {name!r} in this sheet")
@@ -70,7 +70,7 @@ class Worked:
             self.values[name] = self._work_out(name, self._contents[name])
         return self.values[name]
 
-    def _work_out(self, name: str, content: str) -> Value:
+    def _work_out(self, name: str, content: str) -> CellValue:
         if not content.startswith("="):
             return float(content) if _NUMBER.fullmatch(content) else content
         if name in self._open:
@@ -88,7 +88,7 @@ class Worked:
 class _Formula:
     """One formula, read from left to right; multiplication binds closer than addition."""
 
-    def __init__(self, text: str, value_of: Callable[[str], Value]) -> None:
+    def __init__(self, text: str, value_of: Callable[[str], CellValue]) -> None:
         self._value_of = value_of
         self._depth = 0
         self.reads: set[str] = set()
@@ -101,26 +101,26 @@ class _Formula:
             self._tokens.append(token[1].upper())
             place = token.end()
 
-    def value(self) -> Value:
+    def value(self) -> CellValue:
         """A number, or an error that the cell shows."""
         value = self._sum()
         if self._tokens:
             raise FormulaError(f"the formula should end before {self._tokens[0]!r}")
         return value
 
-    def _sum(self) -> Value:
+    def _sum(self) -> CellValue:
         value = self._product()
         while self._next() in ("+", "-"):
             value = _apply(self._take(), value, self._product())
         return value
 
-    def _product(self) -> Value:
+    def _product(self) -> CellValue:
         value = self._factor()
         while self._next() in ("*", "/"):
             value = _apply(self._take(), value, self._factor())
         return value
 
-    def _factor(self) -> Value:
+    def _factor(self) -> CellValue:
         token = self._take()
         if token == "-":
             return _apply("-", 0.0, self._deeper(self._factor))
@@ -134,7 +134,7 @@ class _Formula:
             raise FormulaError(f"got {token!r}, expected a cell such as B2 or a number")
         return self._function(token) if self._next() == "(" else self._cell(token)
 
-    def _deeper(self, read: Callable[[], Value]) -> Value:
+    def _deeper(self, read: Callable[[], CellValue]) -> CellValue:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise FormulaError("the formula has too many brackets")
@@ -142,11 +142,11 @@ class _Formula:
         self._depth -= 1
         return value
 
-    def _function(self, name: str) -> Value:
+    def _function(self, name: str) -> CellValue:
         function = _FUNCTIONS.get(name)
         if function is None:
             raise FormulaError(f"got {name}(), expected one of {', '.join(_FUNCTIONS)}")
-        values: list[Value] = []
+        values: list[CellValue] = []
         while self._take() in ("(", ","):
             values += self._deeper_list()
             if self._next() not in (",", ")"):
@@ -159,7 +159,7 @@ class _Formula:
             return "#DIV/0!"
         return _bounded(float(function(numbers)))
 
-    def _deeper_list(self) -> list[Value]:
+    def _deeper_list(self) -> list[CellValue]:
         """One argument: a range of cells, or a value."""
         if self._tokens[1:2] != [":"]:
             return [self._deeper(self._sum)]
@@ -173,7 +173,7 @@ class _Formula:
             for column in range(left, right + 1)
         ]
 
-    def _cell(self, name: str, empty: Value = 0.0) -> Value:
+    def _cell(self, name: str, empty: CellValue = 0.0) -> CellValue:
         _place(name)
         self.reads.add(name)
         value = self._value_of(name)
@@ -199,7 +199,7 @@ def _place(name: str) -> tuple[int, int]:
     return ord(name[0]) - ord("A"), int(name[1:])
 
 
-def _apply(sign: str, left: Value, right: Value) -> Value:
+def _apply(sign: str, left: CellValue, right: CellValue) -> CellValue:
     if isinstance(left, str) or isinstance(right, str):
         words = [value for value in (left, right) if isinstance(value, str)]
         return words[0] if words[0].startswith("#") else "#VALUE!"
@@ -208,5 +208,5 @@ def _apply(sign: str, left: Value, right: Value) -> Value:
     return _bounded({"+": left + right, "-": left - right, "*": left * right}[sign])
 
 
-def _bounded(number: float) -> Value:
+def _bounded(number: float) -> CellValue:
     return number if abs(number) < _MAX_NUMBER else "#NUM!"

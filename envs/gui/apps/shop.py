@@ -2,62 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import NotRequired, TypedDict
 
-from clawrl_gym.envs.gui.apps.html import (
-    Html,
-    bullets,
-    button,
-    choice,
-    form,
-    heading,
-    link,
-    notice,
-    number_field,
+from clawrl_gym.envs.gui.apps.serving import (
+    RequestRefused,
+    filled,
+    next_number,
     page,
-    paragraph,
+    page_count,
     path_to,
-    radio,
     see_other,
-    table,
-    text_field,
+    serve,
+    whole,
 )
-from clawrl_gym.envs.gui.apps.serving import Refused, filled, serve, whole
 from clawrl_gym.envs.gui.site import Request, Response
 
 HOST = "shop"
-MENU = (link("Shop", "/"), link("Basket", "/basket"), link("Orders", "/orders"))
+MENU = (("Shop", "/"), ("Basket", "/basket"), ("Orders", "/orders"))
 PAYMENTS = ("card", "cash", "bill")
 REASONS = ("broken", "too small", "too late", "not wanted")
-ROWS = 5
+PAGE_SIZE = 5
 """Things on one page of a list."""
 MOST = 99
 """Pieces of one thing in a basket."""
 FIRST_ORDER = 100
 
 
-class Shop:
-    """World: items (price, stock, kind, sizes), coupons, basket, coupon, orders."""
+class Item(TypedDict):
+    """Something that is sold; `price` in coins, `stock` is how many are left."""
 
-    def __init__(self, world: Any) -> None:
-        self._items: Mapping[str, Any] = world["items"]
-        self._coupons: Mapping[str, int] = world.get("coupons", {})
-        self._basket: dict[str, int] = world.get("basket", {})
-        self._coupon: str = world.get("coupon", "")
-        self._orders: dict[str, Any] = world.get("orders", {})
+    price: int
+    stock: int
+    kind: str
+    sizes: NotRequired[list[str]]
+
+
+class Order(TypedDict):
+    name: str
+    address: str
+    payment: str
+    items: dict[str, int]
+    sum: int
+    status: str
+    reason: NotRequired[str]
+
+
+"""What was bought; `reason` says why it was returned."""
+
+
+class ShopWorld(TypedDict):
+    """What is stored: items by name, percents by coupon, counts by item, orders by number."""
+
+    items: dict[str, Item]
+    coupons: NotRequired[dict[str, int]]
+    basket: NotRequired[dict[str, int]]
+    coupon: NotRequired[str]
+    orders: NotRequired[dict[str, Order]]
+
+
+class Shop:
+    """The site."""
+
+    def __init__(self, world: ShopWorld) -> None:
+        self._items = world["items"]
+        self._coupons = world.get("coupons", {})
+        self._basket = world.get("basket", {})
+        self._coupon = world.get("coupon", "")
+        self._orders = world.get("orders", {})
 
     def handle(self, request: Request) -> Response:
         """Answer a request; what is refused changes nothing."""
         pages = {
-            "": self._home,
-            "kind": self._kind,
-            "search": self._search,
-            "item": self._item,
-            "basket": self._show_basket,
-            "checkout": self._form,
-            "orders": self._list_orders,
-            "order": self._show_order,
+            "": self._home_page,
+            "kind": self._kind_page,
+            "search": self._search_page,
+            "item": self._item_page,
+            "basket": self._basket_page,
+            "checkout": self._checkout_page,
+            "orders": self._orders_page,
+            "order": self._order_page,
         }
         changes = {
             "item": self._add,
@@ -68,65 +92,61 @@ class Shop:
         }
         return serve(request, pages, changes, "Shop", MENU)
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """Basket, coupon in use, orders."""
         return {"basket": self._basket, "coupon": self._coupon, "orders": self._orders}
 
-    def _home(self, request: Request, rest: str) -> Response:
+    def _home_page(self, request: Request, rest: str) -> Response:
         kinds = sorted({item["kind"] for item in self._items.values()})
         if len(kinds) == 1:
-            return self._listed("Shop", "/", list(self._items), request)
-        shown = bullets([(link(kind, f"/kind/{kind}"),) for kind in kinds])
-        return page("Shop", heading("Shop"), _search_form(), shown, menu=MENU)
+            return self._list_page("Shop", "/", list(self._items), request)
+        return page("shop/kinds", "Shop", MENU, query="", kinds=kinds)
 
-    def _kind(self, request: Request, rest: str) -> Response:
+    def _kind_page(self, request: Request, rest: str) -> Response:
         names = [name for name, item in self._items.items() if item["kind"] == rest]
         if not names:
-            raise Refused("There is no such kind of thing.", 404)
-        return self._listed(rest, f"/kind/{rest}", names, request)
+            raise RequestRefused("There is no such kind of thing.", 404)
+        return self._list_page(rest, f"/kind/{rest}", names, request)
 
-    def _search(self, request: Request, rest: str) -> Response:
+    def _search_page(self, request: Request, rest: str) -> Response:
         query = " ".join(request.query.get("q", "").casefold().split())
         names = [name for name in self._items if query and query in name]
-        return self._listed("Search", "/search", names, request, query)
+        return self._list_page("Search", "/search", names, request, query)
 
-    def _listed(
+    def _list_page(
         self, title: str, path: str, names: Sequence[str], request: Request, query: str = ""
     ) -> Response:
-        pages = max(1, -(-len(names) // ROWS))
+        pages = page_count(names, PAGE_SIZE)
         number = whole(request.query.get("page", "1"), "The page", 1, pages)
-        rows = [
-            (link(name, f"/item/{name}"), _coins(self._items[name]["price"]))
-            for name in names[(number - 1) * ROWS : number * ROWS]
-        ]
-        asked = {"q": query} if query else {}
-        turns = [
-            link(text, path_to(path, **asked, page=place))
-            for text, place in (("Back", number - 1), ("More", number + 1))
-            if 1 <= place <= pages
-        ]
-        shown = table(rows) if rows else notice("Nothing was found.")
-        blocks = [heading(title), _search_form(query), shown]
-        return page(title, *blocks, *([paragraph(*turns)] if turns else []), menu=MENU)
+        search = {"q": query} if query else {}
+        return page(
+            "shop/list",
+            title,
+            MENU,
+            query=query,
+            items=[
+                (name, self._items[name])
+                for name in names[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
+            ],
+            turns=[
+                (text, path_to(path, **search, page=place))
+                for text, place in (("Back", number - 1), ("More", number + 1))
+                if 1 <= place <= pages
+            ],
+        )
 
-    def _item(self, request: Request, rest: str) -> Response:
-        item = self._known(rest)
-        told = [heading(rest), paragraph(f"{_coins(item['price'])}, {item['stock']} left")]
-        if not item["stock"]:
-            return page(rest, *told, notice("Sold out."), menu=MENU)
-        sizes = [choice("Size", "size", item["sizes"])] if item.get("sizes") else []
-        field = number_field("Number", "count", 1)
-        bought = paragraph(*sizes, field, button("Add to basket"))
-        return page(rest, *told, form(f"/item/{rest}", bought), menu=MENU)
+    def _item_page(self, request: Request, rest: str) -> Response:
+        item = self._item(rest)
+        return page("shop/item", rest, MENU, item=item, sizes=item.get("sizes"))
 
     def _add(self, request: Request, rest: str) -> Response:
-        item = self._known(rest)
+        item = self._item(rest)
         added = whole(request.form.get("count", ""), "The number", 1, MOST)
         line = rest
-        if item.get("sizes"):
+        if sizes := item.get("sizes"):
             size = filled(request, "size", "The size")
-            if size not in item["sizes"]:
-                raise Refused("There is no such size.")
+            if size not in sizes:
+                raise RequestRefused("There is no such size.")
             line = f"{rest}, {size}"
         count = self._basket.get(line, 0) + added
         self._check(line, count)
@@ -135,44 +155,30 @@ class Shop:
 
     def _check(self, line: str, count: int) -> None:
         """Refused when the shop does not have so many."""
-        stock = self._known(line.partition(",")[0])["stock"]
+        stock = self._item(line.partition(",")[0])["stock"]
         if count > min(stock, MOST):
-            raise Refused(f"There are only {stock} of {line} left.")
+            raise RequestRefused(f"There are only {stock} of {line} left.")
 
-    def _known(self, name: str) -> Mapping[str, Any]:
+    def _item(self, name: str) -> Item:
         if name not in self._items:
-            raise Refused("We do not sell this.", 404)
-        found: Mapping[str, Any] = self._items[name]
-        return found
+            raise RequestRefused("We do not sell this.", 404)
+        return self._items[name]
 
-    def _show_basket(self, request: Request, rest: str) -> Response:
-        if not self._basket:
-            return page("Basket", heading("Basket"), notice("It is empty."), menu=MENU)
-        rows = [
-            (
-                line,
-                number_field("Number", f"count {line}", count),
-                button("Remove", "remove", line),
-            )
-            for line, count in self._basket.items()
-        ]
-        total = paragraph(f"Sum: {_coins(self._sum())}", button("Save"))
-        used = self._coupon and notice(f"Coupon {self._coupon} is used.")
-        coupon = form("/coupon", paragraph(text_field("Coupon", "code"), button("Use")))
+    def _basket_page(self, request: Request, rest: str) -> Response:
         return page(
+            "shop/basket",
             "Basket",
-            heading("Basket"),
-            form("/basket", total, table(rows)),
-            *([coupon] if self._coupons and not used else []),
-            *([used] if used else []),
-            paragraph(link("Check out", "/checkout")),
-            menu=MENU,
+            MENU,
+            basket=self._basket,
+            total=self._sum(),
+            coupon=self._coupon,
+            has_coupons=bool(self._coupons),
         )
 
     def _change(self, request: Request, rest: str) -> Response:
         if "remove" in request.form:
             if self._basket.pop(request.form["remove"], None) is None:
-                raise Refused("This is not in the basket.")
+                raise RequestRefused("This is not in the basket.")
             return see_other("/basket")
         counts = {
             line: whole(request.form.get(f"count {line}", str(count)), "The number", 0, MOST)
@@ -186,38 +192,30 @@ class Shop:
     def _use(self, request: Request, rest: str) -> Response:
         code = filled(request, "code", "The coupon").casefold()
         if code not in self._coupons:
-            raise Refused("There is no such coupon.")
+            raise RequestRefused("There is no such coupon.")
         self._coupon = code
         return see_other("/basket")
 
     def _sum(self) -> int:
-        full: int = sum(
-            self._known(line.partition(",")[0])["price"] * count
+        full = sum(
+            self._item(line.partition(",")[0])["price"] * count
             for line, count in self._basket.items()
         )
         return full - full * self._coupons.get(self._coupon, 0) // 100
 
-    def _form(self, request: Request, rest: str) -> Response:
+    def _checkout_page(self, request: Request, rest: str) -> Response:
         if not self._basket:
-            raise Refused("The basket is empty.")
-        paid = (radio(way, "payment", way, way == PAYMENTS[0]) for way in PAYMENTS)
-        fields = (
-            paragraph(text_field("Name", "name")),
-            paragraph(text_field("Address", "address")),
-            paragraph("Payment:", *paid),
-            paragraph(button("Order")),
-        )
-        total = paragraph(f"Sum: {_coins(self._sum())}")
-        return page("Check out", heading("Check out"), total, form("/checkout", *fields), menu=MENU)
+            raise RequestRefused("The basket is empty.")
+        return page("shop/checkout", "Check out", MENU, total=self._sum(), payments=PAYMENTS)
 
     def _buy(self, request: Request, rest: str) -> Response:
         if not self._basket:
-            raise Refused("The basket is empty.")
+            raise RequestRefused("The basket is empty.")
         payment = filled(request, "payment", "The payment")
         if payment not in PAYMENTS:
-            raise Refused("You cannot pay in this way.")
-        number = str(max(map(int, self._orders), default=FIRST_ORDER) + 1)
-        order = {
+            raise RequestRefused("You cannot pay in this way.")
+        number = next_number(self._orders, FIRST_ORDER)
+        order: Order = {
             "name": filled(request, "name", "The name"),
             "address": filled(request, "address", "The address"),
             "payment": payment,
@@ -229,54 +227,28 @@ class Shop:
         self._basket, self._coupon = {}, ""
         return see_other(f"/order/{number}")
 
-    def _list_orders(self, request: Request, rest: str) -> Response:
-        rows = [
-            (link(f"Order {number}", f"/order/{number}"), order["status"], _coins(order["sum"]))
-            for number, order in self._orders.items()
-        ]
-        shown = table(rows) if rows else notice("You have ordered nothing.")
-        return page("Orders", heading("Orders"), shown, menu=MENU)
+    def _orders_page(self, request: Request, rest: str) -> Response:
+        return page("shop/orders", "Orders", MENU, orders=self._orders)
 
-    def _ordered(self, number: str) -> dict[str, Any]:
+    def _order(self, number: str) -> Order:
         if number not in self._orders:
-            raise Refused("There is no such order.", 404)
-        found: dict[str, Any] = self._orders[number]
-        return found
+            raise RequestRefused("There is no such order.", 404)
+        return self._orders[number]
 
-    def _show_order(self, request: Request, rest: str) -> Response:
-        order = self._ordered(rest)
-        items = bullets([(f"{count} {line}",) for line, count in order["items"].items()])
-        told = paragraph(f"To {order['name']}, {order['address']}. Paid by {order['payment']}.")
-        status = paragraph(f"{_coins(order['sum'])}, {order['status']}")
-        undo: tuple[Html, ...] = ()
-        if order["status"] == "open":
-            undo = (form(f"/order/{rest}", paragraph(button("Cancel order", "do", "cancel"))),)
-        if order["status"] == "delivered":
-            why = choice("Reason", "reason", REASONS)
-            undo = (form(f"/order/{rest}", paragraph(why, button("Return", "do", "return"))),)
-        return page(
-            f"Order {rest}", heading(f"Order {rest}"), items, told, status, *undo, menu=MENU
-        )
+    def _order_page(self, request: Request, rest: str) -> Response:
+        order = self._order(rest)
+        return page("shop/order", f"Order {rest}", MENU, number=rest, order=order, reasons=REASONS)
 
     def _undo(self, request: Request, rest: str) -> Response:
-        order = self._ordered(rest)
+        order = self._order(rest)
         change = (request.form.get("do"), order["status"])
         if change == ("cancel", "open"):
             order["status"] = "cancelled"
         elif change == ("return", "delivered"):
             reason = filled(request, "reason", "The reason")
             if reason not in REASONS:
-                raise Refused("There is no such reason.")
-            order |= {"status": "returned", "reason": reason}
+                raise RequestRefused("There is no such reason.")
+            order["status"], order["reason"] = "returned", reason
         else:
-            raise Refused(f"This cannot be done: the order is {order['status']}.")
+            raise RequestRefused(f"This cannot be done: the order is {order['status']}.")
         return see_other(f"/order/{rest}")
-
-
-def _search_form(query: str = "") -> Html:
-    fields = paragraph(text_field("Search", "q", query), button("Search"))
-    return form("/search", fields, method="get")
-
-
-def _coins(price: int) -> str:
-    return f"{price} coins"

@@ -8,8 +8,7 @@ from typing import Any
 
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, Draw
-from clawrl_gym.envs.gui.apps.calendar import HOST, Calendar
-from clawrl_gym.envs.gui.apps.calendar_clock import shown_day, shown_time
+from clawrl_gym.envs.gui.apps.calendar import HOST, Calendar, shown_day, shown_time
 from clawrl_gym.envs.gui.families.family import (
     Family,
     Served,

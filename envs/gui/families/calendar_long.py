@@ -7,7 +7,7 @@ import datetime
 
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, Draw
-from clawrl_gym.envs.gui.apps.calendar_clock import shown_day, shown_time, weekday
+from clawrl_gym.envs.gui.apps.calendar import shown_day, shown_time, weekday
 from clawrl_gym.envs.gui.families.calendar import (
     HOURS,
     MONDAY,

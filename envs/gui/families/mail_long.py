@@ -8,7 +8,7 @@ from typing import Any
 
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
-from clawrl_gym.envs.gui.apps.mail import ME, ROWS, new_mail
+from clawrl_gym.envs.gui.apps.mail import ME, PAGE_SIZE, new_mail
 from clawrl_gym.envs.gui.families.family import (
     Family,
     TaskDraft,
@@ -224,7 +224,7 @@ def count(draw: Draw) -> TaskDraft:
             "The archive has mails of {a} and of {b}. Answer how many both are.",
         )
     )
-    pages = -(-len(order) // ROWS)
+    pages = -(-len(order) // PAGE_SIZE)
     return task_draft(
         key=" ".join(sorted((one, two))),
         instruction=told.format(a=one, b=two),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawrl_gym.envs.draw import WORDS, Draw
-from clawrl_gym.envs.gui.apps.settings import HOST, Settings, Value
+from clawrl_gym.envs.gui.apps.settings import HOST, Settings, SettingValue
 from clawrl_gym.envs.gui.families.family import Served, TaskDraft, Turns, done, press
 from clawrl_gym.envs.gui.task import Step
 
@@ -80,13 +80,15 @@ def draw_section(draw: Draw, name: str, kinds: Sequence[str]) -> World:
     return {"name": name, "settings": settings, "danger": ""}
 
 
-def _two(draw: Draw, choices: Sequence[Value]) -> tuple[Value, Value]:
+def _two(draw: Draw, choices: Sequence[SettingValue]) -> tuple[SettingValue, SettingValue]:
     """What it is and what it is by default: the same half of the time."""
     value, default = draw.some(choices, 2)
     return value, draw.pick((value, default))
 
 
-def _setting(name: str, value: Value, default: Value, options: list[str] | None = None) -> World:
+def _setting(
+    name: str, value: SettingValue, default: SettingValue, options: list[str] | None = None
+) -> World:
     return {"name": name, "value": value, "default": default, "options": options or [],
             "low": 0, "high": 100, "locked": False}  # fmt: skip
 
@@ -100,7 +102,7 @@ def setting_of(world: World, kind: type, section: int = 0, *, choice: bool = Fal
     )
 
 
-def changed(world: World, values: Mapping[str, Value]) -> World:
+def changed(world: World, values: Mapping[str, SettingValue]) -> World:
     """The world with these settings set, by name."""
     after = copy.deepcopy(world)
     for section in after["sections"]:

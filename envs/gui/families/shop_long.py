@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clawrl_gym.envs.conversation.problems import THINGS
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.gui.apps.shop import ROWS
+from clawrl_gym.envs.gui.apps.shop import PAGE_SIZE
 from clawrl_gym.envs.gui.families.family import (
     Family,
     TaskDraft,
@@ -80,7 +80,7 @@ def cheapest(draw: Draw) -> TaskDraft:
             "I want {n} of the cheapest thing in {k}. Put them in my basket.",
         )
     )
-    back = ((link("Back"),),) if place < ROWS else ()
+    back = ((link("Back"),),) if place < PAGE_SIZE else ()
     item = names[place]
     return task_draft(
         key=f"{count} {kind}",
@@ -111,7 +111,7 @@ def size(draw: Draw) -> TaskDraft:
             "Please add {n} {s} {i} to the basket. Look in {k}.",
         )
     )
-    more = ((link("More"),),) if names.index(item) >= ROWS else ()
+    more = ((link("More"),),) if names.index(item) >= PAGE_SIZE else ()
     return task_draft(
         key=f"{count} {wanted} {item}",
         instruction=told.format(n=count, s=wanted, i=item, k=kind),
