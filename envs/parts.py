@@ -36,8 +36,8 @@ def decode_parts(observation: str) -> str | list[Part]:
     form = _form(observation)
     if form is None:
         return observation
-    told = [part["text"] for part in form if part["type"] == "text"]
-    return form if len(told) < len(form) else "".join(told)
+    texts = [part["text"] for part in form if part["type"] == "text"]
+    return form if len(texts) < len(form) else "".join(texts)
 
 
 def pictures_of(content: str | Sequence[Part] | None) -> list[bytes]:

@@ -73,8 +73,8 @@ class UnicodeEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
     def __init__(self, max_turns: int, render_mode: str | None, **seconds: float) -> None:
         """`seconds`: further options that must be positive. Raises ConfigError."""
         if max_turns < 1 or any(value <= 0 for value in seconds.values()):
-            got = ", ".join(f"{k}={v}" for k, v in {"max_turns": max_turns, **seconds}.items())
-            raise ConfigError(f"got {got}, expected positive numbers")
+            values = ", ".join(f"{k}={v}" for k, v in {"max_turns": max_turns, **seconds}.items())
+            raise ConfigError(f"got {values}, expected positive numbers")
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise ConfigError(f"got render_mode={render_mode!r}, expected None or 'ansi'")
         self.observation_space = Unicode()
@@ -121,11 +121,11 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         """What the episode holds. Whatever it raises, nothing stays open."""
 
     @abstractmethod
-    def _act(self, task: TaskT, held: WorkspaceT, action: str) -> tuple[str, bool]:
+    def _act(self, task: TaskT, workspace: WorkspaceT, action: str) -> tuple[str, bool]:
         """Carry out an action: what comes back, and whether it ends the task."""
 
     @abstractmethod
-    def _grade(self, task: TaskT, held: WorkspaceT) -> tuple[float, str]:
+    def _grade(self, task: TaskT, workspace: WorkspaceT) -> tuple[float, str]:
         """Reward and report of what is there now. It may close what is held before it is done."""
 
     def reset(
@@ -145,14 +145,14 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Act, and grade when that ends the episode. Raises EnvError for what fails by itself."""
-        task, held = self._current("step")
+        task, workspace = self._current("step")
         reward = 0.0
         with boundary(EnvError, f"task {task.id!r}"):
             self._turns += 1
-            observation, terminated = self._act(task, held, action)
+            observation, terminated = self._act(task, workspace, action)
             truncated = not terminated and self._turns >= self._turn_limit(task)
             if terminated or truncated:
-                reward = self._graded(task, held)
+                reward = self._graded(task, workspace)
         info = self._info(task)
         self._went_on(action, observation, info["next_state_role"])
         return observation, reward, terminated, truncated, info
@@ -161,24 +161,24 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         """Grade what is there now: the episode was ended from outside, say by a full context."""
         if self._episode is None:
             return 0.0
-        task, held = self._episode
+        task, workspace = self._episode
         with boundary(EnvError, f"task {task.id!r}"):
-            return self._graded(task, held)
+            return self._graded(task, workspace)
 
     def close(self) -> None:
         """End the episode without a grade; idempotent, and reset() works afterwards."""
-        ended, self._episode = self._episode, None
-        if ended is not None:
-            ended[1].close()
+        episode, self._episode = self._episode, None
+        if episode is not None:
+            episode[1].close()
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes; starts nothing."""
         return self._source.ids(split)
 
-    def _current(self, asked: str) -> tuple[TaskT, WorkspaceT]:
+    def _current(self, caller: str) -> tuple[TaskT, WorkspaceT]:
         """The task and what is held for it. Raises EnvError when none is being worked on."""
         if self._episode is None:
-            raise EnvError(f"got {asked}() outside an episode, expected reset() first")
+            raise EnvError(f"got {caller}() outside an episode, expected reset() first")
         return self._episode
 
     def _turn_limit(self, task: TaskT) -> int:
@@ -198,18 +198,18 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         }
 
     def _choose(self, options: Mapping[str, Any]) -> TaskT:
-        named, split = requested_task(options)
-        if named is not None:
-            return self._source.load(named)
+        task_id, split = requested_task(options)
+        if task_id is not None:
+            return self._source.load(task_id)
         ids = self._source.ids(split)
         if not ids:
             raise TaskError(f"there is no task in the split {split!r}")
         return self._source.load(ids[int(self.np_random.integers(len(ids)))])
 
-    def _graded(self, task: TaskT, held: WorkspaceT) -> float:
+    def _graded(self, task: TaskT, workspace: WorkspaceT) -> float:
         """The reward; the episode ends with it."""
         try:
-            reward, self.report = self._grade(task, held)
+            reward, self.report = self._grade(task, workspace)
         finally:
             self.close()
         return reward

@@ -44,8 +44,8 @@ class TaskIds(Sequence[str]):
         if not (digits.isascii() and digits.isdigit() and len(digits) == 6):
             return False
         family = name.removeprefix(self.prefix).removesuffix(f"-{self.split}-{digits}")
-        known = family in self.families and int(digits) < NUMBERS[self.split]
-        return known and name == f"{self.prefix}{family}-{self.split}-{digits}"
+        is_family = family in self.families and int(digits) < NUMBERS[self.split]
+        return is_family and name == f"{self.prefix}{family}-{self.split}-{digits}"
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -62,12 +62,12 @@ class TaskIds(Sequence[str]):
         return f"{self.prefix}{self.families[family]}-{self.split}-{number:06d}"
 
 
-def select_families(known: Collection[str], wanted: Sequence[str] | None) -> tuple[str, ...]:
+def select_families(available: Collection[str], requested: Sequence[str] | None) -> tuple[str, ...]:
     """The wanted families in order, all for None. Raises ConfigError for an unknown one or none."""
-    names = tuple(sorted(known if wanted is None else set(wanted)))
-    if not names or not set(names) <= set(known):
+    names = tuple(sorted(available if requested is None else set(requested)))
+    if not names or not set(names) <= set(available):
         raise ConfigError(
-            f"got env.families={list(wanted or [])!r}, expected some of: {', '.join(known)}"
+            f"got env.families={list(requested or [])!r}, expected some of: {', '.join(available)}"
         )
     return names
 
@@ -84,21 +84,21 @@ class TaskId:
 def parse_id(task_id: object, families: Collection[str], prefix: str = "") -> TaskId:
     """Raises TaskError for what is not an id of one of these families."""
     family, split, digits = (*str(task_id).removeprefix(prefix).rsplit("-", 2), "", "")[:3]
-    named: Split = "heldout" if split == "heldout" else "train"
+    id_split: Split = "heldout" if split == "heldout" else "train"
     if (
-        task_id != f"{prefix}{family}-{named}-{digits}"
+        task_id != f"{prefix}{family}-{id_split}-{digits}"
         or family not in families
         or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
-        or int(digits) >= NUMBERS[named]
+        or int(digits) >= NUMBERS[id_split]
     ):
-        shown = list(islice(families, _SHOWN_FAMILIES))
-        more = ["..."] if len(families) > len(shown) else []
+        examples = list(islice(families, _SHOWN_FAMILIES))
+        more = ["..."] if len(families) > len(examples) else []
         raise TaskError(
             f"got task {task_id!r}, expected {prefix}FAMILY-SPLIT-NUMBER with six digits below "
-            f"{NUMBERS[named]}, such as '{prefix}{shown[0]}-train-000123'; "
-            f"families: {', '.join([*shown, *more])}"
+            f"{NUMBERS[id_split]}, such as '{prefix}{examples[0]}-train-000123'; "
+            f"families: {', '.join([*examples, *more])}"
         )
-    return TaskId(family, named, int(digits))
+    return TaskId(family, id_split, int(digits))
 
 
 def split_of_content(content: str) -> Split:
@@ -112,7 +112,7 @@ def draw_content(
 ) -> T:
     """The first content of this split that follows from the seed."""
     for attempt in range(_MAX_ATTEMPTS):
-        found = draw(Draw(f"{seed}/{attempt}"))
-        if split_of(found) == split:
-            return found
+        content = draw(Draw(f"{seed}/{attempt}"))
+        if split_of(content) == split:
+            return content
     raise TaskError(f"{seed!r} never drew a content of the split {split!r}")

@@ -70,11 +70,11 @@ def validate(
     env: Env, ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
 ) -> list[TaskCheck]:
     """Play each task twice; `say` hears of each when it is done."""
-    found = []
+    checks = []
     for task_id in ids:
-        found.append(_check(env, task_id))
-        say(found[-1])
-    return found
+        checks.append(_check(env, task_id))
+        say(checks[-1])
+    return checks
 
 
 def validate_with(
@@ -110,8 +110,8 @@ def _check(env: Env, task_id: str) -> TaskCheck:
             rewards.append(None)
             errors.append(str(error))
     oracle, noop = rewards
-    told = "; ".join(dict.fromkeys(errors))  # what spoils both is said once
-    return TaskCheck(task_id, family, oracle, noop, told, time.monotonic() - start)
+    problem = "; ".join(dict.fromkeys(errors))  # what spoils both is said once
+    return TaskCheck(task_id, family, oracle, noop, problem, time.monotonic() - start)
 
 
 def _oracle(env: Env) -> float:
@@ -141,62 +141,62 @@ def main(
 
     `add_commands` adds further ones; each sets the default `run`, which makes its exit code.
     """
-    given = _parse(prog, add_arguments, add_commands, arguments)
-    if given.command != "validate":
-        return int(given.run(given))
+    args = _parse(prog, add_arguments, add_commands, arguments)
+    if args.command != "validate":
+        return int(args.run(args))
     console = Console()
-    sandbox = {"type": given.sandbox}
+    sandbox = {"type": args.sandbox}
     envs: list[Env] = []
     try:
         if prepare is not None:
-            prepare(given, sandbox, lambda line: console.print(line, markup=False))
-        envs.append(make_env(given, sandbox))
-        ids = _chosen(envs[0], given)
-        envs += [make_env(given, sandbox) for _ in range(min(given.jobs, len(ids)) - 1)]
-        found = _run(envs, ids, console, quiet=given.json)
+            prepare(args, sandbox, lambda line: console.print(line, markup=False))
+        envs.append(make_env(args, sandbox))
+        ids = _select_ids(envs[0], args)
+        envs += [make_env(args, sandbox) for _ in range(min(args.jobs, len(ids)) - 1)]
+        checks = _run(envs, ids, console, quiet=args.json)
     except ClawError as error:
         Console(stderr=True).print(f"{prog}: {error}", markup=False, soft_wrap=True)
         return 2
     finally:
         for env in envs:
             env.close()
-    if given.json:
-        rows = [{**asdict(checked), "ok": checked.ok} for checked in found]
+    if args.json:
+        rows = [{**asdict(checked), "ok": checked.ok} for checked in checks]
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
     else:
-        show(found, console)
-    return 0 if all(checked.ok for checked in found) else 1
+        show(checks, console)
+    return 0 if all(checked.ok for checked in checks) else 1
 
 
 def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool) -> list[TaskCheck]:
     if quiet or not console.is_terminal:
         return validate_with(envs, ids)
-    done: list[TaskCheck] = []
+    finished: list[TaskCheck] = []
     with console.status(f"0 of {len(ids)} tasks") as status:
 
         def say(checked: TaskCheck) -> None:
-            done.append(checked)
-            status.update(f"{len(done)} of {len(ids)} tasks")
+            finished.append(checked)
+            status.update(f"{len(finished)} of {len(ids)} tasks")
 
         return validate_with(envs, ids, say)
 
 
-def _chosen(env: Env, given: argparse.Namespace) -> list[str]:
+def _select_ids(env: Env, args: argparse.Namespace) -> list[str]:
     """The ids that the command asks for. Raises ConfigError when there are none."""
-    splits = _SPLITS if given.split == "all" else (given.split,)
-    known = [env.task_ids(split) for split in splits]
-    every = chain.from_iterable(known)
-    if given.ids is None:
-        wanted = list(islice(every, given.limit))
+    splits = _SPLITS if args.split == "all" else (args.split,)
+    id_sets = [env.task_ids(split) for split in splits]
+    every = chain.from_iterable(id_sets)
+    if args.ids is None:
+        selected = list(islice(every, args.limit))
     else:
-        wanted = [name for name in given.ids.split(",") if name]
-        unknown = sorted({name for name in wanted if not any(name in ids for ids in known)})
+        selected = [name for name in args.ids.split(",") if name]
+        unknown = sorted({name for name in selected if not any(name in ids for ids in id_sets)})
         if unknown:
             some = list(islice(every, 20))
             raise ConfigError(f"got --ids {','.join(unknown[:5])}, expected some of {some}")
-    if not wanted:
-        raise ConfigError(f"there is no task in {given.path!r} (--split {given.split})")
-    return wanted[: given.limit]
+    if not selected:
+        raise ConfigError(f"there is no task in {args.path!r} (--split {args.split})")
+    return selected[: args.limit]
 
 
 def _parse(
@@ -231,21 +231,21 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def show(found: Sequence[TaskCheck], console: Console) -> None:
+def show(checks: Sequence[TaskCheck], console: Console) -> None:
     """The rows as a table, and one line of verdict."""
     table = Table(box=box.SIMPLE_HEAD, header_style="grey62", padding=(0, 1))
     table.add_column("task", overflow="fold")
     for name in ("oracle", "no-op", "seconds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
-    for checked in found:
+    for checked in checks:
         verdict = Text(checked.verdict, style="green3" if checked.ok else "bold red3")
         rewards = (_number(checked.oracle), _number(checked.noop))
         table.add_row(Text(checked.task), *rewards, f"{checked.seconds:.1f}", verdict)
     console.print(table)
-    good = sum(checked.ok for checked in found)
-    style = "bold green3" if good == len(found) else "bold red3"
-    console.print(Text(f"{good} of {len(found)} tasks hold.", style=style))
+    good = sum(checked.ok for checked in checks)
+    style = "bold green3" if good == len(checks) else "bold red3"
+    console.print(Text(f"{good} of {len(checks)} tasks hold.", style=style))
 
 
 def _number(reward: float | None) -> str:

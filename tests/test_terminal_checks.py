@@ -180,8 +180,8 @@ def test_wrong_content_fails_in_every_family(family):
     ],
 )
 def test_a_check_says_what_failed_and_not_what_was_wanted(check, left, words):
-    assert check.why(left) == words
-    assert words in check.could_say() or "4000" in words
+    assert check.failure(left) == words
+    assert words in check.possible_failures() or "4000" in words
 
 
 def test_a_folder_in_a_files_place_is_not_called_missing():
@@ -191,15 +191,15 @@ def test_a_folder_in_a_files_place_is_not_called_missing():
 
     left = Folder({"f": b""})
     for check in (FileIs("f", b""), NamesPath("f", "x"), TarHolds("f", ())):
-        assert check.why(left) == "f cannot be read as a file"
+        assert check.failure(left) == "f cannot be read as a file"
 
 
 def test_what_is_wrong_with_a_commit_is_said():
     task, check = commit_task()
     entry = f"100644 {check.file}\0".encode() + bytes.fromhex(check.blob)
-    _, message, file = check.could_say()
-    assert check.why(with_commit(task, check, "another", entry)) == message
-    assert check.why(with_commit(task, check, check.message, entry[:-1])) == file
+    _, message, file = check.possible_failures()
+    assert check.failure(with_commit(task, check, "another", entry)) == message
+    assert check.failure(with_commit(task, check, check.message, entry[:-1])) == file
     assert check.message not in message
 
 
@@ -221,6 +221,6 @@ def test_what_checks_say_is_known_before_and_gives_nothing_away(family):
         wanted = {check.path for check in task.checks if not isinstance(check, CommitHolds)}
         for left in (Left({}), Left({**task.files, **dict.fromkeys(wanted, b"wrong")})):
             for check in task.checks:
-                words = check.why(left)
+                words = check.failure(left)
                 assert check.passed(left) is (words is None)
-                assert words is None or words in check.could_say()
+                assert words is None or words in check.possible_failures()

@@ -62,51 +62,51 @@ def open_sandbox(
             " root); run as root, or accept that with unsafe_no_limits=True"
         )
     try:
-        wire = LocalTransport()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        transport = LocalTransport()
+        channel_socket, launcher_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     except OSError as error:  # four descriptors for each sandbox
         raise SandboxError(f"no descriptors for a sandbox: {error}; raise `ulimit -n`") from error
-    machine = LauncherChannel(ours)
+    channel = LauncherChannel(channel_socket)
     try:
-        with theirs:
-            fds = (theirs.fileno(), *wire.remote)
-            where = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
-            launcher.request(limits, where, workdir, _ENV | dict(env or {}), fds)
-        return BubblewrapSandbox(limits, machine, wire)
+        with launcher_socket:
+            fds = (launcher_socket.fileno(), *transport.remote)
+            root_folder = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
+            launcher.request(limits, root_folder, workdir, _ENV | dict(env or {}), fds)
+        return BubblewrapSandbox(limits, channel, transport)
     except BaseException:
-        wire.close()
-        machine.close()
+        transport.close()
+        channel.close()
         raise
 
 
 class BubblewrapSandbox:
     """A `Sandbox`; made by `open_sandbox`."""
 
-    def __init__(self, limits: Limits, machine: LauncherChannel, wire: LocalTransport) -> None:
+    def __init__(self, limits: Limits, channel: LauncherChannel, transport: LocalTransport) -> None:
         """Wait for the first shell of a start that the launcher was asked for."""
         self._limits = limits
-        self._machine = machine
+        self._channel = channel
         self._closed = False
-        self._await_start(wire)
+        self._await_start(transport)
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._check_open()
         result, ending = self._shell.run(command, timeout_s)
-        if ending is not Ending.ANSWERED:
+        if ending is not Ending.COMPLETED:
             self._recover(ending)
         return result
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self._check_open()
-        write_file(self._machine.root_fd, path, data, mode, self._machine.owner)
+        write_file(self._channel.root_fd, path, data, mode, self._channel.owner)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         self._check_open()
-        return read_file(self._machine.root_fd, path, max_bytes)
+        return read_file(self._channel.root_fd, path, max_bytes)
 
     def mode(self, path: str) -> int:
         self._check_open()
-        return file_mode(self._machine.root_fd, path)
+        return file_mode(self._channel.root_fd, path)
 
     def successor(self) -> Self:
         """As the protocol says; the system's programs (/usr but /usr/local) are the host's again.
@@ -115,22 +115,22 @@ class BubblewrapSandbox:
         """
         self._check_open()
         self._closed = True
-        self._wire.close()
-        wire = LocalTransport()
+        self._transport.close()
+        transport = LocalTransport()
         try:
-            self._machine.restart(wire.remote, renew=True)
-            return type(self)(self._limits, self._machine, wire)
+            self._channel.restart(transport.remote, renew=True)
+            return type(self)(self._limits, self._channel, transport)
         except BaseException:
-            wire.close()
-            self._machine.close()
+            transport.close()
+            self._channel.close()
             raise
 
     def close(self) -> None:
         if self._closed:
             return
         self._closed = True
-        self._wire.close()
-        self._machine.close()
+        self._transport.close()
+        self._channel.close()
 
     def __enter__(self) -> Self:
         return self
@@ -142,24 +142,26 @@ class BubblewrapSandbox:
         if self._closed:
             raise SandboxError("the sandbox is closed")
 
-    def _await_start(self, wire: LocalTransport) -> None:
-        self._wire = wire
-        wire.close_remote()
-        kept = self._limits.output_bytes
-        self._shell = Shell(ShellSession(wire), kept, self._machine.kill_all_but)
-        capture = Capture(kept, bytearray())
+    def _await_start(self, transport: LocalTransport) -> None:
+        self._transport = transport
+        transport.close_remote()
+        output_bytes = self._limits.output_bytes
+        self._shell = Shell(ShellSession(transport), output_bytes, self._channel.kill_all_but)
+        capture = Capture(output_bytes, bytearray())
         if not self._shell.greet(capture, _START_S):
-            said = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
-            raise SandboxError(f"could not start a sandbox: {said}; to mend it: {cure_for(said)}")
-        self._machine.started()
+            complaint = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
+            raise SandboxError(
+                f"could not start a sandbox: {complaint}; to mend it: {cure_for(complaint)}"
+            )
+        self._channel.started()
 
     def _recover(self, ending: Ending) -> None:
         """Have a shell again: the holder's new one, or new processes over the same files.
 
         As a last resort over the system's own programs, should those have been destroyed.
         """
-        spare = Capture(0, bytearray())
-        if ending is Ending.SHELL_ENDED and self._shell.greet(spare, _GREET_S):
+        discarded = Capture(0, bytearray())
+        if ending is Ending.SHELL_ENDED and self._shell.greet(discarded, _GREET_S):
             return
         try:
             self._restart(renew=False)
@@ -167,11 +169,11 @@ class BubblewrapSandbox:
             self._restart(renew=True)
 
     def _restart(self, *, renew: bool) -> None:
-        self._wire.close()
-        wire = LocalTransport()
-        self._wire = wire
-        self._machine.restart(wire.remote, renew=renew)
-        self._await_start(wire)
+        self._transport.close()
+        transport = LocalTransport()
+        self._transport = transport
+        self._channel.restart(transport.remote, renew=renew)
+        self._await_start(transport)
 
 
 def prove_isolation() -> Finding:

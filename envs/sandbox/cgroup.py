@@ -17,8 +17,8 @@ from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.processes import alive, identity
 
 _PREFIX = "clawrl-"
-_NEEDED = ("memory", "pids")
-_WANTED = (*_NEEDED, "cpu")
+_REQUIRED = ("memory", "pids")
+_CONTROLLERS = (*_REQUIRED, "cpu")
 _CPU_PERIOD_US = 100_000
 _OWN_PROCESSES = 3
 """bubblewrap, the holder and the shell: not counted against the sandbox's limit."""
@@ -52,17 +52,17 @@ def _own_paths() -> dict[str, str]:
 
 def _mounts() -> dict[str, tuple[str, Path]]:
     """Controller -> (root of the mount inside the hierarchy, mount point)."""
-    found: dict[str, tuple[str, Path]] = {}
+    mounts: dict[str, tuple[str, Path]] = {}
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         root, point = left.split()[3:5]
         kind, _, options = right.split()[:3]
         if kind == "cgroup2":
-            found.setdefault("", (root, Path(point)))
+            mounts.setdefault("", (root, Path(point)))
         elif kind == "cgroup":
             for option in options.split(","):
-                found.setdefault(option, (root, Path(point)))
-    return found
+                mounts.setdefault(option, (root, Path(point)))
+    return mounts
 
 
 def _folder(path: str, mount: tuple[str, Path]) -> Path:
@@ -73,12 +73,12 @@ def _folder(path: str, mount: tuple[str, Path]) -> Path:
 
 def _find_v1(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> CgroupHome | None:
     parents: dict[str, Path] = {}
-    for controller in _WANTED:
+    for controller in _CONTROLLERS:
         if controller in paths and controller in mounts:
             folder = _folder(paths[controller], mounts[controller])
             if os.access(folder, os.W_OK):
                 parents[controller] = folder
-    return CgroupHome(1, parents) if all(name in parents for name in _NEEDED) else None
+    return CgroupHome(1, parents) if all(name in parents for name in _REQUIRED) else None
 
 
 def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> CgroupHome | None:
@@ -96,10 +96,10 @@ def _find_v2(paths: dict[str, str], mounts: dict[str, tuple[str, Path]]) -> Cgro
 
 def _hands_down(folder: Path) -> bool:
     try:
-        given = (folder / "cgroup.subtree_control").read_text().split()
+        controllers = (folder / "cgroup.subtree_control").read_text().split()
     except OSError:
         return False
-    return all(name in given for name in _NEEDED)
+    return all(name in controllers for name in _REQUIRED)
 
 
 class Cgroups:
@@ -154,8 +154,8 @@ class Cgroups:
 
     def remove(self, name: str) -> bool:
         """Whether the sandbox's folders are gone; False while the kernel still holds one."""
-        gone = [_rmdir(parent / name) for parent in self._folders.values()]
-        return all(gone)
+        removed = [_rmdir(parent / name) for parent in self._folders.values()]
+        return all(removed)
 
     def close(self) -> None:
         for folder in self._folders.values():
@@ -209,8 +209,8 @@ def _set(file: Path, value: str, needed: bool) -> None:
 
 
 def _enable(folder: Path) -> None:
-    for controller in _WANTED:
-        _set(folder / "cgroup.subtree_control", f"+{controller}", controller in _NEEDED)
+    for controller in _CONTROLLERS:
+        _set(folder / "cgroup.subtree_control", f"+{controller}", controller in _REQUIRED)
 
 
 def _rmdir(folder: Path) -> bool:

@@ -82,11 +82,11 @@ class LauncherChannel:
             data, fds = kernel.receive(self._channel, _MESSAGE_BYTES, 1)
         except OSError as error:
             raise SandboxError(f"the sandbox launcher did not answer: {error}") from error
-        said, _, rest = data.decode().partition(" ")
-        if said == word:
+        answer, _, rest = data.decode().partition(" ")
+        if answer == word:
             return rest, fds
         for fd in fds:
             os.close(fd)
         if word == "closed" and data:  # an answer that came too late for who asked
             return self._receive(word)
-        raise SandboxError(f"the sandbox launcher answered {said!r}, expected {word!r}")
+        raise SandboxError(f"the sandbox launcher answered {answer!r}, expected {word!r}")

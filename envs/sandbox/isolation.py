@@ -65,21 +65,21 @@ def _bubblewrap() -> Finding:
     path = shutil.which("bwrap")
     if path is None:
         return Finding("bubblewrap", False, "bwrap is not installed", _CURE_BUBBLEWRAP)
-    done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PROBE_S)
-    match = re.search(r"(\d+)\.(\d+)", done.stdout)
+    process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PROBE_S)
+    match = re.search(r"(\d+)\.(\d+)", process.stdout)
     version = tuple(int(part) for part in match.groups()) if match else (0, 0)
     ok = version >= _OLDEST_BUBBLEWRAP
     cure = "" if ok else f"{_CURE_BUBBLEWRAP} (0.8 or newer)"
-    return Finding("bubblewrap", ok, f"{done.stdout.strip()} at {path}", cure)
+    return Finding("bubblewrap", ok, f"{process.stdout.strip()} at {path}", cure)
 
 
 def _user_namespaces() -> Finding:
     name = "user namespaces"
     command = [sys.executable, "-I", "-S", "-c", _USER_NAMESPACE_PROBE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S)
-    if done.returncode == 0:
+    process = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S)
+    if process.returncode == 0:
         return Finding(name, True, "can be made, with mounts in them")
-    return Finding(name, False, done.stderr.strip()[-200:], _CURE_USER_NAMESPACES)
+    return Finding(name, False, process.stderr.strip()[-200:], _CURE_USER_NAMESPACES)
 
 
 def _seccomp() -> Finding:
@@ -100,35 +100,35 @@ def _cgroups() -> Finding:
         missing = "" if home.version == 2 or "cpu" in home.parents else "; cpu is not limited"
         detail = f"version {home.version}, below {where}{missing}"
         return Finding("cgroup limits", True, detail, required=False)
-    lost = (
+    loss = (
         "not writable: rlimits instead. Lost: memory holds for each process and not for all"
         " together, and the share of the processors is not limited"
     )
-    return Finding("cgroup limits", False, lost, _CURE_CGROUPS, required=False)
+    return Finding("cgroup limits", False, loss, _CURE_CGROUPS, required=False)
 
 
 def _overlay() -> Finding:
     name = "overlay file system"
     if os.geteuid() != 0:
-        lost = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
-        return Finding(name, True, lost, required=False)
-    known = any(line.endswith("\toverlay") for line in _file_systems())
+        loss = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
+        return Finding(name, True, loss, required=False)
+    listed_by_kernel = any(line.endswith("\toverlay") for line in _file_systems())
     loadable = Path(f"/lib/modules/{platform.release()}").is_dir()
-    if known or loadable:
+    if listed_by_kernel or loadable:
         return Finding(name, True, "known to the kernel", required=False)
-    lost = "unknown to the kernel: /usr is read-only in sandboxes"
-    return Finding(name, False, lost, "modprobe overlay", required=False)
+    loss = "unknown to the kernel: /usr is read-only in sandboxes"
+    return Finding(name, False, loss, "modprobe overlay", required=False)
 
 
 def _file_systems() -> list[str]:
     return Path("/proc/filesystems").read_text().splitlines()
 
 
-def cure_for(said: str) -> str:
+def cure_for(complaint: str) -> str:
     """The command that mends what a failed start complained about."""
-    if "bwrap not found" in said:
+    if "bwrap not found" in complaint:
         return _CURE_BUBBLEWRAP
     signs = ("unshare", "user namespace", "uid_map", "uid map", "mount flags on /")
-    if any(sign in said for sign in signs):
+    if any(sign in complaint for sign in signs):
         return _CURE_USER_NAMESPACES
     return "`python -m clawrl_gym.doctor` says what this machine lacks"

@@ -57,7 +57,7 @@ class Launcher:
         self._live: dict[int, LiveSandbox] = {}
         """By the channel's descriptor."""
         self._by_monitor: dict[int, LiveSandbox] = {}
-        self._gone: list[LiveSandbox] = []
+        self._reaped: list[LiveSandbox] = []
         """Processes reaped, cgroups not yet removed."""
         self._count = 0
         self._poll = select.poll()
@@ -72,7 +72,7 @@ class Launcher:
         kind = limits_kind(self._cgroups, alone=self._slots is not None)
         self._control.send(f"ready {kind}".encode())
         while True:
-            timeout_ms = _RETRY_S * 1e3 if self._gone else None
+            timeout_ms = _RETRY_S * 1e3 if self._reaped else None
             for fd, _ in self._poll.poll(timeout_ms):
                 if fd == self._wake_fd:
                     with contextlib.suppress(BlockingIOError):
@@ -203,7 +203,7 @@ class Launcher:
 
     def _ended(self, live: LiveSandbox) -> None:
         if live.closing:
-            self._gone.append(live)
+            self._reaped.append(live)
         elif live.next_fds:
             session, output = live.next_fds
             live.next_fds = []
@@ -220,10 +220,10 @@ class Launcher:
 
     def _clean(self) -> None:
         """Take back what closed sandboxes held; the kernel may need a moment for cgroups."""
-        still = []
-        for live in self._gone:
+        remaining = []
+        for live in self._reaped:
             if self._cgroups is not None and not self._cgroups.remove(live.plan.name):
-                still.append(live)
+                remaining.append(live)
                 continue
             if self._slots is not None and live.plan.slot is not None:
                 self._slots.give_back(live.plan.slot, live.plan.users_fd)
@@ -233,7 +233,7 @@ class Launcher:
             self._answer(live, "closed")
             self._live.pop(live.plan.channel.fileno(), None)
             live.plan.channel.close()
-        self._gone = still
+        self._reaped = remaining
 
     def _end(self) -> None:
         for live in list(self._live.values()):

@@ -41,15 +41,15 @@ class LauncherClient:
     """One launcher. `request` is one datagram, so threads need no lock."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, launcher_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         package = str(Path(errors.__file__).parents[1])
-        with theirs:
+        with launcher_socket:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", "-c", _PROGRAM, package),
-                    *(str(theirs.fileno()), str(os.getpid())),
+                    *(str(launcher_socket.fileno()), str(os.getpid())),
                 ],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[launcher_socket.fileno()],
                 env={},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -71,9 +71,11 @@ class LauncherClient:
         self._control.settimeout(None)
         if word != "ready":
             self._process.kill()
-            said = self._process.communicate()[1].decode(errors="replace").strip()
+            complaint = self._process.communicate()[1].decode(errors="replace").strip()
             self._control.close()
-            raise SandboxError(f"the sandbox launcher did not start: {said or 'no word from it'}")
+            raise SandboxError(
+                f"the sandbox launcher did not start: {complaint or 'no word from it'}"
+            )
         return kind
 
     @property

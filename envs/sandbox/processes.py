@@ -13,17 +13,17 @@ _ROUNDS = 50
 _PAUSE_S = 0.001
 
 
-def kill_all(listed: Callable[[], list[int]], spared: set[int], keep: int) -> int:
-    """Kill what `listed` finds but `spared` and the process whose number inside is `keep`.
+def kill_all(list_pids: Callable[[], list[int]], spared: set[int], keep: int) -> int:
+    """Kill what `list_pids` finds but `spared` and the process whose number inside is `keep`.
 
     Until none is left: what is forked meanwhile is found in the next round.
     """
     killed = 0
     spared = set(spared)
     for _ in range(_ROUNDS):
-        found = [pid for pid in listed() if pid not in spared]
-        spared.update(pid for pid in found if keep and inner_pid(pid) == keep)
-        doomed = [pid for pid in found if pid not in spared]
+        pids = [pid for pid in list_pids() if pid not in spared]
+        spared.update(pid for pid in pids if keep and inner_pid(pid) == keep)
+        doomed = [pid for pid in pids if pid not in spared]
         if not doomed:
             break
         for pid in doomed:
@@ -47,12 +47,12 @@ def namespace_members(first: int) -> list[int]:
         namespace = Path(f"/proc/{first}/ns/pid").readlink()
     except OSError:
         return []
-    found = []
+    members = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if entry.name.isdigit() and (entry / "ns/pid").readlink() == namespace:
-                found.append(int(entry.name))
-    return found
+                members.append(int(entry.name))
+    return members
 
 
 def inner_pid(pid: int) -> int:

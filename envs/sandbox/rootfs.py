@@ -111,12 +111,12 @@ def _renew_folder(name: str, lower: str, owner: Owner) -> None:
             set_aside(root / name)
             (root / name).mkdir()
     local = f"{name}/local"
-    kept = kernel.open_tree(f"{ROOT}/{local}") if is_plain(root, local) else None
+    local_tree = kernel.open_tree(f"{ROOT}/{local}") if is_plain(root, local) else None
     _overlay(f"{ROOT}/{name}", lower, owner)
-    if kept is not None:
+    if local_tree is not None:
         if is_plain(root, local):
-            kernel.move_mount(kept, f"{ROOT}/{local}")
-        os.close(kept)
+            kernel.move_mount(local_tree, f"{ROOT}/{local}")
+        os.close(local_tree)
 
 
 def _renew_loader(root: Path, cache: bytes) -> None:

@@ -101,8 +101,10 @@ def program(machine: str | None = None) -> bytes:
     """The filter for an architecture (the machine's own by default)."""
     machine = machine or platform.machine()
     if machine not in _AUDIT_ARCH:
-        known = ", ".join(sorted(_AUDIT_ARCH))
-        raise SandboxError(f"no seccomp filter for architecture {machine!r}; known are: {known}")
+        supported = ", ".join(sorted(_AUDIT_ARCH))
+        raise SandboxError(
+            f"no seccomp filter for architecture {machine!r}; known are: {supported}"
+        )
     column = 0 if machine == "x86_64" else 1
     refuse = _op(_RETURN, _ERRNO | errno.EPERM)
     code = [_op(_LOAD, _AT_ARCH), _op(_IF_EQUAL, _AUDIT_ARCH[machine], 1, 0)]

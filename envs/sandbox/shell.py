@@ -32,7 +32,7 @@ _SHELL_GRACE_S = 1.0
 class Ending(Enum):
     """How waiting for a command's answer ended."""
 
-    ANSWERED = "answered"
+    COMPLETED = "completed"
     DEADLINE = "deadline"
     SHELL_ENDED = "shell ended"
     """A new shell is waiting."""
@@ -45,18 +45,18 @@ class Capture:
     """Output up to a limit; what comes later is counted and dropped."""
 
     limit: int
-    kept: bytearray
+    content: bytearray
     total: int = 0
 
     def add(self, data: bytes) -> None:
         self.total += len(data)
-        room = self.limit - len(self.kept)
+        room = self.limit - len(self.content)
         if room > 0:
-            self.kept += data[:room]
+            self.content += data[:room]
 
     @property
     def text(self) -> str:
-        return self.kept.decode(errors="replace")
+        return self.content.decode(errors="replace")
 
     @property
     def truncated(self) -> bool:
@@ -64,10 +64,10 @@ class Capture:
 
 
 class ShellSession:
-    """One shell at the end of a wire, and the next one when it ends."""
+    """One shell at the end of a transport, and the next one when it ends."""
 
-    def __init__(self, wire: Transport) -> None:
-        self._wire = wire
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
         self._unsent = b""
         self._received = b""
         self._token = ""
@@ -88,7 +88,7 @@ class ShellSession:
     def _post(self, line: str, answer: str) -> None:
         self._token = secrets.token_hex(16)
         self.code = None
-        text = f"{line}\\printf '{self._wire.mark}E {self._token} %s\\0' {answer} >&3\n"
+        text = f"{line}\\printf '{self._transport.mark}E {self._token} %s\\0' {answer} >&3\n"
         self._unsent += text.encode(errors="replace")
 
     def wait(self, capture: Capture, deadline: float) -> Ending:
@@ -112,11 +112,11 @@ class ShellSession:
         self._unsent = unsent
 
     def _exchange(self, capture: Capture, timeout_s: float) -> Exchange:
-        found = self._wire.exchange(self._unsent, timeout_s)
-        self._unsent = self._unsent[found.sent :]
-        self._received += found.messages
-        capture.add(found.output)
-        return found
+        exchange = self._transport.exchange(self._unsent, timeout_s)
+        self._unsent = self._unsent[exchange.sent :]
+        self._received += exchange.messages
+        capture.add(exchange.output)
+        return exchange
 
     def _next_message(self) -> Ending | None:
         while b"\0" in self._received:
@@ -130,12 +130,12 @@ class ShellSession:
                 self.feeder_pid = int(words[0])
             if kind == "E" and len(words) == 2 and words[0] == self._token:
                 self.code = int(words[1]) if _NUMBER.fullmatch(words[1]) else None
-                return Ending.ANSWERED
+                return Ending.COMPLETED
         self._received = self._received[-_MOST_MESSAGE_BYTES:]
         return None
 
     def close(self) -> None:
-        self._wire.close()
+        self._transport.close()
 
 
 class Shell:
@@ -163,8 +163,8 @@ class Shell:
         timed_out = ending is Ending.DEADLINE
         if timed_out:
             ending = self._interrupt(capture)
-        code = self._session.code if ending is Ending.ANSWERED and not timed_out else None
-        lost = ending is not Ending.ANSWERED
+        code = self._session.code if ending is Ending.COMPLETED and not timed_out else None
+        lost = ending is not Ending.COMPLETED
         return ExecResult(capture.text, code, timed_out, capture.truncated, lost), ending
 
     def greet(self, capture: Capture, timeout_s: float) -> bool:
@@ -176,7 +176,7 @@ class Shell:
             if ending is not Ending.SHELL_ENDED:
                 break
         self.pid = self._session.code or 0
-        return ending is Ending.ANSWERED and self.pid > 0
+        return ending is Ending.COMPLETED and self.pid > 0
 
     def _interrupt(self, capture: Capture) -> Ending:
         """Kill what the command left running; the shell itself only if it still does not answer."""

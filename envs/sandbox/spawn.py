@@ -89,9 +89,9 @@ def _reset_signals() -> None:
 def _arrange_descriptors(plan: StartPlan) -> None:
     """The launcher keeps what it opens above these numbers, so none overwrites another."""
     null = os.open("/dev/null", os.O_RDWR)
-    wanted = {0: null, 1: plan.output_fd, 2: plan.output_fd}
-    wanted |= {SESSION_FD: plan.session_fd, OUTPUT_FD: plan.output_fd}
-    for target, source in wanted.items():
+    descriptors = {0: null, 1: plan.output_fd, 2: plan.output_fd}
+    descriptors |= {SESSION_FD: plan.session_fd, OUTPUT_FD: plan.output_fd}
+    for target, source in descriptors.items():
         os.dup2(source, target)
 
 

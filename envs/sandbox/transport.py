@@ -17,7 +17,7 @@ _READ_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What one look at a wire did."""
+    """What one exchange over a transport did."""
 
     sent: int
     output: bytes
@@ -47,7 +47,7 @@ class Transport(Protocol):
 
 
 class LocalTransport:
-    """A `Wire`; `remote` holds the other ends until a sandbox took them."""
+    """A `Transport`; `remote` holds the other ends until a sandbox took them."""
 
     mark = ""
 

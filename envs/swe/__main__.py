@@ -18,23 +18,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hub-split", default="test", help="split of a data set on the hub")
 
 
-def _make(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnv:
-    return SweEnv(**_options(given, sandbox))
+def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnv:
+    return SweEnv(**_options(args, sandbox))
 
 
 def _prepare(
-    given: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
+    args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    prepare(_options(given, sandbox), say)
+    prepare(_options(args, sandbox), say)
 
 
-def _options(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
+def _options(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
     """Validation trains nothing: SWE-bench Verified needs no leave for it."""
     config = SweEnvConfig(
-        instances=given.path,
-        log_parser=given.log_parser,
-        test_command=given.test_command,
-        hub_split=given.hub_split,
+        instances=args.path,
+        log_parser=args.log_parser,
+        test_command=args.test_command,
+        hub_split=args.hub_split,
         train_on_verified=True,
     )
     options = config.model_dump(exclude={"type", "id"})

@@ -38,7 +38,7 @@ no editors, pagers or prompts.
 )
 """Its first line is enough for a policy that reads no more."""
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _BASH = frozenset(("bash", "sh", "shell", "mswea_bash_command"))
 
 
@@ -50,7 +50,7 @@ class SweAgent(TextAgent):
         self._system = SYSTEM if system is None else system
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        commands = _bash_blocks(_said(text_of(reply)))
+        commands = _bash_blocks(_without_thinking(text_of(reply)))
         if len(commands) != 1:
             return ParseFailure(
                 f"got {len(commands)} bash blocks, expected exactly one: ```bash, the command, ```"
@@ -68,9 +68,9 @@ def reply_text(command: str) -> str:
     return f"{fence}bash\n{command}\n{fence}"
 
 
-def _said(content: str) -> str:
+def _without_thinking(content: str) -> str:
     """Without the thinking, which templates open in the prompt or leave in the reply."""
-    return _THOUGHT.sub("", content).rpartition("</think>")[2]
+    return _THINKING.sub("", content).rpartition("</think>")[2]
 
 
 def _bash_blocks(text: str) -> list[str]:

@@ -119,31 +119,31 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._last, self._submitted = _NOTHING_RAN, ""
         return self._repository(task)
 
-    def _act(self, task: Instance, held: Repository, action: str) -> tuple[str, bool]:
-        done = self._last = self._run(action, task, held.sandbox)
-        submitted = submission_of(done)
+    def _act(self, task: Instance, workspace: Repository, action: str) -> tuple[str, bool]:
+        result = self._last = self._run(action, task, workspace.sandbox)
+        submitted = submission_of(result)
         if submitted is not None:
             self._submitted = submitted
             return SUBMITTED, True
-        return observation_text(_code(done), done.output, self._exception()), False
+        return observation_text(_code(result), result.output, self._exception()), False
 
-    def _grade(self, task: Instance, held: Repository) -> tuple[float, str]:
+    def _grade(self, task: Instance, workspace: Repository) -> tuple[float, str]:
         try:
-            told = (
+            changes = (
                 RepositoryChanges(self._submitted)
                 if self._submitted
-                else read_changes(held, task.workdir, self._grader_timeout_s)
+                else read_changes(workspace, task.workdir, self._grader_timeout_s)
             )
         finally:
-            held.close()
-        if told.why_not:
-            return 0.0, f"Test report: failed\n- {told.why_not}"
+            workspace.close()
+        if changes.why_not:
+            return 0.0, f"Test report: failed\n- {changes.why_not}"
 
         def fresh() -> Sandbox:
             return self._repository(task, for_grading=True).sandbox
 
-        graded = grade(task, told.patch, fresh, self._grader_timeout_s)
-        return graded.reward, graded.report
+        grade_of_patch = grade(task, changes.patch, fresh, self._grader_timeout_s)
+        return grade_of_patch.reward, grade_of_patch.report
 
     def _repository(self, instance: Instance, *, for_grading: bool = False) -> Repository:
         if instance.image is not None and self._sandboxes.kind == "docker":
@@ -157,11 +157,13 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
         What the session's own shell says, that a process was killed and its number, is nobody's.
         """
-        own = f"cd {shlex.quote(instance.workdir)} && exec bash -c {shlex.quote(command)}"
-        done = sandbox.exec(f"{{ ( {own} ) 2>&5 5>&-; }} 5>&2 2>/dev/null", self._command_timeout_s)
-        if done.shell_restarted and instance.image is not None:
+        own_process = f"cd {shlex.quote(instance.workdir)} && exec bash -c {shlex.quote(command)}"
+        result = sandbox.exec(
+            f"{{ ( {own_process} ) 2>&5 5>&-; }} 5>&2 2>/dev/null", self._command_timeout_s
+        )
+        if result.shell_restarted and instance.image is not None:
             activate(sandbox, self._command_timeout_s)
-        return done
+        return result
 
     def _exception(self) -> str:
         """What else there is to say about the last command."""
@@ -182,19 +184,19 @@ class SweEnv(TaskEnv[Instance, Repository]):
         }
 
 
-def _code(done: ExecResult) -> int:
-    return -1 if done.exit_code is None else done.exit_code
+def _code(result: ExecResult) -> int:
+    return -1 if result.exit_code is None else result.exit_code
 
 
-def submission_of(done: ExecResult) -> str | None:
+def submission_of(result: ExecResult) -> str | None:
     """The patch of a command that submits, "" for all that was changed; None when it does not.
 
     Output that was cut holds no whole patch.
     """
-    first, _, rest = done.output.lstrip().partition("\n")
-    if done.exit_code != 0 or first.strip() != SUBMIT_MARK:
+    first, _, rest = result.output.lstrip().partition("\n")
+    if result.exit_code != 0 or first.strip() != SUBMIT_MARK:
         return None
-    return rest if rest.strip() and not done.truncated else ""
+    return rest if rest.strip() and not result.truncated else ""
 
 
 def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
@@ -217,16 +219,16 @@ def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
 
 
 def _say_what_lacks(
-    chosen: Sequence[str], sandboxes: Sandboxes, say: Callable[[str], None]
+    families_in_use: Sequence[str], sandboxes: Sandboxes, say: Callable[[str], None]
 ) -> None:
-    from clawrl_gym.envs.swe.corpus import unmet
+    from clawrl_gym.envs.swe.corpus import missing_programs
 
     sandbox = sandboxes.open(SandboxSpec())
     try:
-        lacking = unmet(chosen, sandbox)
+        missing = missing_programs(families_in_use, sandbox)
     finally:
         sandbox.close()
-    for need, families in lacking.items():
+    for need, families in missing.items():
         say(
             f"there is no {need} in the sandbox: instances of {', '.join(families)} cannot be "
             "graded; install it, take sandbox=docker, or leave them out with env.families"
@@ -239,9 +241,9 @@ def _source_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sandboxes(options: Mapping[str, Any], opener: Opener | None) -> Sandboxes:
     """Docker unless another kind is named, with our image where none is."""
-    asked = Sandboxes.of(options, opener, default="docker")
-    if asked.kind != "docker" or asked.image is not None:
-        return asked
+    sandboxes = Sandboxes.of(options, opener, default="docker")
+    if sandboxes.kind != "docker" or sandboxes.image is not None:
+        return sandboxes
     from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
 
     return Sandboxes.of({**options, "image": SWE_IMAGE}, opener, default="docker")

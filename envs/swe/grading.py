@@ -60,21 +60,23 @@ def grade(
     the patch is the patch's doing, else a bad patch could ask to be forgotten by killing its judge.
     """
     try:
-        whole = parse_patch(patch)
+        parsed = parse_patch(patch)
     except PatchRefused as refused:
         return _failed(str(refused))
-    if not whole.files:
+    if not parsed.files:
         return _failed("the patch is empty")
-    kept = without_tests(whole, instance)
-    if not kept.files:
+    source_patch = without_tests(parsed, instance)
+    if not source_patch.files:
         return _failed(
             "the patch changes only tests and what steers them, which counts for nothing"
         )
-    if len(kept.files) > MAX_FILES:
-        return _failed(f"the patch changes {len(kept.files)} files, at most {MAX_FILES} are taken")
-    judged = _evaluate(instance, kept, open_fresh, timeout_s)
+    if len(source_patch.files) > MAX_FILES:
+        return _failed(
+            f"the patch changes {len(source_patch.files)} files, at most {MAX_FILES} are taken"
+        )
+    judged = _evaluate(instance, source_patch, open_fresh, timeout_s)
     if isinstance(judged, EnvError):  # a machine that fails once may not fail again
-        judged = _evaluate(instance, kept, open_fresh, timeout_s)
+        judged = _evaluate(instance, source_patch, open_fresh, timeout_s)
     if isinstance(judged, PatchGrade):
         return judged
     if isinstance(_evaluate(instance, Patch(), open_fresh, timeout_s), PatchGrade):
@@ -116,11 +118,11 @@ def _failed(*why: str) -> PatchGrade:
 
 
 def _require_repository(sandbox: Sandbox, instance: Instance) -> None:
-    done = _in_repository(sandbox, instance, f"{_GIT} rev-parse --verify -q HEAD")
-    if done.exit_code != 0:
+    result = _in_repository(sandbox, instance, f"{_GIT} rev-parse --verify -q HEAD")
+    if result.exit_code != 0:
         raise EnvError(
             f"instance {instance.id!r}: {instance.workdir} in the fresh sandbox is no git "
-            f"repository, or there is no git: {done.output[-300:].strip()!r}"
+            f"repository, or there is no git: {result.output[-300:].strip()!r}"
         )
 
 
@@ -129,40 +131,40 @@ def _apply(sandbox: Sandbox, instance: Instance, patch: Patch) -> str:
     path = f"/tmp/{secrets.token_hex(8)}.diff"
     sandbox.write(path, patch.text.encode(errors="surrogateescape"))
     before = _changed(sandbox, instance)
-    said = ""
+    complaint = ""
     for command in (
         f"{_GIT} apply --whitespace=nowarn {path}",
         f"{_GIT} apply --whitespace=nowarn --3way {path}",
         f"patch --batch --forward --fuzz=5 --no-backup-if-mismatch -p1 -i {path}",
     ):
-        done = _in_repository(sandbox, instance, command)
-        if done.exit_code == 0:
+        result = _in_repository(sandbox, instance, command)
+        if result.exit_code == 0:
             strange = sorted(_changed(sandbox, instance) - before - patch.paths)
-            named = ", ".join(repr(path) for path in strange[:3])
-            return f"the patch changes more than it names: {named}" if strange else ""
-        said = said or " ".join(done.output.split())[-300:]
+            paths = ", ".join(repr(path) for path in strange[:3])
+            return f"the patch changes more than it names: {paths}" if strange else ""
+        complaint = complaint or " ".join(result.output.split())[-300:]
         if _changed(sandbox, instance) != before:
             _reset(sandbox, instance)
-    return f"the patch does not apply: {said}"
+    return f"the patch does not apply: {complaint}"
 
 
 def _reset(sandbox: Sandbox, instance: Instance) -> None:
     """Undo what a command that failed left."""
     command = f"{_GIT} reset -q --hard && {_GIT} clean -fdq"
-    done = _in_repository(sandbox, instance, command)
-    if done.exit_code != 0:
-        raise EnvError(f"instance {instance.id!r}: git reset: {done.output[-300:].strip()!r}")
+    result = _in_repository(sandbox, instance, command)
+    if result.exit_code != 0:
+        raise EnvError(f"instance {instance.id!r}: git reset: {result.output[-300:].strip()!r}")
 
 
 def _changed(sandbox: Sandbox, instance: Instance) -> frozenset[str]:
     """Paths that are not as the commit has them."""
     listing = f"/tmp/{secrets.token_hex(8)}.changed"
     status = f"{_GIT} status --porcelain -z --no-renames --untracked-files=all > {listing}"
-    done = _in_repository(sandbox, instance, status)
-    if done.exit_code != 0:
-        raise EnvError(f"instance {instance.id!r}: git status: {done.output[-300:].strip()!r}")
-    told = sandbox.read(listing, MAX_LOG_BYTES).decode(errors="surrogateescape")
-    return frozenset(entry[3:] for entry in told.split("\0") if entry)
+    result = _in_repository(sandbox, instance, status)
+    if result.exit_code != 0:
+        raise EnvError(f"instance {instance.id!r}: git status: {result.output[-300:].strip()!r}")
+    entries = sandbox.read(listing, MAX_LOG_BYTES).decode(errors="surrogateescape")
+    return frozenset(entry[3:] for entry in entries.split("\0") if entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,20 +181,20 @@ def _run(sandbox: Sandbox, instance: Instance, script: str, timeout_s: float) ->
     folder = f"/tmp/{secrets.token_hex(8)}"
     sandbox.write(f"{folder}/eval.sh", script.encode(errors="surrogateescape"), 0o755)
     run = f"bash {folder}/eval.sh < /dev/null > {folder}/log 2>&1"
-    done = _in_repository(sandbox, instance, run, timeout_s)
+    result = _in_repository(sandbox, instance, run, timeout_s)
     room = f"head -c 65536 /dev/zero > {folder}/room"
     look = f"[ -f {folder}/log ] && wc -c < {folder}/log; {room} && echo room"
-    told = sandbox.exec(look, GIT_TIMEOUT_S).output.split()
-    if not told or not told[0].isdecimal():
-        raise EnvError(f"instance {instance.id!r}: the eval script left no log: {told[:20]}")
-    full = told[-1] != "room" or _DISK_FULL in done.output
-    if int(told[0]) > MAX_LOG_BYTES:
-        return _Run(None, done.timed_out, full)
+    words = sandbox.exec(look, GIT_TIMEOUT_S).output.split()
+    if not words or not words[0].isdecimal():
+        raise EnvError(f"instance {instance.id!r}: the eval script left no log: {words[:20]}")
+    full = words[-1] != "room" or _DISK_FULL in result.output
+    if int(words[0]) > MAX_LOG_BYTES:
+        return _Run(None, result.timed_out, full)
     try:
         log = sandbox.read(f"{folder}/log", MAX_LOG_BYTES).decode(errors="replace")
     except (FileNotFoundError, SandboxError) as error:
         raise EnvError(f"instance {instance.id!r}: the eval script's log: {error}") from error
-    return _Run(log, done.timed_out, full)
+    return _Run(log, result.timed_out, full)
 
 
 def _judge(instance: Instance, marks: Marks, run: _Run, timeout_s: float) -> PatchGrade:
@@ -229,22 +231,22 @@ def _canaries_fail(sandbox: Sandbox, instance: Instance, timeout_s: float) -> bo
     if not instance.canary_script:
         return True
     marks, secret = Marks(), f"canary_{secrets.token_hex(8)}_"
-    wanted = set(re.findall(rf"{CANARY}\d", instance.canary_script))
+    names = set(re.findall(rf"{CANARY}\d", instance.canary_script))
     script = marked(instance.canary_script.replace(CANARY, secret), marks)
     run = _run(sandbox, instance, script, timeout_s)
     if run.log is None or run.timed_out:
         return False
     tests = read_log(instance.log_parser, swebench_log(read_output(run.log, marks)))
     canaries = [status for name, status in tests.items() if secret in name]
-    return len(canaries) == len(wanted) and set(canaries) <= _FAILED
+    return len(canaries) == len(names) and set(canaries) <= _FAILED
 
 
 def _blame_machine(instance: Instance, report: LogReport, exit_code: int | None, text: str) -> None:
     """Raise when nothing ran for reasons that no patch brings about."""
-    named = report.infra if report.infra not in _PATCHES_FAULTS else ""
+    fault = report.infra if report.infra not in _PATCHES_FAULTS else ""
     lacks = _NO_RUNNER.search(text)
-    if named or exit_code in _MACHINE_FAULTS or lacks:
-        why = named or f"the test command ended with exit code {exit_code}"
+    if fault or exit_code in _MACHINE_FAULTS or lacks:
+        why = fault or f"the test command ended with exit code {exit_code}"
         if lacks:
             why += f" ({lacks.group().removeprefix(': ')}: the sandbox lacks what runs the tests, "
             why += "which for instances without an image sandbox=docker has)"

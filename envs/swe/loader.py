@@ -78,10 +78,10 @@ def _files(folder: Path) -> list[Path]:
 
 def _gather(parts: list[tuple[Path, Iterator[Row]]]) -> Rows:
     rows: dict[str, Row] = {}
-    told: dict[str, Split] = {}
-    for path, found in parts:
+    splits: dict[str, Split] = {}
+    for path, part_rows in parts:
         split = _split_of(path)
-        for number, row in enumerate(found, 1):
+        for number, row in enumerate(part_rows, 1):
             instance_id = row.get("instance_id") if isinstance(row, Mapping) else None
             if not isinstance(instance_id, str) or not instance_id:
                 raise TaskError(f"{path}: row {number} has no 'instance_id', expected a text in it")
@@ -89,11 +89,11 @@ def _gather(parts: list[tuple[Path, Iterator[Row]]]) -> Rows:
                 raise TaskError(f"{path}: row {number} is a second {instance_id!r}, expected one")
             rows[instance_id] = row
             if split is not None:
-                told[instance_id] = split
+                splits[instance_id] = split
     if not rows:
         raise TaskError(f"there is no row in {', '.join(str(path) for path, _ in parts[:5])}")
-    both = {"train", "heldout"} <= set(told.values()) and len(told) == len(rows)
-    return Rows(rows, told if both else {})
+    both = {"train", "heldout"} <= set(splits.values()) and len(splits) == len(rows)
+    return Rows(rows, splits if both else {})
 
 
 def _split_of(path: Path) -> Split | None:
@@ -161,13 +161,13 @@ def _read_hub(name: str, split: str) -> Iterator[Row]:
             "datasets: pip install 'clawrl-gym[swe]'"
         ) from error
     try:
-        found = datasets.load_dataset(name, split=split)
+        dataset = datasets.load_dataset(name, split=split)
     except Exception as error:  # the hub fails in many ways
         raise ConfigError(
             f"cannot load the split {split!r} of the data set {name!r}: "
             f"{type(error).__name__}: {error}; there is no file or folder of that name either"
         ) from error
-    for row in found:
+    for row in dataset:
         yield dict(row)
 
 

@@ -50,16 +50,16 @@ def _limit_memory() -> None:
 def _swebench(name: str) -> Any:
     """A module of swebench's harness without the package's own imports (docker, modal, ...)."""
     if "swebench.harness" not in sys.modules:
-        found = importlib.util.find_spec("swebench")
-        if found is None or found.submodule_search_locations is None:
+        package_spec = importlib.util.find_spec("swebench")
+        if package_spec is None or package_spec.submodule_search_locations is None:
             raise ImportError("there is no package swebench")
         package = types.ModuleType("swebench.harness")
-        package.__path__ = [os.path.join(found.submodule_search_locations[0], "harness")]  # noqa: PTH118
+        package.__path__ = [os.path.join(package_spec.submodule_search_locations[0], "harness")]  # noqa: PTH118
         sys.modules["swebench.harness"] = package
     return importlib.import_module(f"swebench.harness.{name}")
 
 
-def _known(_: dict[str, Any]) -> dict[str, Any]:
+def _registry(_: dict[str, Any]) -> dict[str, Any]:
     """Names of parsers, and those of each repository that swebench knows."""
     registry = _swebench("log_parsers").PARSER_REGISTRY
     repositories: dict[str, str] = {}
@@ -68,8 +68,8 @@ def _known(_: dict[str, Any]) -> dict[str, Any]:
             if name.startswith("MAP_REPO_TO_PARSER"):
                 repositories |= {repo.lower(): f.__name__ for repo, f in value.items()}
     fail_only = sorted(repo.lower() for repo in _swebench("constants").FAIL_ONLY_REPOS)
-    known = {repo: name for repo, name in repositories.items() if name in registry}
-    return {"parsers": sorted(registry), "repositories": known, "fail_only": fail_only}
+    parsers = {repo: name for repo, name in repositories.items() if name in registry}
+    return {"parsers": sorted(registry), "repositories": parsers, "fail_only": fail_only}
 
 
 def _read(request: dict[str, Any]) -> dict[str, Any]:
@@ -83,10 +83,10 @@ def _grade(request: dict[str, Any]) -> dict[str, Any]:
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", errors="replace") as file:
         file.write(request["log"])
         file.flush()
-        statuses, found = grading.get_logs_eval(spec, file.name)
+        statuses, has_results = grading.get_logs_eval(spec, file.name)
         prediction = {"instance_id": spec.instance_id, "model_patch": "-"}
         report = grading.get_eval_report(spec, prediction, file.name, True)[spec.instance_id]
-    why = "" if found else ("contradiction" if parser(request["log"], spec) else "nothing")
+    why = "" if has_results else ("contradiction" if parser(request["log"], spec) else "nothing")
     cases = [*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]
     keys = {case: grading._resolve_case(case, statuses) for case in cases}
     tests = report.get("tests_status", {})
@@ -128,7 +128,7 @@ def _spec(request: dict[str, Any]) -> Any:
     )
 
 
-_ANSWERS = {"known": _known, "read": _read, "grade": _grade}
+_ANSWERS = {"known": _registry, "read": _read, "grade": _grade}
 
 if __name__ == "__main__":
     main()

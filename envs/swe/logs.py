@@ -112,9 +112,9 @@ class LogReader:
         with self._lock:
             answer = self._answer(line, timeout_s)
         if "error" in answer:
-            said = str(answer["error"])
-            kind = TaskError if said.startswith("LookupError") else EnvError
-            raise kind(f"reading a test log: {said.removeprefix('LookupError: ')}{_cure(said)}")
+            error = str(answer["error"])
+            kind = TaskError if error.startswith("LookupError") else EnvError
+            raise kind(f"reading a test log: {error.removeprefix('LookupError: ')}{_cure(error)}")
         return answer
 
     def close(self) -> None:
@@ -125,14 +125,14 @@ class LogReader:
     def _answer(self, line: bytes, timeout_s: float) -> dict[str, Any]:
         for _ in range(_TRIES):
             try:
-                said = self._exchange(line, timeout_s)
+                reply = self._exchange(line, timeout_s)
             except (OSError, TimeoutError) as error:
                 self._end()
                 if isinstance(error, TimeoutError):
                     raise EnvError(f"swebench's parser read for over {timeout_s:g} s") from error
                 continue
-            if said:
-                answer: dict[str, Any] = json.loads(said)
+            if reply:
+                answer: dict[str, Any] = json.loads(reply)
                 return answer
             self._end()
         raise EnvError("the process that reads test logs died twice over one log")
@@ -197,6 +197,6 @@ def _child() -> LogReader:
     return reader
 
 
-def _cure(said: str) -> str:
-    missing = said.startswith(("ImportError", "ModuleNotFoundError"))
+def _cure(error: str) -> str:
+    missing = error.startswith(("ImportError", "ModuleNotFoundError"))
     return "; to mend it: pip install 'clawrl-gym[swe]'" if missing else ""

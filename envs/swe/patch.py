@@ -158,16 +158,16 @@ def _unquoted(text: str) -> str:
     """Git's C-like quoting of unusual paths."""
     if len(text) < 2 or not text.endswith('"'):
         raise PatchRefused(f"got the path {text[:200]!r}, expected its closing quote")
-    found = bytearray()
+    unquoted = bytearray()
     for piece in re.finditer(r"\\([0-7]{3})|\\(.)|([^\\]+)", text[1:-1]):
         octal, escape, plain = piece.groups()
         if octal is not None:
-            found.append(int(octal, 8) & 255)
+            unquoted.append(int(octal, 8) & 255)
         elif escape is not None:
-            found.append(_ESCAPES.get(escape, ord("?")))
+            unquoted.append(_ESCAPES.get(escape, ord("?")))
         else:
-            found += plain.encode(errors="surrogateescape")
-    return found.decode(errors="surrogateescape")
+            unquoted += plain.encode(errors="surrogateescape")
+    return unquoted.decode(errors="surrogateescape")
 
 
 def quoted(path: str) -> str:

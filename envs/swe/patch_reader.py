@@ -59,8 +59,8 @@ class _Header:
     def take(self, line: str) -> bool:
         """Read one of git's extended lines; False when it is none."""
         word, _, rest = line.partition(" ")
-        what, _, value = rest.partition(" ")
-        match word, what:
+        subject, _, value = rest.partition(" ")
+        match word, subject:
             case ("old", "mode"):
                 self.old_mode = mode_of(value)
             case ("new", "mode"):

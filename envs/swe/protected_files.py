@@ -55,9 +55,11 @@ def own_patch(text: str, instance_id: str, name: str) -> Patch:
 class ProtectedFiles:
     """The protected files of one instance."""
 
-    def __init__(self, tests: frozenset[str], named: frozenset[str], gold: frozenset[str]) -> None:
+    def __init__(
+        self, tests: frozenset[str], test_files: frozenset[str], gold: frozenset[str]
+    ) -> None:
         self._tests = tests
-        self._named = named
+        self._test_files = test_files
         self._gold = gold - tests
         self._gold_folders = frozenset(posixpath.dirname(path) for path in self._gold)
 
@@ -86,14 +88,14 @@ class ProtectedFiles:
             _STEERING.fullmatch(name) is not None
             or bool(parts & _INSTALLED)
             or (created and bool({posixpath.splitext(name)[0], *parts} & _RUNNERS))
-            or self._is_named(path)
+            or self._is_test_file(path)
             or self._looks_like_test(folder, name, parts)
         )
 
-    def _is_named(self, path: str) -> bool:
+    def _is_test_file(self, path: str) -> bool:
         """Ids tell paths from the root of the repository, or from where its tests begin."""
         parts = path.split("/")
-        return any("/".join(parts[at:]) in self._named for at in range(len(parts)))
+        return any("/".join(parts[at:]) in self._test_files for at in range(len(parts)))
 
     def _looks_like_test(self, folder: str, name: str, parts: frozenset[str]) -> bool:
         if folder in self._gold_folders:

@@ -130,7 +130,7 @@ def read_changes(repository: Repository, workdir: str, timeout_s: float) -> Repo
 
     What stops git from telling is the agent's doing: git worked at the start.
     """
-    done = repository.sandbox.exec(
+    result = repository.sandbox.exec(
         f"(cd {shlex.quote(workdir)} && {_OWN} {_exclude('$work/r/.git')} && "
         'export GIT_ALTERNATE_OBJECT_DIRECTORIES="$PWD/.git/objects" && '
         f"{_GIT} read-tree {repository.base} && {_GIT} add -A . >/dev/null && "
@@ -138,10 +138,10 @@ def read_changes(repository: Repository, workdir: str, timeout_s: float) -> Repo
         'printf \'%s %s\\n\' "$work/patch" "$(wc -c < "$work/patch")")',
         timeout_s,
     )
-    lines = done.output.strip().splitlines()
-    path, _, size = lines[-1].rpartition(" ") if done.exit_code == 0 and lines else ("", "", "")
+    lines = result.output.strip().splitlines()
+    path, _, size = lines[-1].rpartition(" ") if result.exit_code == 0 and lines else ("", "", "")
     if not path.startswith("/") or not size.isdecimal():
-        how = "it took too long" if done.timed_out else done.output.strip()[-300:]
+        how = "it took too long" if result.timed_out else result.output.strip()[-300:]
         return RepositoryChanges("", f"git could not tell what was changed: {how}")
     if int(size) > MAX_PATCH_BYTES:
         return RepositoryChanges(
@@ -162,7 +162,7 @@ def read_changes(repository: Repository, workdir: str, timeout_s: float) -> Repo
 def adopt(instance: Instance, sandbox: Sandbox, timeout_s: float, *, keep_history: bool) -> str:
     """The repository of an image, as its work tree stands there; later commits are forgotten."""
     forget = ":" if keep_history else _FORGET_LATER
-    told = _must(
+    output = _must(
         instance,
         sandbox.exec(
             f"(export GIT_CONFIG_GLOBAL=/tmp/.setup; cd {shlex.quote(instance.workdir)} && "
@@ -175,14 +175,14 @@ def adopt(instance: Instance, sandbox: Sandbox, timeout_s: float, *, keep_histor
         ),
         "reading its repository",
     )
-    return _tree(instance, told)
+    return _tree(instance, output)
 
 
 def _unpack(instance: Instance, sandbox: Sandbox, timeout_s: float) -> str:
     """The instance's own files, committed; one command for all of it."""
     packed = base64.encodebytes(_archive(instance.files)).decode()
     workdir = shlex.quote(instance.workdir)
-    told = _must(
+    output = _must(
         instance,
         sandbox.exec(
             f"(mkdir -p {workdir} && cd {workdir} && base64 -d <<'END' | tar -xzf - &&\n"
@@ -194,7 +194,7 @@ def _unpack(instance: Instance, sandbox: Sandbox, timeout_s: float) -> str:
         ),
         "unpacking its files",
     )
-    return _tree(instance, told)
+    return _tree(instance, output)
 
 
 def _exclude(git_dir: str) -> str:
@@ -213,12 +213,12 @@ def _archive(files: Mapping[str, FileData]) -> bytes:
     return packed.getvalue()
 
 
-def _must(instance: Instance, done: ExecResult, doing: str) -> str:
-    if done.exit_code == 0:
-        return done.output
-    if done.shell_restarted:
+def _must(instance: Instance, result: ExecResult, doing: str) -> str:
+    if result.exit_code == 0:
+        return result.output
+    if result.shell_restarted:
         raise SandboxError(f"instance {instance.id!r}: the sandbox's shell ended while {doing}")
-    how = "took too long" if done.timed_out else f"failed: {done.output.strip()[-500:]!r}"
+    how = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
     raise TaskError(
         f"instance {instance.id!r}: {doing} {how}; the image must hold bash, git, tar and the "
         f"repository in {instance.workdir}"

@@ -110,17 +110,17 @@ class _Fields:
         return tuple(dict.fromkeys(value))
 
     def wrong(self, name: str, expected: str, cure: str = "") -> TaskError:
-        got = f"got {self._row[name]!r:.200}" if name in self._row else "the field is missing"
+        actual = f"got {self._row[name]!r:.200}" if name in self._row else "the field is missing"
         return TaskError(
-            f"instance {self._id!r}: field {name!r}: {got}, expected {expected}; "
+            f"instance {self._id!r}: field {name!r}: {actual}, expected {expected}; "
             + (cure or "add it to the row, or take a data set in SWE-bench's fields")
         )
 
 
 def _is_smith(row: Row) -> bool:
     """SWE-smith's patch makes the bug, in an image without it."""
-    named = str(row.get("image_name") or "")
-    return str(row.get("repo", "")).startswith(SMITH_PREFIX) or "swesmith" in named
+    image_name = str(row.get("image_name") or "")
+    return str(row.get("repo", "")).startswith(SMITH_PREFIX) or "swesmith" in image_name
 
 
 def repository_of(row: Row) -> str:
@@ -133,11 +133,11 @@ def repository_of(row: Row) -> str:
 
 def _script(row: Row, reader: _Fields, defaults: RowDefaults, workdir: str) -> str:
     if row.get("eval_script"):
-        told = reader.text("eval_script")
+        eval_script = reader.text("eval_script")
         for mark in (script.START, script.END):
-            if mark not in told:
+            if mark not in eval_script:
                 raise reader.wrong("eval_script", f"swebench's script with the mark {mark!r}")
-        return told
+        return eval_script
     instance_id, base = reader.text("instance_id"), reader.optional("base_commit")
     test_patch = own_patch(reader.optional("test_patch"), instance_id, "test_patch")
     first, rest = (
@@ -172,16 +172,16 @@ def _command(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
 def _parser(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
     if row.get("log_parser"):
         return reader.text("log_parser")
-    found = parser_registry().repositories.get(repository_of(row)) or defaults.log_parser
-    if found is None and (repository_of(row) in SWE_GYM_REPOSITORIES or _names_python(row)):
-        found = _PYTEST
-    if found is None:
+    parser = parser_registry().repositories.get(repository_of(row)) or defaults.log_parser
+    if parser is None and (repository_of(row) in SWE_GYM_REPOSITORIES or _names_python(row)):
+        parser = _PYTEST
+    if parser is None:
         raise reader.wrong(
             "log_parser",
             "the name of a parser of swebench, which knows none for this repository",
             "give env.log_parser, such as parse_log_pytest",
         )
-    return found
+    return parser
 
 
 def _names_python(row: Row) -> bool:
@@ -191,10 +191,10 @@ def _names_python(row: Row) -> bool:
 
 
 def _eval_type(row: Row, reader: _Fields) -> Literal["pass_and_fail", "fail_only"]:
-    told = reader.optional("eval_type")
-    if told and told not in _EVAL_TYPES:
+    eval_type = reader.optional("eval_type")
+    if eval_type and eval_type not in _EVAL_TYPES:
         raise reader.wrong("eval_type", f"one of {', '.join(_EVAL_TYPES)}")
-    if told:
-        return "fail_only" if told == "fail_only" else "pass_and_fail"
-    listed = repository_of(row) in parser_registry().fail_only
-    return "fail_only" if listed else "pass_and_fail"
+    if eval_type:
+        return "fail_only" if eval_type == "fail_only" else "pass_and_fail"
+    fail_only = repository_of(row) in parser_registry().fail_only
+    return "fail_only" if fail_only else "pass_and_fail"

@@ -84,8 +84,8 @@ def marked(script: str, marks: Marks) -> str:
 def _with_exit_code(lines: Sequence[str]) -> list[str]:
     """Keep the test command's own status: scripts end by restoring files, whose status it hides."""
     at = next(i for i, line in enumerate(lines) if END in line)
-    told = f'echo "{EXIT_CODE}: ${_STATUS}"'
-    return [*lines[:at], f"{_STATUS}=$?", lines[at], told, *lines[at + 1 :]]
+    echo_status = f'echo "{EXIT_CODE}: ${_STATUS}"'
+    return [*lines[:at], f"{_STATUS}=$?", lines[at], echo_status, *lines[at + 1 :]]
 
 
 def started(log: str, marks: Marks) -> bool:
@@ -95,11 +95,11 @@ def started(log: str, marks: Marks) -> bool:
 
 def read_output(log: str, marks: Marks) -> TestOutput:
     """The part between the marks. Raises EnvError when the script did not write them."""
-    before, found, rest = log.partition(f"{END} {marks.end}")
-    _, begun, text = before.rpartition(f"{START} {marks.start}")
-    if not begun or not found:
-        what = "never came to the tests" if not begun else "ended within the tests"
-        raise EnvError(f"the eval script {what}; its last output: {log[-500:]!r}")
+    before, end_mark, rest = log.partition(f"{END} {marks.end}")
+    _, start_mark, text = before.rpartition(f"{START} {marks.start}")
+    if not start_mark or not end_mark:
+        failure = "never came to the tests" if not start_mark else "ended within the tests"
+        raise EnvError(f"the eval script {failure}; its last output: {log[-500:]!r}")
     code = re.search(rf"^{re.escape(EXIT_CODE)} {marks.end}: *(-?\d+)", rest, re.MULTILINE)
     forged = any(mark in text for mark in (START, END, EXIT_CODE))
     return TestOutput(text, int(code.group(1)) if code else None, forged)

@@ -10,7 +10,7 @@ from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.protected_files import own_patch
 
-_WHO = (
+_IDENTITY = (
     "GIT_AUTHOR_NAME=base GIT_AUTHOR_EMAIL=base@localhost GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' "
     "GIT_COMMITTER_NAME=base GIT_COMMITTER_EMAIL=base@localhost "
     "GIT_COMMITTER_DATE='2024-01-01T00:00:00Z'"
@@ -31,15 +31,15 @@ def set_up(instance: Instance, sandbox: Sandbox, timeout_s: float) -> None:
     patch = own_patch(instance.setup_patch, instance.id, "patch")
     path = f"/tmp/{secrets.token_hex(8)}.diff"
     sandbox.write(path, patch.text.encode(errors="surrogateescape"))
-    done = sandbox.exec(
+    result = sandbox.exec(
         f"(cd {shlex.quote(instance.workdir)} && "
         "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' && "
         "{ git update-index -q --refresh; true; } && "
         f"git apply --index --whitespace=nowarn {path} && tree=$(git write-tree) && "
-        f'commit=$({_WHO} git commit-tree "$tree" -m "the repository") && '
+        f'commit=$({_IDENTITY} git commit-tree "$tree" -m "the repository") && '
         f'git reset -q --soft "$commit" && {{ {_FORGET}\n}}; code=$?; rm -f {path}; exit $code)',
         timeout_s,
     )
-    if done.exit_code != 0:
-        how = "took too long" if done.timed_out else f"failed: {done.output.strip()[-500:]!r}"
+    if result.exit_code != 0:
+        how = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
         raise TaskError(f"instance {instance.id!r}: putting its bug into the repository {how}")

@@ -41,10 +41,14 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[Instance]:
     if CORPUS in (train, heldout):
         return _with_corpus(train, heldout, families, options)
     hub_split = options.get("hub_split") or "test"
-    own = read_rows(train, hub_split)
-    other = read_rows(heldout, hub_split) if heldout is not None else None
-    splits = _splits(own, other, bool(options.get("train_on_verified")), train)
-    return RowInstances({**(other.rows if other else {}), **own.rows}, splits, _defaults(options))
+    train_rows = read_rows(train, hub_split)
+    heldout_rows = read_rows(heldout, hub_split) if heldout is not None else None
+    splits = _splits(train_rows, heldout_rows, bool(options.get("train_on_verified")), train)
+    return RowInstances(
+        {**(heldout_rows.rows if heldout_rows else {}), **train_rows.rows},
+        splits,
+        _defaults(options),
+    )
 
 
 def corpus_families(options: Mapping[str, Any]) -> Sequence[str]:
@@ -52,10 +56,10 @@ def corpus_families(options: Mapping[str, Any]) -> Sequence[str]:
     from clawrl_gym.envs.swe.corpus.corpus import easy_families
     from clawrl_gym.envs.swe.corpus.repository import families
 
-    named = (options.get("instances") or CORPUS, options.get("heldout"))
-    if EASY not in named and CORPUS not in named:
+    places = (options.get("instances") or CORPUS, options.get("heldout"))
+    if EASY not in places and CORPUS not in places:
         return ()
-    return options.get("families") or (easy_families() if EASY in named else families())
+    return options.get("families") or (easy_families() if EASY in places else families())
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,8 @@ class _Both:
     def load(self, instance_id: str) -> Instance:
         rows = self.train if isinstance(self.train, RowInstances) else self.heldout
         corpus = self.heldout if rows is self.train else self.train
-        known = isinstance(rows, RowInstances) and instance_id in rows.rows
-        return (rows if known else corpus).load(instance_id)
+        is_row = isinstance(rows, RowInstances) and instance_id in rows.rows
+        return (rows if is_row else corpus).load(instance_id)
 
 
 def _with_corpus(
@@ -101,13 +105,13 @@ def _with_corpus(
     from clawrl_gym.envs.swe.corpus import Corpus
 
     corpus = Corpus(None if families is None else tuple(families))
-    other = heldout if train == CORPUS else train
-    if other in (None, CORPUS):
+    rows_place = heldout if train == CORPUS else train
+    if rows_place in (None, CORPUS):
         return corpus
-    own = read_rows(other, options.get("hub_split") or "test")
+    own = read_rows(rows_place, options.get("hub_split") or "test")
     split: Split = "heldout" if train == CORPUS else "train"
     if split == "train":
-        _refuse_verified(own.rows, bool(options.get("train_on_verified")), other)
+        _refuse_verified(own.rows, bool(options.get("train_on_verified")), rows_place)
     rows = RowInstances(own.rows, _all(own.rows, split), _defaults(options))
     return _Both(corpus, rows) if split == "heldout" else _Both(rows, corpus)
 
@@ -117,23 +121,28 @@ def _defaults(options: Mapping[str, Any]) -> RowDefaults:
 
 
 def _splits(
-    own: Rows, other: Rows | None, train_on_verified: bool, where: str
+    train_rows: Rows, heldout_rows: Rows | None, train_on_verified: bool, where: str
 ) -> Mapping[str, Split]:
-    if other is not None:
-        _refuse_verified(own.rows, train_on_verified, where)
-        _refuse_shared(own.rows, other.rows)
-        return {**_all(own.rows, "train"), **_all(other.rows, "heldout")}
-    found = (name for name, row in own.rows.items() if not train_on_verified and is_verified(row))
-    verified = frozenset(found)
-    if len(verified) == len(own.rows):
-        _refuse_verified(own.rows, train_on_verified, where)
-    if own.splits:
-        splits = {**own.splits, **_all(verified, "heldout")}
-        by_split = {split: {name: own.rows[name] for name, its in splits.items() if its == split}
-                    for split in ("train", "heldout")}  # fmt: skip
-        _refuse_shared(by_split["train"], by_split["heldout"])
+    if heldout_rows is not None:
+        _refuse_verified(train_rows.rows, train_on_verified, where)
+        _refuse_shared(train_rows.rows, heldout_rows.rows)
+        return {**_all(train_rows.rows, "train"), **_all(heldout_rows.rows, "heldout")}
+    verified_names = (
+        name for name, row in train_rows.rows.items() if not train_on_verified and is_verified(row)
+    )
+    verified = frozenset(verified_names)
+    if len(verified) == len(train_rows.rows):
+        _refuse_verified(train_rows.rows, train_on_verified, where)
+    if train_rows.splits:
+        splits = {**train_rows.splits, **_all(verified, "heldout")}
+        _refuse_shared(
+            *(
+                {name: train_rows.rows[name] for name in splits if splits[name] == split}
+                for split in ("train", "heldout")
+            )
+        )
         return splits
-    return _split_by_content(own.rows, verified)
+    return _split_by_content(train_rows.rows, verified)
 
 
 def _all(names: Iterable[str], split: Split) -> dict[str, Split]:
@@ -141,19 +150,23 @@ def _all(names: Iterable[str], split: Split) -> dict[str, Split]:
 
 
 def _refuse_verified(rows: Mapping[str, Row], allowed: bool, where: str) -> None:
-    found = [name for name, row in rows.items() if is_verified(row)]
-    if found and not allowed:
+    verified_names = [name for name, row in rows.items() if is_verified(row)]
+    if verified_names and not allowed:
         raise ConfigError(
-            f"{len(found)} of the {len(rows)} instances of {where!r} are SWE-bench Verified's "
-            f"(such as {found[0]!r}), a benchmark: give them as env.heldout, or say "
-            "env.train_on_verified=true to train on them"
+            f"{len(verified_names)} of the {len(rows)} instances of {where!r} are SWE-bench "
+            f"Verified's (such as {verified_names[0]!r}), a benchmark: give them as env.heldout, "
+            "or say env.train_on_verified=true to train on them"
         )
 
 
 def _refuse_shared(train: Mapping[str, Row], heldout: Mapping[str, Row]) -> None:
-    seen = {key: name for name, row in train.items() for key in _contents(row)}
+    train_contents = {key: name for name, row in train.items() for key in _contents(row)}
     for name, row in heldout.items():
-        twin = name if name in train else next((seen[k] for k in _contents(row) if k in seen), None)
+        twin = (
+            name
+            if name in train
+            else next((train_contents[k] for k in _contents(row) if k in train_contents), None)
+        )
         if twin is not None:
             raise TaskError(
                 f"the held-out instance {name!r} is the train instance {twin!r}: train and "

@@ -23,25 +23,25 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disk-mb", type=int, default=1024, help="of one sandbox")
 
 
-def _sandbox(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
+def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
     own = TerminalEnvConfig().sandbox.model_dump()
-    limits = {"memory_mb": given.memory_mb, "disk_mb": given.disk_mb, "pids": 256}
+    limits = {"memory_mb": args.memory_mb, "disk_mb": args.disk_mb, "pids": 256}
     return {**own, **limits, **sandbox}
 
 
-def _make(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> env.TerminalEnv:
+def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> env.TerminalEnv:
     return env.TerminalEnv(
-        tasks=given.path,
+        tasks=args.path,
         max_turns=_MAX_TURNS,
-        command_timeout_s=given.command_timeout,
-        sandbox=_sandbox(given, sandbox),
+        command_timeout_s=args.command_timeout,
+        sandbox=_sandbox(args, sandbox),
     )
 
 
 def _prepare(
-    given: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
+    args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    env.prepare({"sandbox": _sandbox(given, sandbox)}, say)
+    env.prepare({"sandbox": _sandbox(args, sandbox)}, say)
 
 
 if __name__ == "__main__":

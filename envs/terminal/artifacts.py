@@ -25,13 +25,13 @@ def collect_artifacts(
     sandbox: Sandbox, artifacts: Sequence[Artifact], max_bytes: int
 ) -> list[bytes]:
     """What there is of the artifacts, in order, together at most `max_bytes`."""
-    taken: list[bytes] = []
+    archives: list[bytes] = []
     for artifact in artifacts:
         archive = pack_artifact(sandbox, artifact, max_bytes)
         if archive is not None and len(archive) <= max_bytes:
             max_bytes -= len(archive)
-            taken.append(archive)
-    return taken
+            archives.append(archive)
+    return archives
 
 
 def pack_artifact(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes | None:
@@ -43,11 +43,11 @@ def pack_artifact(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes
     packed = f"/tmp/{secrets.token_hex(8)}.tar"
     excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
     path = artifact.source.strip("/")
-    done = sandbox.exec(
+    result = sandbox.exec(
         f"tar -C / {excluded} -cf {packed} -- {shlex.quote(path)} 2> /dev/null; test -s {packed}",
         _PACK_S,
     )
-    if done.exit_code != 0:
+    if result.exit_code != 0:
         return None
     try:
         raw = sandbox.read(packed, max_bytes)
@@ -63,20 +63,20 @@ def unpack_artifact(sandbox: Sandbox, archive: bytes) -> None:
     """Put an archive of `pack_artifact` into a grader's sandbox. Raises EnvError on failure."""
     packed = f"/tmp/{secrets.token_hex(8)}.tar"
     sandbox.write(packed, archive)
-    done = sandbox.exec(f"tar -C / --no-same-owner -xf {packed}; r=$?; rm -f {packed}; (exit $r)",
+    result = sandbox.exec(f"tar -C / --no-same-owner -xf {packed}; r=$?; rm -f {packed}; (exit $r)",
                         _PACK_S)  # fmt: skip
-    if done.exit_code != 0:
-        raise EnvError(f"could not hand artifacts to the grader: {done.output[-300:]!r}")
+    if result.exit_code != 0:
+        raise EnvError(f"could not hand artifacts to the grader: {result.output[-300:]!r}")
 
 
 def _cleaned(raw: bytes, path: str) -> bytes | None:
     """The regular files and folders at and below `path`; None when nothing is left."""
-    made = io.BytesIO()
+    cleaned = io.BytesIO()
     count = 0
     try:
         with (
             tarfile.open(fileobj=io.BytesIO(raw)) as old,
-            tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as new,
+            tarfile.open(fileobj=cleaned, mode="w", format=tarfile.PAX_FORMAT) as new,
         ):
             for member in old:
                 name = posixpath.normpath(member.name)
@@ -92,4 +92,4 @@ def _cleaned(raw: bytes, path: str) -> bytes | None:
                 new.addfile(clean, old.extractfile(member) if member.isreg() else None)
     except (tarfile.TarError, OSError, ValueError, EOFError):
         return None
-    return made.getvalue() if count else None
+    return cleaned.getvalue() if count else None

@@ -25,11 +25,11 @@ class _Checked(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def why(self, left: FinalFiles) -> str | None:
+    def failure(self, left: FinalFiles) -> str | None:
         """What is wrong with what was left; None when nothing is."""
 
     def passed(self, left: FinalFiles) -> bool:
-        return self.why(left) is None
+        return self.failure(left) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,18 @@ class FileIs(_Checked):
     content: bytes
     exact: bool = False
 
-    def why(self, left: FinalFiles) -> str | None:
-        found = left.read(self.path)
-        if found is None:
+    def failure(self, left: FinalFiles) -> str | None:
+        content_found = left.read(self.path)
+        if content_found is None:
             return _unread(self.path, left)
-        if found == self.content or (not self.exact and found.strip() == self.content.strip()):
+        if content_found == self.content or (
+            not self.exact and content_found.strip() == self.content.strip()
+        ):
             return None
-        return f"{_named(self.path)} does not hold what was asked for"
+        return f"{_display_name(self.path)} does not hold what was asked for"
 
-    def could_say(self) -> tuple[str, ...]:
-        name = _named(self.path)
+    def possible_failures(self) -> tuple[str, ...]:
+        name = _display_name(self.path)
         return (f"{name} is missing", f"{name} does not hold what was asked for")
 
 
@@ -59,10 +61,10 @@ class Absent(_Checked):
 
     path: str
 
-    def why(self, left: FinalFiles) -> str | None:
+    def failure(self, left: FinalFiles) -> str | None:
         return None if left.mode(self.path) is None else f"{self.path} is still there"
 
-    def could_say(self) -> tuple[str, ...]:
+    def possible_failures(self) -> tuple[str, ...]:
         return (f"{self.path} is still there",)
 
 
@@ -74,18 +76,18 @@ class ModeIs(_Checked):
     mode: int
     mask: int = 0o777
 
-    def why(self, left: FinalFiles) -> str | None:
-        found = left.mode(self.path)
-        return f"{self.path} is missing" if found is None else self._of(found)
+    def failure(self, left: FinalFiles) -> str | None:
+        mode_bits = left.mode(self.path)
+        return f"{self.path} is missing" if mode_bits is None else self._of(mode_bits)
 
-    def could_say(self) -> tuple[str, ...]:
+    def possible_failures(self) -> tuple[str, ...]:
         wrong = (self._of(mode) for mode in _USUAL_MODES)
         return (f"{self.path} is missing", *(words for words in wrong if words))
 
-    def _of(self, found: int) -> str | None:
-        if found & self.mask == self.mode:
+    def _of(self, mode_bits: int) -> str | None:
+        if mode_bits & self.mask == self.mode:
             return None
-        return f"the permissions of {self.path} are {found & 0o7777:03o}, not as asked"
+        return f"the permissions of {self.path} are {mode_bits & 0o7777:03o}, not as asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +98,17 @@ class NamesPath(_Checked):
     target: str
     start: str = "/root"
 
-    def why(self, left: FinalFiles) -> str | None:
-        found = left.read(self.path)
-        if found is None:
+    def failure(self, left: FinalFiles) -> str | None:
+        content = left.read(self.path)
+        if content is None:
             return _unread(self.path, left)
-        named = posixpath.join(self.start, found.decode(errors="replace").strip())
-        if posixpath.normpath(named) == posixpath.join(self.start, self.target):
+        path_written = posixpath.join(self.start, content.decode(errors="replace").strip())
+        if posixpath.normpath(path_written) == posixpath.join(self.start, self.target):
             return None
-        return f"{_named(self.path)} does not hold what was asked for"
+        return f"{_display_name(self.path)} does not hold what was asked for"
 
-    def could_say(self) -> tuple[str, ...]:
-        name = _named(self.path)
+    def possible_failures(self) -> tuple[str, ...]:
+        name = _display_name(self.path)
         return (f"{name} is missing", f"{name} does not hold what was asked for")
 
 
@@ -117,17 +119,17 @@ class TarHolds(_Checked):
     path: str
     files: tuple[tuple[str, bytes], ...]
 
-    def why(self, left: FinalFiles) -> str | None:
-        found = left.read(self.path)
-        if found is None:
+    def failure(self, left: FinalFiles) -> str | None:
+        archive = left.read(self.path)
+        if archive is None:
             return _unread(self.path, left)
-        files = _tar_files(found)
+        files = _tar_files(archive)
         if files is None:
             return f"{self.path} is no archive"
-        held = files == dict(self.files)
-        return None if held else f"{self.path} does not hold the files that were asked for"
+        matches = files == dict(self.files)
+        return None if matches else f"{self.path} does not hold the files that were asked for"
 
-    def could_say(self) -> tuple[str, ...]:
+    def possible_failures(self) -> tuple[str, ...]:
         return (
             f"{self.path} is missing",
             f"{self.path} is no archive",
@@ -146,7 +148,7 @@ class CommitHolds(_Checked):
     blob: str
     """The file's git object id."""
 
-    def why(self, left: FinalFiles) -> str | None:
+    def failure(self, left: FinalFiles) -> str | None:
         ref = left.read(f"{self.path}/.git/refs/heads/{self.branch}")
         commit = self._object(left, (ref or b"").decode(errors="replace").strip())
         if not commit.startswith(b"commit "):
@@ -154,13 +156,13 @@ class CommitHolds(_Checked):
         header, _, message = commit.partition(b"\0")[2].partition(b"\n\n")
         if message.decode(errors="replace").strip() != self.message:
             return f"the last commit of {self.branch} has another message"
-        named = header.partition(b"\n")[0].removeprefix(b"tree ").decode(errors="replace")
+        tree_id = header.partition(b"\n")[0].removeprefix(b"tree ").decode(errors="replace")
         entry = f"100644 {self.file}\0".encode() + bytes.fromhex(self.blob)
-        if entry not in self._object(left, named):
+        if entry not in self._object(left, tree_id):
             return f"{self.file} is not in the last commit of {self.branch} as it should be"
         return None
 
-    def could_say(self) -> tuple[str, ...]:
+    def possible_failures(self) -> tuple[str, ...]:
         return (
             f"{self.branch} has no commit",
             f"the last commit of {self.branch} has another message",
@@ -183,10 +185,10 @@ class CommitHolds(_Checked):
 def _unread(path: str, left: FinalFiles) -> str:
     """What is said of a file that could not be read."""
     there = left.mode(path) is not None
-    return f"{_named(path)} {'cannot be read as a file' if there else 'is missing'}"
+    return f"{_display_name(path)} {'cannot be read as a file' if there else 'is missing'}"
 
 
-def _named(path: str) -> str:
+def _display_name(path: str) -> str:
     """The path, or what a person calls it."""
     for folder, name in (("tags", "tag"), ("heads", "branch")):
         if path.startswith(f".git/refs/{folder}/"):

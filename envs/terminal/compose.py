@@ -34,7 +34,7 @@ _MAX_BYTES = 1 << 20
 
 
 def read_compose(
-    text: str, where: str, folder: str, known: Mapping[str, str], main: str
+    text: str, where: str, folder: str, variables: Mapping[str, str], main: str
 ) -> MachineRequest:
     """The one service as a machine. `folder`: where the file lies, relative to the task's.
 
@@ -43,7 +43,7 @@ def read_compose(
     service = _service(text, where, main)
     _refuse(service, where)
     build = service.get("build")
-    context, dockerfile, args = _build(build, where, known)
+    context, dockerfile, args = _build(build, where, variables)
     image, workdir, user = (service.get(key) for key in ("image", "working_dir", "user"))
     for key, value in (("image", image), ("working_dir", workdir), ("user", user)):
         if value is not None and not isinstance(value, str | int):
@@ -53,9 +53,9 @@ def read_compose(
     return MachineRequest(
         folder=_joined(folder, context, where),
         dockerfile=dockerfile,
-        image=None if image is None else _expanded(str(image), known, where) or None,
-        workdir=None if workdir is None else _expanded(str(workdir), known, where),
-        env=_pairs(service.get("environment"), "environment", known, where),
+        image=None if image is None else _expanded(str(image), variables, where) or None,
+        workdir=None if workdir is None else _expanded(str(workdir), variables, where),
+        env=_pairs(service.get("environment"), "environment", variables, where),
         build_args=tuple(sorted(args.items())),
         user=None if user is None else _user(str(user), where),
         health=_health(service.get("healthcheck"), where),
@@ -66,15 +66,15 @@ def _service(text: str, where: str, main: str) -> dict[str, Any]:
     if len(text) > _MAX_BYTES:
         raise TaskError(f"{where}: larger than {_MAX_BYTES >> 20} MiB")
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise TaskError(f"{where}: {error}") from error
-    services = found.get("services") if isinstance(found, dict) else None
+    services = document.get("services") if isinstance(document, dict) else None
     if not isinstance(services, dict) or not services:
         raise TaskError(f"{where}: got no services, expected one")
-    others = sorted(set(found) - {"services", "version", "name"})
-    if others:
-        raise TaskError(f"{where}: got {', '.join(map(str, others))}, expected services only")
+    unsupported = sorted(set(document) - {"services", "version", "name"})
+    if unsupported:
+        raise TaskError(f"{where}: got {', '.join(map(str, unsupported))}, expected services only")
     if len(services) > 1:
         raise TaskError(
             f"{where}: got several services {sorted(map(str, services))}, expected only {main!r}: "
@@ -103,15 +103,15 @@ def _is_logs(volume: Any) -> bool:
     return isinstance(volume, str) and bool(colon) and LOGS.fullmatch(source) is not None
 
 
-def _build(build: Any, where: str, known: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
+def _build(build: Any, where: str, variables: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
     if build is None:
         return ".", "Dockerfile", {}
     table = {"context": build} if isinstance(build, str) else build
     if not isinstance(table, dict) or set(table) - {"context", "dockerfile", "args"}:
         raise TaskError(f"{where}: got build: {build!r:.200}, expected context, dockerfile, args")
-    context = _expanded(str(table.get("context", ".")), known, where)
-    dockerfile = _expanded(str(table.get("dockerfile", "Dockerfile")), known, where)
-    return context, dockerfile, _pairs(table.get("args"), "build.args", known, where)
+    context = _expanded(str(table.get("context", ".")), variables, where)
+    dockerfile = _expanded(str(table.get("dockerfile", "Dockerfile")), variables, where)
+    return context, dockerfile, _pairs(table.get("args"), "build.args", variables, where)
 
 
 def _joined(folder: str, context: str, where: str) -> str:
@@ -121,7 +121,7 @@ def _joined(folder: str, context: str, where: str) -> str:
     return "/".join([folder, *parts])
 
 
-def _pairs(value: Any, key: str, known: Mapping[str, str], where: str) -> dict[str, str]:
+def _pairs(value: Any, key: str, variables: Mapping[str, str], where: str) -> dict[str, str]:
     """Compose's two forms: a table, or a list of NAME=VALUE."""
     if value is None:
         return {}
@@ -133,20 +133,22 @@ def _pairs(value: Any, key: str, known: Mapping[str, str], where: str) -> dict[s
         value = {name: text for name, _, text in split}
     if not isinstance(value, dict) or any(isinstance(v, dict | list) for v in value.values()):
         raise TaskError(f"{where}: got {key}: {value!r:.200}, expected names with values")
-    for name, given in value.items():
-        if given is None or not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
-            raise TaskError(f"{where}: got {key} {name!r}: {given!r}, expected a name and a value")
+    for name, entry_value in value.items():
+        if entry_value is None or not re.fullmatch(r"[A-Za-z_]\w*", str(name)):
+            raise TaskError(
+                f"{where}: got {key} {name!r}: {entry_value!r}, expected a name and a value"
+            )
     plain = {str(n): str(v).lower() if isinstance(v, bool) else str(v) for n, v in value.items()}
-    return {name: _expanded(text, known, where) for name, text in plain.items()}
+    return {name: _expanded(text, variables, where) for name, text in plain.items()}
 
 
-def _expanded(text: str, known: Mapping[str, str], where: str) -> str:
+def _expanded(text: str, variables: Mapping[str, str], where: str) -> str:
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":
             return "$"
         name = match["braced"] or match["bare"]
-        if name is not None and name in known:
-            return known[name]
+        if name is not None and name in variables:
+            return variables[name]
         if match["default"] is not None:
             return match["default"]
         raise TaskError(

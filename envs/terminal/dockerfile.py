@@ -94,17 +94,17 @@ def build_steps(
 
 def _copied(step: Copy, context: TaskFolder, folders: set[str]) -> dict[str, FileData]:
     """Where COPY puts which files: a folder's contents, or a file below or at the target."""
-    found: dict[str, FileData] = {}
+    files: dict[str, FileData] = {}
     for source in (match for pattern in step.sources for match in context.matches(pattern)):
         tree = context.tree(source)
         if set(tree) == {""}:
             into = step.into_folder or step.target in folders
             name = posixpath.basename(source)
             path = posixpath.join(step.target, name) if into else step.target
-            found[path] = tree[""]
+            files[path] = tree[""]
         else:
-            found |= {posixpath.join(step.target, path): file for path, file in tree.items()}
-    return found
+            files |= {posixpath.join(step.target, path): file for path, file in tree.items()}
+    return files
 
 
 def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> None:

@@ -80,7 +80,7 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         self._grader_timeout_s = grader_timeout_s
         sandboxes = Sandboxes.of(sandbox or {}, open_sandbox)
         self._machines = Machines(sandboxes)
-        self._source = open_source(tasks, families, _bases(sandboxes))
+        self._source = open_source(tasks, families, _features(sandboxes))
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that solve the current task, one a step.
@@ -96,13 +96,13 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     def _open(self, task: Task) -> Trial:
         return Trial(task, self._machines, self._grader_timeout_s)
 
-    def _act(self, task: Task, held: Trial, action: str) -> tuple[str, bool]:
+    def _act(self, task: Task, workspace: Trial, action: str) -> tuple[str, bool]:
         if action.strip() == SUBMIT:
             self._turns -= 1  # only commands count
-            told = self._submit(held)
-            return told or "(submitted)", told is None
-        done = held.exec(action, self._command_timeout_s)
-        return observation_of(done), task.turns is not None and self._turns >= task.turns
+            next_instruction = self._submit(workspace)
+            return next_instruction or "(submitted)", next_instruction is None
+        result = workspace.exec(action, self._command_timeout_s)
+        return observation_of(result), task.turns is not None and self._turns >= task.turns
 
     def _submit(self, trial: Trial) -> str | None:
         """The next step's instruction; None at the end of the task."""
@@ -112,16 +112,16 @@ class TerminalEnv(TaskEnv[Task, Trial]):
             self.close()  # without a verdict the trial has ended
             raise
 
-    def _grade(self, task: Task, held: Trial) -> tuple[float, str]:
-        if not held.ended:
-            held.submit(last=True)
-        return held.reward, held.report
+    def _grade(self, task: Task, workspace: Trial) -> tuple[float, str]:
+        if not workspace.ended:
+            workspace.submit(last=True)
+        return workspace.reward, workspace.report
 
 
 def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
     """The task ids of a split for an environment with these keyword arguments; no sandbox."""
-    bases = _bases(Sandboxes.of(options.get("sandbox") or {}))
-    source = open_source(options.get("tasks", GENERATED), options.get("families"), bases)
+    features = _features(Sandboxes.of(options.get("sandbox") or {}))
+    source = open_source(options.get("tasks", GENERATED), options.get("families"), features)
     return source.ids(split)
 
 
@@ -137,23 +137,23 @@ def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
         ensure_image(sandboxes.image or TERMINAL_IMAGE, say)
 
 
-def _bases(sandboxes: Sandboxes) -> SandboxFeatures:
+def _features(sandboxes: Sandboxes) -> SandboxFeatures:
     docker = sandboxes.kind == "docker"
     return SandboxFeatures(
         docker, sandboxes.rootfs is not None, network=docker and sandboxes.network
     )
 
 
-def observation_of(done: ExecResult) -> str:
+def observation_of(result: ExecResult) -> str:
     """What the agent reads after a command: nothing in it varies from run to run."""
     notes = []
-    if done.timed_out:
+    if result.timed_out:
         notes.append("(stopped: it took too long)")
-    elif done.exit_code not in (0, None):
-        notes.append(f"(exit code {done.exit_code})")
-    if done.truncated:
+    elif result.exit_code not in (0, None):
+        notes.append(f"(exit code {result.exit_code})")
+    if result.truncated:
         notes.append("(output cut)")
-    if done.shell_restarted:
+    if result.shell_restarted:
         notes.append("(the shell ended, this is a new one)")
-    output = done.output.rstrip("\n")
+    output = result.output.rstrip("\n")
     return "\n".join([output, *notes] if output else ["(no output)", *notes])

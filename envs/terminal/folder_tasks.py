@@ -30,18 +30,18 @@ class FolderTasks:
     folders: Mapping[str, Path]
     """By task id."""
     splits: Mapping[str, Split]
-    bases: SandboxFeatures
+    features: SandboxFeatures
 
     @classmethod
-    def open(cls, root: Path, bases: SandboxFeatures) -> FolderTasks:
+    def open(cls, root: Path, features: SandboxFeatures) -> FolderTasks:
         """Find the tasks and check that each has its files. Raises TaskError."""
-        named = [split for split in SPLITS if (root / split).is_dir()]
+        split_folders = [split for split in SPLITS if (root / split).is_dir()]
         if _is_task(root):
             folders = {root.resolve().name: root}
             splits = _split_by_name(folders)
-        elif named:
+        elif split_folders:
             folders, splits = {}, {}
-            for split in named:
+            for split in split_folders:
                 own = {f"{split}/{path.name}": path for path in _children(root / split)}
                 folders |= own
                 splits |= dict.fromkeys(own, split)
@@ -55,7 +55,7 @@ class FolderTasks:
             )
         for folder in folders.values():
             _layout(folder).require_files(folder)
-        return cls(folders, splits, bases)
+        return cls(folders, splits, features)
 
     def ids(self, split: Split) -> list[str]:
         return sorted(task_id for task_id, own in self.splits.items() if own == split)
@@ -65,7 +65,7 @@ class FolderTasks:
         if task_id not in self.folders:
             raise TaskError(f"got task {task_id!r}, expected one of {sorted(self.folders)[:20]}")
         folder = self.folders[task_id]
-        return _layout(folder).load_task(task_id, self.splits[task_id], folder, self.bases)
+        return _layout(folder).load_task(task_id, self.splits[task_id], folder, self.features)
 
 
 def _is_task(folder: Path) -> bool:
@@ -79,7 +79,9 @@ class Layout(Protocol):
         """Raises TaskError naming what the folder lacks."""
         ...
 
-    def load_task(self, task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
+    def load_task(
+        self, task_id: str, split: Split, folder: Path, features: SandboxFeatures
+    ) -> Task:
         """Raises TaskError for what cannot be carried out."""
         ...
 

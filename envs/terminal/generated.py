@@ -29,21 +29,21 @@ def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
 
 def make_task(task_id: str) -> Task:
     """The task of an id. Raises TaskError for what is not an id."""
-    named = parse_id(task_id, FAMILIES)
-    family = FAMILIES[named.family]
-    seed = f"{named.family}/{named.split}/{named.number}"
-    draft = draw_content(named.split, seed, family.draft, split_of)
+    parsed = parse_id(task_id, FAMILIES)
+    family = FAMILIES[parsed.family]
+    seed = f"{parsed.family}/{parsed.split}/{parsed.number}"
+    content = draw_content(parsed.split, seed, family.draw, split_of)
     return Task(
         id=task_id,
-        family=named.family,
-        split=named.split,
-        instruction=draft.instruction,
-        files=draft.files,
-        checks=draft.checks,
-        grader=draft.grader,
-        solution=draft.solution,
+        family=parsed.family,
+        split=parsed.split,
+        instruction=content.instruction,
+        files=content.files,
+        checks=content.checks,
+        grader=content.grader,
+        solution=content.solution,
         turns=family.turns,
-        env=draft.env,
+        env=content.env,
     )
 
 

@@ -53,20 +53,20 @@ class Grade:
     """For whoever learns from the episode; no prompt of the episode has it."""
 
 
-def report_of_output(done: ExecResult, timeout_s: float) -> str:
+def report_of_output(result: ExecResult, timeout_s: float) -> str:
     """The report of a grader that found the task not solved: its last lines."""
-    lines = [line.rstrip() for line in done.output.splitlines() if line.strip()]
-    kept, room = list[str](), MAX_REPORTED_CHARS
-    if done.timed_out:
-        kept.append(f"it ran past {timeout_s:g} s")
+    lines = [line.rstrip() for line in result.output.splitlines() if line.strip()]
+    tail, room = list[str](), MAX_REPORTED_CHARS
+    if result.timed_out:
+        tail.append(f"it ran past {timeout_s:g} s")
     for line in reversed(lines):
         room -= len(line) + 1
         if room < 0:
             break
-        kept.insert(0, line)
-    if lines and lines[-1] not in kept:
-        kept.insert(0, lines[-1][:MAX_REPORTED_CHARS])
-    return "\n".join([REPORT_FAILED, *kept])
+        tail.insert(0, line)
+    if lines and lines[-1] not in tail:
+        tail.insert(0, lines[-1][:MAX_REPORTED_CHARS])
+    return "\n".join([REPORT_FAILED, *tail])
 
 
 class SandboxFiles:
@@ -108,7 +108,7 @@ def grade(
     """
     workdir = task.workdir or "/"
     left = SandboxFiles(sandbox, workdir)
-    failures = [words for check in task.checks if (words := check.why(left)) is not None]
+    failures = [words for check in task.checks if (words := check.failure(left)) is not None]
     if not task.checks and not task.grader:
         failures.append("the task has nothing that checks it")
     if failures or not task.grader:
@@ -133,10 +133,10 @@ def _grade_apart(
     task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
     """On the grader's own machine, which sees of the agent's only the artifacts."""
-    taken = artifacts.collect_artifacts(left, task.artifacts, machines.handover_bytes)
+    archives = artifacts.collect_artifacts(left, task.artifacts, machines.handover_bytes)
     own, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
-        for archive in taken:
+        for archive in archives:
             artifacts.unpack_artifact(own, archive)
         return _run_grader(replace(task, workdir=workdir), own, timeout_s)
     finally:
@@ -149,19 +149,19 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
     go = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
     if task.expected_tests is not None:
         return _read_summary(task, task.expected_tests, fresh, go, timeout_s)
-    done = fresh.exec(f"{go}\n{task.grader}", timeout_s)
+    result = fresh.exec(f"{go}\n{task.grader}", timeout_s)
     if not task.reward_files:
-        return _graded(1.0 if done.exit_code == 0 else 0.0, done, timeout_s)
+        return _graded(1.0 if result.exit_code == 0 else 0.0, result, timeout_s)
     for path in task.reward_files:
         try:
             reward = parse_reward(fresh.read(path, MAX_READ_BYTES), path)
-            return _graded(reward, done, timeout_s)
+            return _graded(reward, result, timeout_s)
         except FileNotFoundError:
             continue
-    why = f"ran past {timeout_s:g} s" if done.timed_out else f"ended with {done.exit_code}"
+    why = f"ran past {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
     raise EnvError(
         f"the grader of task {task.id!r} {why} and left none of {', '.join(task.reward_files)}; "
-        f"its last output: {done.output[-500:]!r}"
+        f"its last output: {result.output[-500:]!r}"
     )
 
 
@@ -170,20 +170,20 @@ def _read_summary(
 ) -> Grade:
     """The output goes into a file: of what a command prints, only the beginning is kept."""
     log = f"/tmp/{secrets.token_hex(8)}.log"
-    done = fresh.exec(f"{go}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
+    result = fresh.exec(f"{go}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
     fresh.exec(f"tail -c {MAX_READ_BYTES // 2} {log} > {log}.end", PROBE_TIMEOUT_S)
-    said = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
-    failures = failures_of(said, expected)
-    if done.timed_out:
+    summary = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
+    failures = failures_of(summary, expected)
+    if result.timed_out:
         failures = [f"the tests ran past {timeout_s:g} s"]
-    elif not failures and done.exit_code != 0:
-        failures = [f"the test script ended with exit code {done.exit_code}"]
+    elif not failures and result.exit_code != 0:
+        failures = [f"the test script ended with exit code {result.exit_code}"]
     return Grade(0.0 if failures else 1.0, report_of(failures[:MAX_REPORTED_FAILURES]))
 
 
-def _graded(reward: float, done: ExecResult, timeout_s: float) -> Grade:
+def _graded(reward: float, result: ExecResult, timeout_s: float) -> Grade:
     """Solved from a reward of 1 on; less has its report, even when part of it was earned."""
-    return Grade(reward, REPORT_PASSED if reward >= 1.0 else report_of_output(done, timeout_s))
+    return Grade(reward, REPORT_PASSED if reward >= 1.0 else report_of_output(result, timeout_s))
 
 
 def _clear(task: Task, fresh: Sandbox) -> None:
@@ -199,8 +199,8 @@ def _clear(task: Task, fresh: Sandbox) -> None:
     steering = [TESTS, *(_ABOVE_TESTS if task.workdir != "/" else ())] if shared else []
     if not folders and not steering:
         return
-    made = f"; mkdir -p {' '.join(folders)}" if folders else ""
-    fresh.exec(f"rm -rf {' '.join([*folders, *steering])}{made}", PROBE_TIMEOUT_S)
+    make_folders = f"; mkdir -p {' '.join(folders)}" if folders else ""
+    fresh.exec(f"rm -rf {' '.join([*folders, *steering])}{make_folders}", PROBE_TIMEOUT_S)
     if shared:
         fresh.exec(_FORGET_CUSTOMIZING, PROBE_TIMEOUT_S)
     left = SandboxFiles(fresh, "/")

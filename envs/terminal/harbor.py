@@ -48,7 +48,7 @@ def require_files(folder: Path) -> None:
             raise TaskError(f"task folder {str(folder)!r} has no {name!r}")
 
 
-def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
+def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
     context = TaskFolder(folder)
@@ -58,14 +58,16 @@ def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) 
             f"task folder {str(folder)!r} has steps in only one of its two places, expected "
             "[[steps]] in task.toml and a folder steps/NAME for each"
         )
-    told = [f"{part}trajectory.json" for part in ("", *(f"steps/{s.name}/" for s in config.steps))]
-    if any(context.has(name) for name in told):
+    trajectories = [
+        f"{part}trajectory.json" for part in ("", *(f"steps/{s.name}/" for s in config.steps))
+    ]
+    if any(context.has(name) for name in trajectories):
         raise TaskError(
             f"task folder {str(folder)!r} begins with a conversation (trajectory.json): not "
             "supported"
         )
-    machine = bases.machine(
-        context, _wanted(context, "environment", config.environment, config.agent.user)
+    machine = features.machine(
+        context, _machine_request(context, "environment", config.environment, config.agent.user)
     )
     task = Task(
         id=task_id,
@@ -80,9 +82,9 @@ def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) 
         health=machine.health,
     )
     if not config.steps:
-        return _part(task, context, config, bases, None)
+        return _part(task, context, config, features, None)
     bare = replace(task, build=(), health=None)
-    steps = tuple(_part(bare, context, config, bases, step) for step in config.steps)
+    steps = tuple(_part(bare, context, config, features, step) for step in config.steps)
     how = config.multi_step_reward_strategy or "mean"
     return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=how)
 
@@ -91,7 +93,7 @@ def _part(
     task: Task,
     context: TaskFolder,
     config: TaskToml,
-    bases: SandboxFeatures,
+    features: SandboxFeatures,
     step: StepTable | None,
 ) -> Task:
     """The task, or one step of it: its instruction, tests and solution."""
@@ -103,10 +105,10 @@ def _part(
         tests |= _below("/tests", context, f"{below}tests")
     if "/tests/test.sh" not in tests:
         raise TaskError(f"task folder {str(context.root)!r} has no '{below}tests/test.sh'")
-    if not bases.network:
+    if not features.network:
         script = tests["/tests/test.sh"].data.decode(errors="replace")
         refuse_fetching(script, f"{context.root}/{below}tests/test.sh")
-    own_machine = _verifier_machine(context, config, step, bases)
+    own_machine = _verifier_machine(context, config, step, features)
     if own_machine is None and grading.user not in (None, task.user, *_roots(task.user)):
         raise TaskError(
             f"task folder {str(context.root)!r}: got verifier.user={grading.user!r}, expected the "
@@ -142,9 +144,9 @@ def _merged(whole: VerifierTable, own: VerifierTable) -> VerifierTable:
     """A step's verifier: what it does not say is the task's."""
     if own is whole:
         return whole
-    said = {name: getattr(own, name) for name in own.model_fields_set}
-    said["env"] = whole.env | own.env
-    return whole.model_copy(update=said)
+    overrides = {name: getattr(own, name) for name in own.model_fields_set}
+    overrides["env"] = whole.env | own.env
+    return whole.model_copy(update=overrides)
 
 
 def _roots(user: str | None) -> tuple[str, ...]:
@@ -164,59 +166,59 @@ def _step_setup(
 
 
 def _verifier_machine(
-    context: TaskFolder, config: TaskToml, step: StepTable | None, bases: SandboxFeatures
+    context: TaskFolder, config: TaskToml, step: StepTable | None, features: SandboxFeatures
 ) -> MachineSpec | None:
     """Where the tests run when that is not the agent's machine; a step's word goes first."""
     tables = [config.verifier] if step is None else [step.verifier, config.verifier]
-    said = [table.is_separate for table in tables if table.is_separate is not None]
-    if not (said and said[0]):
+    modes = [table.is_separate for table in tables if table.is_separate is not None]
+    if not (modes and modes[0]):
         return None
     user = next((table.user for table in tables if table.user is not None), None)
     folders = ["tests"] if step is None else [f"steps/{step.name}/tests", "tests"]
     for table, folder in zip(tables, folders, strict=True):
         environment = table.environment
-        if environment is not None and environment.docker_image and bases.docker:
-            return bases.machine(context, _wanted(context, folder, environment, user))
+        if environment is not None and environment.docker_image and features.docker:
+            return features.machine(context, _machine_request(context, folder, environment, user))
         if context.has(f"{folder}/Dockerfile") or context.has(f"{folder}/docker-compose.yaml"):
             used = environment or EnvironmentTable()
-            return bases.machine(context, _wanted(context, folder, used, user))
+            return features.machine(context, _machine_request(context, folder, used, user))
         if environment is not None and environment.docker_image:
             raise TaskError(
                 f"task folder {str(context.root)!r}: the verifier runs in the image "
                 f"{environment.docker_image!r}: {NEEDS_DOCKER}"
             )
-    given = next((table.environment for table in tables if table.environment), None)
-    used = config.environment if given is None else given
-    return bases.machine(context, _wanted(context, "environment", used, user))
+    verifier_environment = next((table.environment for table in tables if table.environment), None)
+    used = config.environment if verifier_environment is None else verifier_environment
+    return features.machine(context, _machine_request(context, "environment", used, user))
 
 
-def _wanted(
+def _machine_request(
     context: TaskFolder, folder: str, environment: EnvironmentTable, user: str | None
 ) -> MachineRequest:
     """What a folder and its table say together; the table goes first."""
-    wanted = MachineRequest(folder)
+    request = MachineRequest(folder)
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if context.has(f"{folder}/{name}"):
             text = context.text(f"{folder}/{name}")
             where = f"{context.root}/{folder}/{name}"
-            wanted = read_compose(text, where, folder, _COMPOSE_VARIABLES, "main")
+            request = read_compose(text, where, folder, _COMPOSE_VARIABLES, "main")
             break
     health = environment.healthcheck
     return replace(
-        wanted,
-        image=environment.docker_image or wanted.image,
-        workdir=environment.workdir or wanted.workdir,
-        env={**wanted.env, **environment.env},
-        user=user or wanted.user,
-        health=wanted.health if health is None else health.health(),
+        request,
+        image=environment.docker_image or request.image,
+        workdir=environment.workdir or request.workdir,
+        env={**request.env, **environment.env},
+        user=user or request.user,
+        health=request.health if health is None else health.health(),
         build_timeout_s=environment.build_timeout_sec,
         needs_dockerfile=folder == "environment",
     )
 
 
 def _artifacts(declared: Artifacts) -> tuple[Artifact, ...]:
-    found = {table.source.rstrip("/"): table.artifact() for table in declared}
-    return tuple({PUBLISHED.source: PUBLISHED, **found}.values())
+    artifacts = {table.source.rstrip("/"): table.artifact() for table in declared}
+    return tuple({PUBLISHED.source: PUBLISHED, **artifacts}.values())
 
 
 def _family(config: TaskToml) -> str:

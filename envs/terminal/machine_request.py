@@ -51,55 +51,57 @@ class SandboxFeatures:
     network: bool = False
     """Docker: sandboxes reach the network."""
 
-    def machine(self, context: TaskFolder, wanted: MachineRequest) -> MachineSpec:
+    def machine(self, context: TaskFolder, request: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""
-        name = f"{wanted.folder}/{wanted.dockerfile}"
-        if self.docker and wanted.image is not None:
-            return _of_image(Image(wanted.image), wanted)
+        name = f"{request.folder}/{request.dockerfile}"
+        if self.docker and request.image is not None:
+            return _of_image(Image(request.image), request)
         if context.has(name):
             text = context.text(name)
-        elif wanted.needs_dockerfile and _has_files(context, wanted.folder):
+        elif request.needs_dockerfile and _has_files(context, request.folder):
             raise TaskError(
-                f"task folder {str(context.root)!r} has {wanted.folder!r} but no {name!r}"
+                f"task folder {str(context.root)!r} has {request.folder!r} but no {name!r}"
             )
         else:
             text = f"FROM {HOST_BASE}\nWORKDIR /root\n"
         if self.docker and not _stands_on_host(text):
             context.path(name)  # which must not lead outside
-            folder = str(context.path(wanted.folder))
-            image = Image("", folder, wanted.dockerfile, wanted.build_args, wanted.build_timeout_s)
-            return _of_image(image, wanted)
-        return self._carried_out(context, wanted, text, f"{context.root}/{name}")
+            folder = str(context.path(request.folder))
+            image = Image(
+                "", folder, request.dockerfile, request.build_args, request.build_timeout_s
+            )
+            return _of_image(image, request)
+        return self._carried_out(context, request, text, f"{context.root}/{name}")
 
     def _carried_out(
-        self, context: TaskFolder, wanted: MachineRequest, text: str, where: str
+        self, context: TaskFolder, request: MachineRequest, text: str, where: str
     ) -> MachineSpec:
         parsed = dockerfile.parse(text, where)
-        bases = {parsed.base, wanted.image or parsed.base} - {HOST_BASE}
+        bases = {parsed.base, request.image or parsed.base} - {HOST_BASE}
         if bases and not self.rootfs:
             raise TaskError(
                 f"task folder {str(context.root)!r} is built on {', '.join(sorted(bases))}: "
                 f"{NEEDS_DOCKER}; or set env.sandbox.rootfs to a folder with that root file "
                 f"system, or write FROM {HOST_BASE} if the sandbox's own programs will do"
             )
-        if wanted.user not in _ROOT and not self.docker:
+        if request.user not in _ROOT and not self.docker:
             raise TaskError(
-                f"task folder {str(context.root)!r} asks for a user of its own {wanted.user!r}: "
+                f"task folder {str(context.root)!r} asks for a user of its own {request.user!r}: "
                 f"{NEEDS_DOCKER}"
             )
         return MachineSpec(
             build=tuple(
-                dockerfile.build_steps(parsed, context, wanted.folder, wanted.build_timeout_s)
+                dockerfile.build_steps(parsed, context, request.folder, request.build_timeout_s)
             ),
-            workdir=wanted.workdir or parsed.workdir,
-            env=parsed.env | dict(wanted.env),
-            user=wanted.user if self.docker else None,
-            health=wanted.health,
+            workdir=request.workdir or parsed.workdir,
+            env=parsed.env | dict(request.env),
+            user=request.user if self.docker else None,
+            health=request.health,
         )
 
 
-def _of_image(image: Image, wanted: MachineRequest) -> MachineSpec:
-    return MachineSpec(image, (), wanted.workdir, dict(wanted.env), wanted.user, wanted.health)
+def _of_image(image: Image, request: MachineRequest) -> MachineSpec:
+    return MachineSpec(image, (), request.workdir, dict(request.env), request.user, request.health)
 
 
 def _stands_on_host(text: str) -> bool:

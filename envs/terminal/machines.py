@@ -34,46 +34,46 @@ class Machines:
 
     def __init__(self, sandboxes: Sandboxes) -> None:
         self._sandboxes = sandboxes
-        self._found: dict[Image, ResolvedImage] = {}
+        self._images: dict[Image, ResolvedImage] = {}
 
     @property
     def handover_bytes(self) -> int:
         """What a grader's machine has room for, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3
 
-    def open(self, machine: MachineSpec, what: str) -> tuple[Sandbox, str]:
-        """A fresh sandbox, ready, and its working directory. `what` names it in errors.
+    def open(self, machine: MachineSpec, label: str) -> tuple[Sandbox, str]:
+        """A fresh sandbox, ready, and its working directory. `label` names it in errors.
 
         Raises SandboxError, or TaskError for what the task itself got wrong.
         """
         if machine.image is not None and self._sandboxes.kind != "docker":
-            raise TaskError(f"{what} needs the image {machine.image}: sandbox=docker")
-        found = None if machine.image is None else self._find(machine.image)
-        workdir = machine.workdir or (found.workdir if found else "/root")
+            raise TaskError(f"{label} needs the image {machine.image}: sandbox=docker")
+        image = None if machine.image is None else self._find(machine.image)
+        workdir = machine.workdir or (image.workdir if image else "/root")
         sandbox = self._sandboxes.open(
             SandboxSpec(
                 workdir="/" if machine.build else workdir,
                 env=machine.env,
-                image=found.name if found else None,
+                image=image.name if image else None,
                 user=machine.user,
             )
         )
         try:
-            if found and found.entrypoint:
-                sandbox.exec(_background(found.entrypoint), _STEP_S)
-            _carry_out(sandbox, machine, workdir, what)
+            if image and image.entrypoint:
+                sandbox.exec(_background(image.entrypoint), _STEP_S)
+            _carry_out(sandbox, machine, workdir, label)
             if machine.health is not None:
-                await_health(sandbox, machine.health, what)
+                await_health(sandbox, machine.health, label)
         except BaseException:
             sandbox.close()
             raise
         return sandbox, workdir
 
     def _find(self, image: Image) -> ResolvedImage:
-        found = self._found.get(image)
-        if found is None:
-            found = self._found[image] = resolve_image(image)
-        return found
+        resolved = self._images.get(image)
+        if resolved is None:
+            resolved = self._images[image] = resolve_image(image)
+        return resolved
 
 
 def resolve_image(image: Image) -> ResolvedImage:
@@ -116,39 +116,39 @@ def _background(entrypoint: tuple[str, ...]) -> str:
     return f"{{ {words} < /dev/null > /dev/null 2>&1 & }} 2> /dev/null; disown"
 
 
-def _carry_out(sandbox: Sandbox, machine: MachineSpec, workdir: str, what: str) -> None:
+def _carry_out(sandbox: Sandbox, machine: MachineSpec, workdir: str, label: str) -> None:
     for step in machine.build:
         write_files(sandbox, step.files, workdir)
         if step.command:
-            must_succeed(sandbox, step.command, step.timeout_s, what)
+            must_succeed(sandbox, step.command, step.timeout_s, label)
     if machine.build:
         go = f"mkdir -p {shlex.quote(workdir)} && cd {shlex.quote(workdir)}"
-        must_succeed(sandbox, go, _STEP_S, what)
+        must_succeed(sandbox, go, _STEP_S, label)
 
 
-def must_succeed(sandbox: Sandbox, command: str, timeout_s: float, what: str) -> None:
+def must_succeed(sandbox: Sandbox, command: str, timeout_s: float, label: str) -> None:
     """Run a task's own command. Raises TaskError with the end of what it said."""
-    done = sandbox.exec(command, timeout_s)
-    if done.exit_code != 0:
-        how = "ran too long" if done.timed_out else f"ended with exit code {done.exit_code}"
+    result = sandbox.exec(command, timeout_s)
+    if result.exit_code != 0:
+        how = "ran too long" if result.timed_out else f"ended with exit code {result.exit_code}"
         raise TaskError(
-            f"{what}: {command[:200]!r} {how}: {done.output[-500:].strip()!r}; a sandbox has no "
+            f"{label}: {command[:200]!r} {how}: {result.output[-500:].strip()!r}; a sandbox has no "
             "network unless it is given one: what a task installs must be in its image"
         )
 
 
-def await_health(sandbox: Sandbox, health: Health, what: str) -> None:
+def await_health(sandbox: Sandbox, health: Health, label: str) -> None:
     """Ask until the machine is well. Raises TaskError when it does not get well."""
     start, failures = time.monotonic(), 0
     while True:
-        done = sandbox.exec(f"( {health.command}\n)", health.timeout_s)
-        if done.exit_code == 0:
+        result = sandbox.exec(f"( {health.command}\n)", health.timeout_s)
+        if result.exit_code == 0:
             return
         starting = time.monotonic() - start < health.start_period_s
         failures += not starting
         if failures >= health.retries:
             raise TaskError(
-                f"{what} is not healthy: {health.command[:200]!r} failed {failures} times, at last "
-                f"with {done.output[-300:].strip()!r}"
+                f"{label} is not healthy: {health.command[:200]!r} failed {failures} times, at "
+                f"last with {result.output[-300:].strip()!r}"
             )
         time.sleep(health.start_interval_s if starting else health.interval_s)

@@ -28,10 +28,10 @@ def failures_of(output: str, expected: Sequence[str]) -> list[str]:
     wrong = [f"{test or 'a test'} {word.lower()}" for word, test in lines if word not in _GOOD]
     passed = {_name(test) for word, test in lines if word in _GOOD}
     missing = [name for name in expected if name not in passed]
-    told = [f"{name} did not run" for name in missing if not any(name in text for text in wrong)]
+    not_run = [f"{name} did not run" for name in missing if not any(name in text for text in wrong)]
     if not lines:
-        told.append("no test ran")
-    return wrong + told
+        not_run.append("no test ran")
+    return wrong + not_run
 
 
 def _name(test_id: str) -> str:

@@ -16,7 +16,7 @@ GENERATED = "generated"
 
 
 def open_source(
-    tasks: str, families: Sequence[str] | None, bases: SandboxFeatures
+    tasks: str, families: Sequence[str] | None, features: SandboxFeatures
 ) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
     if tasks == GENERATED:
@@ -30,4 +30,4 @@ def open_source(
             f"got env.tasks={tasks!r}, expected {GENERATED!r} or a folder of tasks "
             f"(there is no folder {str(folder.absolute())!r})"
         )
-    return FolderTasks.open(folder, bases)
+    return FolderTasks.open(folder, features)

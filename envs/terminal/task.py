@@ -37,12 +37,12 @@ class Check(Protocol):
         """True when what the agent left meets the condition."""
         ...
 
-    def why(self, left: FinalFiles) -> str | None:
+    def failure(self, left: FinalFiles) -> str | None:
         """What failed, in words that do not give the wanted content away; None when it passed."""
         ...
 
-    def could_say(self) -> tuple[str, ...]:
-        """What `why` usually says, whatever the agent left."""
+    def possible_failures(self) -> tuple[str, ...]:
+        """What `failure` usually says, whatever the agent left."""
         ...
 
 
@@ -182,11 +182,11 @@ class Task:
             for step in self.build
         ]
         files = sorted((path, _digest(data)) for path, data in self.files.items())
-        seen = [
+        visible = [
             self.instruction, built, files, self.setup, self.workdir, sorted(self.env.items()),
             repr(self.image), [step.content_hash() for step in self.steps],
         ]  # fmt: skip
-        return _digest(json.dumps(seen).encode())
+        return _digest(json.dumps(visible).encode())
 
 
 def _digest(data: bytes) -> str:

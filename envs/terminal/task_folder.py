@@ -27,23 +27,23 @@ class TaskFolder:
 
     def path(self, relative: str) -> Path:
         """An existing file or folder. Raises TaskError for what is missing or leads outside."""
-        wanted = self.root / relative.lstrip("/")
+        path = self.root / relative.lstrip("/")
         try:
-            found = wanted.resolve(strict=True)
+            resolved = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:
             raise TaskError(
                 f"task folder {str(self.root)!r} has no usable {relative!r}: {error}"
             ) from error
-        if not found.is_relative_to(self.root.resolve()):
+        if not resolved.is_relative_to(self.root.resolve()):
             raise TaskError(
-                f"task folder {str(self.root)!r}: {relative!r} leads outside, to {str(found)!r}"
+                f"task folder {str(self.root)!r}: {relative!r} leads outside, to {str(resolved)!r}"
             )
-        return found
+        return resolved
 
     def has(self, relative: str) -> bool:
         """Whether something of this name is there, be it usable or not."""
-        wanted = self.root / relative
-        return wanted.is_symlink() or wanted.exists()
+        path = self.root / relative
+        return path.is_symlink() or path.exists()
 
     def file(self, relative: str) -> FileData:
         """One regular file. Raises TaskError for anything else, or beyond the bounds."""
@@ -90,9 +90,9 @@ class TaskFolder:
         if not any(sign in relative for sign in "*?["):
             return [relative]
         try:
-            found = sorted(path.relative_to(self.root) for path in self.root.glob(relative))
+            paths = sorted(path.relative_to(self.root) for path in self.root.glob(relative))
         except (ValueError, NotImplementedError) as error:
             raise TaskError(f"got the pattern {pattern!r}: {error}") from error
-        if not found:
+        if not paths:
             raise TaskError(f"task folder {str(self.root)!r}: nothing matches {pattern!r}")
-        return [str(path) for path in found]
+        return [str(path) for path in paths]

@@ -204,10 +204,10 @@ def read_task_toml(context: TaskFolder) -> TaskToml:
         raise TaskError(f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}") from error
     except (ValueError, RecursionError, OverflowError) as error:
         raise TaskError(f"{where}: {error}") from error
-    asked = sorted(name for name, is_asked in _refused(config).items() if is_asked)
-    if asked:
+    unsupported = sorted(name for name, is_asked in _refused(config).items() if is_asked)
+    if unsupported:
         raise TaskError(
-            f"task folder {str(context.root)!r} asks for {', '.join(asked)}: not supported"
+            f"task folder {str(context.root)!r} asks for {', '.join(unsupported)}: not supported"
         )
     return config
 

@@ -67,13 +67,13 @@ def require_files(folder: Path) -> None:
             raise TaskError(f"task folder {str(folder)!r} has no {name!r}")
 
 
-def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) -> Task:
+def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
     context = TaskFolder(folder)
     config = _config(context)
-    machine = bases.machine(context, _wanted(context))
-    if not bases.network:
+    machine = features.machine(context, _machine_request(context))
+    if not features.network:
         refuse_fetching(context.text("run-tests.sh"), f"{folder}/run-tests.sh")
     tests = _tests(context)
     solution, solution_files = _solution(context)
@@ -99,9 +99,9 @@ def load_task(task_id: str, split: Split, folder: Path, bases: SandboxFeatures) 
 
 def _config(context: TaskFolder) -> TaskYaml:
     where = f"task folder {str(context.root)!r}: 'task.yaml'"
-    found = _yaml(context, "task.yaml")
+    document = _yaml(context, "task.yaml")
     try:
-        return TaskYaml.model_validate(found)
+        return TaskYaml.model_validate(document)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -115,12 +115,12 @@ def _yaml(context: TaskFolder, name: str) -> Any:
         raise TaskError(f"task folder {str(context.root)!r}: {name!r}: {error}") from error
 
 
-def _wanted(context: TaskFolder) -> MachineRequest:
+def _machine_request(context: TaskFolder) -> MachineRequest:
     for name in ("docker-compose.yaml", "docker-compose.yml"):
         if context.has(name):
             where = f"{context.root}/{name}"
-            wanted = read_compose(context.text(name), where, ".", COMPOSE_VARIABLES, "client")
-            return replace(wanted, needs_dockerfile=wanted.image is None)
+            request = read_compose(context.text(name), where, ".", COMPOSE_VARIABLES, "client")
+            return replace(request, needs_dockerfile=request.image is None)
     return MachineRequest(".")
 
 
@@ -145,9 +145,9 @@ def _solution(context: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]
         return ("bash /oracle/solution.sh",), {"/oracle/solution.sh": context.file("solution.sh")}
     if not context.has("solution.yaml"):
         return (), {}
-    found = _yaml(context, "solution.yaml")
+    document = _yaml(context, "solution.yaml")
     try:
-        typed = [TypedCommand.model_validate(entry) for entry in found or ()]
+        typed = [TypedCommand.model_validate(entry) for entry in document or ()]
     except (ValidationError, TypeError) as error:
         raise TaskError(
             f"task folder {str(context.root)!r}: 'solution.yaml': expected a list of entries with "

@@ -109,8 +109,8 @@ class Trial:
             raise TaskError(f"task {lacking[0]!r} has no solution")
         self._solving = True
         write_files(self.sandbox, self.part.solution_files, "/")
-        first, *others = (part.solution for part in parts[len(self._grades) :])
-        return (*first, *(c for commands in others for c in (SUBMIT, *commands)))
+        first, *rest = (part.solution for part in parts[len(self._grades) :])
+        return (*first, *(c for commands in rest for c in (SUBMIT, *commands)))
 
     def close(self) -> None:
         """End the machine; idempotent."""
@@ -121,28 +121,28 @@ class Trial:
     def _go_on(self) -> None:
         """The next step: new processes over the files, without what graded the last one."""
         sandbox = self.sandbox
-        what = f"task {self._task.id!r}"
-        must_succeed(sandbox, "rm -rf /tests /solution /logs/verifier /logs/agent", _STEP_S, what)
+        label = f"task {self._task.id!r}"
+        must_succeed(sandbox, "rm -rf /tests /solution /logs/verifier /logs/agent", _STEP_S, label)
         self._sandbox = sandbox.successor()
         self.sandbox.exec(f"cd {shlex.quote(self._workdir)}", _STEP_S)
         self._begin()
 
     def _begin(self) -> None:
         part, sandbox = self.part, self.sandbox
-        what = f"task {part.id!r}"
+        label = f"task {part.id!r}"
         if part.reward_files:
             _make_folders(sandbox)
         if self._task.steps:
             for step in part.build:
                 write_files(sandbox, step.files, self._workdir)
                 if step.command:
-                    must_succeed(sandbox, step.command, step.timeout_s, what)
+                    must_succeed(sandbox, step.command, step.timeout_s, label)
             if part.health is not None:
-                await_health(sandbox, part.health, what)
+                await_health(sandbox, part.health, label)
         for path, data in part.files.items():
             sandbox.write(absolute_path(self._workdir, path), data)
         if part.setup:
-            must_succeed(sandbox, part.setup, self._grader_timeout_s, what)
+            must_succeed(sandbox, part.setup, self._grader_timeout_s, label)
         if self._solving:
             write_files(sandbox, part.solution_files, "/")
 

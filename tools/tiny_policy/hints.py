@@ -73,7 +73,7 @@ def persona_hint(persona: Persona, chance: random.Random) -> str:
 def task_failures(task: Task, chance: random.Random) -> list[str]:
     """Some of what a test report may say of a task."""
     failing = [check for check in task.checks if chance.random() < 0.5] or list(task.checks[:1])
-    return [chance.choice(check.could_say()) for check in failing]
+    return [chance.choice(check.possible_failures()) for check in failing]
 
 
 def error_output(chance: random.Random, task: Task) -> str:

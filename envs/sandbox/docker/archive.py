@@ -56,26 +56,26 @@ class PathStatus:
 
 def path_status(container: str, path: str) -> PathStatus:
     """FileNotFoundError when nothing is there, SandboxError when links go round in circles."""
-    asked = path
+    requested_path = path
     for _ in range(_LINKS):
         answer = _call("HEAD", container, path)
         if answer.status_code == 404:
-            raise FileNotFoundError(f"{asked!r} is not in the sandbox")
+            raise FileNotFoundError(f"{requested_path!r} is not in the sandbox")
         head = json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
-        found = PathStatus(path, int(head["size"]), int(head["mode"]))
-        if not found.go_mode & _GO_SYMLINK:
-            return found
+        status = PathStatus(path, int(head["size"]), int(head["mode"]))
+        if not status.go_mode & _GO_SYMLINK:
+            return status
         path = head["linkTarget"]
-    raise SandboxError(f"cannot open {asked!r} in the sandbox: too many symbolic links")
+    raise SandboxError(f"cannot open {requested_path!r} in the sandbox: too many symbolic links")
 
 
 def read_file(container: str, path: str, max_bytes: int) -> bytes:
-    found = path_status(container, path)
-    _check_regular(found, path)
-    if found.size > max_bytes:
-        raise SandboxError(f"{path!r} in the sandbox has {found.size} bytes, at most {max_bytes}")
+    status = path_status(container, path)
+    _check_regular(status, path)
+    if status.size > max_bytes:
+        raise SandboxError(f"{path!r} in the sandbox has {status.size} bytes, at most {max_bytes}")
     too_large = SandboxError(f"{path!r} in the sandbox has more than {max_bytes} bytes")
-    with get(container, found.path) as stream:
+    with get(container, status.path) as stream:
         packed = stream.read(max_bytes + _TAR_BLOCKS)  # it may grow while it is read
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
@@ -98,9 +98,9 @@ def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[i
         raise SandboxError(f"cannot write {path!r} in the sandbox: expected a path without '..'")
     target = "/" + "/".join(parts)
     try:
-        found = path_status(container, target)
-        _check_regular(found, path)
-        target = found.path
+        status = path_status(container, target)
+        _check_regular(status, path)
+        target = status.path
     except FileNotFoundError:
         pass
     parent, missing = _parent(container, posixpath.dirname(target), path)
@@ -123,9 +123,9 @@ def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[i
 
 def put(container: str, folder: str, packed: Any, doing: str) -> None:
     """Unpack an archive in a folder of the container."""
-    wanted = {"path": folder}
+    query = {"path": folder}
     with engine_call(doing):
-        answer = _request("PUT", container, params=wanted, data=packed)
+        answer = _request("PUT", container, params=query, data=packed)
         _check_answer(answer, doing)
 
 
@@ -139,23 +139,25 @@ def get(container: str, path: str) -> Iterator[IO[bytes]]:
             yield answer.raw
 
 
-def _parent(container: str, folder: str, asked: str) -> tuple[str, list[str]]:
+def _parent(container: str, folder: str, written_path: str) -> tuple[str, list[str]]:
     """The nearest folder above that is there, and the names that are missing below it."""
     missing: list[str] = []
     while True:
         try:
-            found = path_status(container, folder)
+            status = path_status(container, folder)
         except FileNotFoundError:
             folder, name = posixpath.split(folder)
             missing.insert(0, name)
             continue
-        if not found.folder:
-            raise SandboxError(f"cannot write {asked!r} in the sandbox: {folder!r} is no folder")
-        return found.path, missing
+        if not status.folder:
+            raise SandboxError(
+                f"cannot write {written_path!r} in the sandbox: {folder!r} is no folder"
+            )
+        return status.path, missing
 
 
-def _check_regular(found: PathStatus, path: str) -> None:
-    if not found.regular:
+def _check_regular(status: PathStatus, path: str) -> None:
+    if not status.regular:
         raise SandboxError(f"{path!r} in the sandbox is not a regular file")
 
 

@@ -34,8 +34,8 @@ def _paths(context: Path, dockerfile: str) -> list[str]:
         raise TaskError(f"there is no {dockerfile!r} in {str(context)!r}")
     ignore = context / ".dockerignore"
     patterns = ignore.read_text(errors="replace").splitlines() if ignore.is_file() else []
-    kept = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
-    paths = sorted(path for path in exclude_paths(str(context), kept, dockerfile) if path)
+    rules = [line.strip() for line in patterns if line.strip() and not line.startswith("#")]
+    paths = sorted(path for path in exclude_paths(str(context), rules, dockerfile) if path)
     if len(paths) > MAX_FILES:
         raise TaskError(
             f"the build context {str(context)!r} holds {len(paths)} files, expected at most "
@@ -68,13 +68,13 @@ def archive(context: Path, dockerfile: str) -> bytes:
 
 def digest(context: Path, dockerfile: str, args: Mapping[str, str]) -> str:
     """A name for what a build would make: modes and contents, no times."""
-    told = hashlib.sha256(json.dumps([dockerfile, sorted(args.items())]).encode())
+    hasher = hashlib.sha256(json.dumps([dockerfile, sorted(args.items())]).encode())
     for path in _paths(context, dockerfile):
-        place = context / path
-        mode = place.lstat().st_mode
-        told.update(f"{path}\0{mode:o}\0".encode(errors="surrogateescape"))
-        if place.is_symlink():
-            told.update(os.fsencode(place.readlink()))
-        elif place.is_file():
-            told.update(hashlib.sha256(place.read_bytes()).digest())
-    return told.hexdigest()[:24]
+        file = context / path
+        mode = file.lstat().st_mode
+        hasher.update(f"{path}\0{mode:o}\0".encode(errors="surrogateescape"))
+        if file.is_symlink():
+            hasher.update(os.fsencode(file.readlink()))
+        elif file.is_file():
+            hasher.update(hashlib.sha256(file.read_bytes()).digest())
+    return hasher.hexdigest()[:24]

@@ -115,14 +115,14 @@ class LayerChanges:
         self._container = container
         self._volumes = volumes
         self._folder = folder
-        self._found = list(self._walk("/"))
+        self._entries = list(self._walk("/"))
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        return tuple(path for path, status in self._found if self._hides(path, status))
+        return tuple(path for path, status in self._entries if self._hides(path, status))
 
     def pack(self, parcel: ChangesArchive) -> None:
-        for path, status in self._found:
+        for path, status in self._entries:
             if stat.S_IFMT(status.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
                 continue
             member = parcel.archive.gettarinfo(self._folder + path, path.lstrip("/"))
@@ -165,23 +165,23 @@ class EngineChanges:
         self._container = container
         self._volumes = volumes
         with engine_call(f"could not list what changed in the container {container[:12]}"):
-            listed = engine().api.diff(container) or []
-        kept = sorted(
-            (entry["Path"], entry["Kind"]) for entry in listed if is_copied(entry["Path"])
+            diff = engine().api.diff(container) or []
+        copied = sorted(
+            (entry["Path"], entry["Kind"]) for entry in diff if is_copied(entry["Path"])
         )
-        self._left = [(path, kind) for path, kind in kept if kind != _DELETED]
-        self.deleted = tuple(path for path, kind in kept if kind == _DELETED)
+        self._left = [(path, kind) for path, kind in copied if kind != _DELETED]
+        self.deleted = tuple(path for path, kind in copied if kind == _DELETED)
 
     def pack(self, parcel: ChangesArchive) -> None:
-        seen: set[str] = set()
+        packed_paths: set[str] = set()
         paths = [*(path for path, _ in self._left), *self.deleted]
         parents = {posixpath.dirname(path) for path in paths}
         for path, kind in self._left:
-            if path in seen:
+            if path in packed_paths:
                 continue  # came with the folder that it is in
             alone = kind == _CHANGED and path in parents
             for member, content in _members(self._container, path, alone=alone):
-                seen.add(f"/{member.name}")
+                packed_paths.add(f"/{member.name}")
                 parcel.add(member, content)
         _pack_volumes(self._container, self._volumes, parcel)
 
@@ -203,15 +203,15 @@ def _members(
     above = posixpath.dirname(path).strip("/")
     with (
         archive.get(container, path) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as found,
+        tarfile.open(fileobj=stream, mode="r|") as packed,
     ):
-        for number, member in enumerate(found):
+        for number, member in enumerate(packed):
             if number and alone:
                 return
             _rename(member, above)
             if is_copied(f"/{member.name}"):
                 if member.isreg():
-                    yield member, found.extractfile(member)
+                    yield member, packed.extractfile(member)
                 elif member.isdir() or member.issym() or member.islnk():
                     yield member, None
 

@@ -107,8 +107,8 @@ class Container:
         """Attach first, so that nothing is missed and the owner's death is always noticed."""
         api = engine().api
         with engine_call(f"could not start a container of the image {self.plan.image!r}"):
-            wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-            attached = api.attach_socket(self.id, params=wanted)
+            streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            attached = api.attach_socket(self.id, params=streams)
             stream = ContainerTransport(_own_socket(attached))
             try:
                 api.start(self.id)
@@ -122,11 +122,11 @@ class Container:
         spared = spared | {1}
         if first := self._host.pid:
 
-            def listed() -> list[int]:
-                found = processes.namespace_members(first)
-                return [pid for pid in found if processes.inner_pid(pid) not in spared]
+            def running_pids() -> list[int]:
+                pids = processes.namespace_members(first)
+                return [pid for pid in pids if processes.inner_pid(pid) not in spared]
 
-            processes.kill_all(listed, set(), 0)
+            processes.kill_all(running_pids, set(), 0)
         else:
             self._kill_inside(spared)
 
@@ -144,8 +144,8 @@ class Container:
         ]
         with engine_call(f"could not kill what runs in the container {self.id[:12]}"):
             self._limit_processes(room + _KILL_ROOM)
-            made = api.exec_create(self.id, command, stdout=False, stderr=False)
-            api.exec_start(made["Id"])
+            execution = api.exec_create(self.id, command, stdout=False, stderr=False)
+            api.exec_start(execution["Id"])
             self._limit_processes(room)
 
     def _limit_processes(self, most: int) -> None:
@@ -210,14 +210,14 @@ def _create(config: dict[str, Any], name: str, disk_mb: int) -> str:
     if _quotas.get(api.base_url, True):
         limited = config | {"HostConfig": host | {"StorageOpt": {"size": f"{disk_mb}M"}}}
         try:
-            made = api.create_container_from_config(limited, name=name)
+            container = api.create_container_from_config(limited, name=name)
         except APIError as error:
             if "storage-opt" not in error_text(error) and "StorageOpt" not in error_text(error):
                 raise
             _quotas[api.base_url] = False
         else:
             _quotas[api.base_url] = True
-            return str(made["Id"])
+            return str(container["Id"])
     return str(api.create_container_from_config(config, name=name)["Id"])
 
 

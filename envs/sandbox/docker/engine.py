@@ -49,26 +49,28 @@ def _connect() -> docker.DockerClient:
         raise SandboxError(
             "Docker sandboxes need the package docker: pip install 'clawrl-gym[swe]'"
         ) from error
-    where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     try:
-        _knock(where)
+        _knock(address)
         client = docker.from_env(timeout=_CALL_S, max_pool_size=64)
     except (DockerException, OSError, ValueError) as error:
-        raise SandboxError(f"no Docker engine answers at {where}: {error}; {CURE}") from error
-    found = str(client.api.api_version)
-    if tuple(int(part) for part in found.split(".")) < _OLDEST_API:
+        raise SandboxError(f"no Docker engine answers at {address}: {error}; {CURE}") from error
+    version = str(client.api.api_version)
+    if tuple(int(part) for part in version.split(".")) < _OLDEST_API:
         client.close()
         oldest = ".".join(map(str, _OLDEST_API))
-        raise SandboxError(f"the Docker engine at {where} speaks API {found}, expected {oldest}")
+        raise SandboxError(
+            f"the Docker engine at {address} speaks API {version}, expected {oldest}"
+        )
     return client
 
 
-def _knock(where: str) -> None:
+def _knock(address: str) -> None:
     """Raises OSError where nobody listens; the client itself would leave a socket open."""
-    if where.startswith("unix://"):
+    if address.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(_KNOCK_S)
-            probe.connect(where.removeprefix("unix://"))
+            probe.connect(address.removeprefix("unix://"))
 
 
 @functools.cache

@@ -44,8 +44,8 @@ class HostView:
         return cls(pid, layer, "" if volumes else root, volumes)
 
 
-def _same_folder(path: str, other: str) -> bool:
+def _same_folder(path: str, expected: str) -> bool:
     try:
-        return path.startswith("/") and os.path.samefile(path, other)  # noqa: PTH121 (a proc link)
+        return path.startswith("/") and os.path.samefile(path, expected)  # noqa: PTH121 (a proc link)
     except OSError:
         return False

@@ -124,16 +124,16 @@ def _import_base() -> None:
     with tempfile.TemporaryDirectory(prefix="clawrl-base-") as work:
         archive = Path(work) / "base.tar"
         with archive.open("wb") as out:
-            made = subprocess.run(
+            process = subprocess.run(
                 [_folder() / "base.sh"],
                 stdout=out, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                 timeout=_BASE_TIMEOUT_S, check=False,
             )  # fmt: skip
-        if made.returncode:
-            said = made.stderr.decode(errors="replace").strip()[-500:]
+        if process.returncode:
+            stderr = process.stderr.decode(errors="replace").strip()[-500:]
             raise SandboxError(
                 f"could not make the image {BASE_IMAGE}: no registry answers for "
-                f"{_REGISTRY_IMAGE}, and without one: {said}"
+                f"{_REGISTRY_IMAGE}, and without one: {stderr}"
             )
         repository, _, tag = BASE_IMAGE.partition(":")
         with boundary(SandboxError, f"importing the image {BASE_IMAGE}"):
@@ -153,7 +153,7 @@ def _build(
 ) -> None:
     archive = build_context.archive(context, dockerfile)
     deadline = time.monotonic() + timeout_s
-    said: list[str] = []
+    log: list[str] = []
     with boundary(error, f"building the image of {str(context)!r}"):
         lines = engine().api.build(
             fileobj=io.BytesIO(archive), custom_context=True, dockerfile=dockerfile, tag=tag,
@@ -161,13 +161,13 @@ def _build(
         )  # fmt: skip
         for line in lines:
             text = _text_of(line)
-            said += text.splitlines()
+            log += text.splitlines()
             if "error" in line or time.monotonic() > deadline:
                 why = text.strip() if "error" in line else f"no end within {timeout_s:g} s"
-                tail = "\n".join(part for part in said[-_LAST_LINES:] if part.strip())
+                tail = "\n".join(part for part in log[-_LAST_LINES:] if part.strip())
                 raise error(f"building {dockerfile!r} of {str(context)!r}: {why}\n{tail}")
     if not _has(tag):
-        raise error(f"building {dockerfile!r} of {str(context)!r} made no image: {said[-3:]}")
+        raise error(f"building {dockerfile!r} of {str(context)!r} made no image: {log[-3:]}")
 
 
 def _text_of(line: Mapping[str, Any]) -> str:

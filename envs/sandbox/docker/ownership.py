@@ -22,16 +22,16 @@ def own_name() -> str:
     return f"{_namespace()}:{identity(os.getpid())}"
 
 
-def is_left_over(found: Mapping[str, str]) -> bool:
+def is_left_over(container_labels: Mapping[str, str]) -> bool:
     """Whether a container with these labels is ours to remove: expired, or its owner is dead.
 
     Owners on other machines, before a restart of this one, or in other process namespaces cannot
     be seen from here: theirs only expire.
     """
-    expires = found.get(EXPIRES_LABEL, "")
+    expires = container_labels.get(EXPIRES_LABEL, "")
     if expires.isdigit() and time.time() > int(expires):
         return True
-    namespace, _, name = found.get(OWNER_LABEL, "").partition(":")
+    namespace, _, name = container_labels.get(OWNER_LABEL, "").partition(":")
     boot = identity(os.getpid()).partition("-")[0]
     if namespace != _namespace() or not name.startswith(f"{boot}-"):
         return False

@@ -20,8 +20,8 @@ _reaping_pid = 0
 def reap() -> int:
     """Remove what expired and what belongs to dead processes; returns how many."""
     with engine_call("could not list containers"):
-        found = engine().api.containers(all=True, filters={"label": OWNER_LABEL})
-    doomed = [entry["Id"] for entry in found if is_left_over(entry.get("Labels") or {})]
+        containers = engine().api.containers(all=True, filters={"label": OWNER_LABEL})
+    doomed = [entry["Id"] for entry in containers if is_left_over(entry.get("Labels") or {})]
     for identity in doomed:
         remove(identity)
     return len(doomed)

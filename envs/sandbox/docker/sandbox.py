@@ -102,7 +102,7 @@ class DockerSandbox:
             result, ending = self._shell.run(command, timeout_s)
         finally:
             self._watched.running = False
-        if ending is not Ending.ANSWERED:
+        if ending is not Ending.COMPLETED:
             self._recover(ending)
         return self._say_full(result)
 

@@ -1,4 +1,4 @@
-"""The wire of a container: one attached stream of the engine, with output and messages in it.
+"""The transport of a container: one attached stream of the engine, with output and messages in it.
 
 The engine frames what the container writes: a byte for the stream (1 output, 2 error), three of
 nothing, four of length. Messages come in the output, so that they arrive after what was written
@@ -22,7 +22,7 @@ _MOST_ERROR_BYTES = 4096
 
 
 class ContainerTransport:
-    """A `Wire` over the socket of an attached container, which this closes."""
+    """A `Transport` over the socket of an attached container, which this closes."""
 
     def __init__(self, attached: socket.socket) -> None:
         self._socket = attached

@@ -57,9 +57,9 @@ class Corpus:
 
 def make_instance(instance_id: str) -> Instance:
     """The instance of an id. Raises TaskError for what is not an id."""
-    found = drawn_repository(instance_id)
+    content = drawn_repository(instance_id)
     return instance_of(
-        instance_id, repository_family(parse_id(instance_id, families(), PREFIX).family), found
+        instance_id, repository_family(parse_id(instance_id, families(), PREFIX).family), content
     )
 
 
@@ -73,11 +73,11 @@ def commands_of(instance_id: str) -> tuple[str, str]:
 
     Raises TaskError for an instance of another family.
     """
-    found = drawn_repository(instance_id)
-    if found.edit is None:
-        known = ", ".join(easy_families())
-        raise TaskError(f"got instance {instance_id!r}, expected one of the families: {known}")
-    return f"cat {found.path}", f"sed -i '{found.edit}' {found.path}"
+    content = drawn_repository(instance_id)
+    if content.edit is None:
+        names = ", ".join(easy_families())
+        raise TaskError(f"got instance {instance_id!r}, expected one of the families: {names}")
+    return f"cat {content.path}", f"sed -i '{content.edit}' {content.path}"
 
 
 def needs(family: str) -> tuple[str, ...]:
@@ -85,10 +85,10 @@ def needs(family: str) -> tuple[str, ...]:
     return runner_of(repository_family(family).runner).needs
 
 
-def unmet(chosen: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]]:
+def missing_programs(family_names: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]]:
     """What a sandbox lacks that these families (None for all) need, with those that need it."""
     users: dict[str, list[str]] = {}
-    for family in select_families(families(), chosen):
+    for family in select_families(families(), family_names):
         for need in needs(family):
             users.setdefault(need, []).append(family)
     return {
@@ -102,37 +102,39 @@ def unmet(chosen: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]
 
 def drawn_repository(instance_id: str) -> DrawnRepository:
     """The content behind an id. Raises TaskError for what is not an id."""
-    named = parse_id(instance_id, families(), PREFIX)
-    origin = repository_family(named.family)
-    seed = f"swe/{named.family}/{named.split}/{named.number}"
-    return draw_content(named.split, seed, lambda draw: draw_repository(origin, draw), split_of)
+    parsed = parse_id(instance_id, families(), PREFIX)
+    origin = repository_family(parsed.family)
+    seed = f"swe/{parsed.family}/{parsed.split}/{parsed.number}"
+    return draw_content(parsed.split, seed, lambda draw: draw_repository(origin, draw), split_of)
 
 
-def split_of(found: DrawnRepository) -> Split:
+def split_of(content: DrawnRepository) -> Split:
     """The one split that a repository with its bug belongs to, whatever the issue says."""
-    return split_of_content(json.dumps([sorted(found.broken.items()), sorted(found.fixed.items())]))
+    return split_of_content(
+        json.dumps([sorted(content.broken.items()), sorted(content.fixed.items())])
+    )
 
 
-def instance_of(instance_id: str, origin: RepositoryFamily, found: DrawnRepository) -> Instance:
+def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnRepository) -> Instance:
     """What was drawn, in SWE-bench's fields."""
-    named = parse_id(instance_id, families(), PREFIX)
+    parsed = parse_id(instance_id, families(), PREFIX)
     runner = runner_of(origin.runner)
-    visible = {path: found.fixed[path] for path in found.tests}
+    visible = {path: content.fixed[path] for path in content.tests}
     passing = _ids(runner, visible)
-    files = {".gitignore": IGNORED, **found.broken}
+    files = {".gitignore": IGNORED, **content.broken}
     return Instance(
         id=instance_id,
-        repo=f"made-up/{named.family}",
-        split=named.split,
-        family=named.family,
-        problem_statement=found.issue,
-        fail_to_pass=tuple(test for test in _ids(runner, found.tests) if test not in passing),
+        repo=f"made-up/{parsed.family}",
+        split=parsed.split,
+        family=parsed.family,
+        problem_statement=content.issue,
+        fail_to_pass=tuple(test for test in _ids(runner, content.tests) if test not in passing),
         pass_to_pass=passing,
         log_parser=runner.parser,
-        eval_script=eval_script(runner, found.tests),
-        canary_script=canary_script(runner, found.tests),
-        patch=git_diff(found.broken, found.fixed),
-        test_patch=git_diff(visible, found.tests),
+        eval_script=eval_script(runner, content.tests),
+        canary_script=canary_script(runner, content.tests),
+        patch=git_diff(content.broken, content.fixed),
+        test_patch=git_diff(visible, content.tests),
         files={path: FileData(text.encode()) for path, text in files.items()},
     )
 

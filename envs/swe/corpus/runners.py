@@ -127,8 +127,8 @@ def _minitest_ids(path: str, text: str) -> tuple[str, ...]:
     ids: list[str] = []
     for block in re.split(r"^describe ", text, flags=re.MULTILINE)[1:]:
         (name,) = re.findall(r'\A"(.+?)" do$', block, re.MULTILINE)
-        said = re.findall(r'^  it "(.+?)\." do$', block, re.MULTILINE)
-        ids += [f"{name}#test_{number:04d}_{line}" for number, line in enumerate(said, 1)]
+        descriptions = re.findall(r'^  it "(.+?)\." do$', block, re.MULTILINE)
+        ids += [f"{name}#test_{number:04d}_{line}" for number, line in enumerate(descriptions, 1)]
     return tuple(ids)
 
 

@@ -17,14 +17,14 @@ VARIABLES = (
 
 
 def json(draw: Draw) -> TaskContent:
-    stem, other = draw.some(STEMS, 2)
-    source, target = f"{stem}.json", f"{other}.txt"
+    stem, target_stem = draw.some(STEMS, 2)
+    source, target = f"{stem}.json", f"{target_stem}.txt"
     words = draw.some(WORDS, 8)
     record = {words[i]: f"{words[i + 4]}{draw.between(10, 99)}" for i in range(4)}
     key = draw.pick(words[:4])
-    asked = draw.pick(("Write the value of {k} in {a} to {b}.", "Put the {k} of {a} into {b}."))
+    template = draw.pick(("Write the value of {k} in {a} to {b}.", "Put the {k} of {a} into {b}."))
     return TaskContent(
-        instruction=asked.format(k=key, a=source, b=target),
+        instruction=template.format(k=key, a=source, b=target),
         solution=(f'grep {key} {source} | cut -d\\" -f4 > {target}',),
         checks=(FileIs(target, record[key].encode()),),
         files={source: json_format.dumps(record, indent=2).encode() + b"\n"},
@@ -32,13 +32,13 @@ def json(draw: Draw) -> TaskContent:
 
 
 def csv(draw: Draw) -> TaskContent:
-    stem, other = draw.some(STEMS, 2)
-    source, target = f"{stem}.csv", f"{other}.txt"
+    stem, target_stem = draw.some(STEMS, 2)
+    source, target = f"{stem}.csv", f"{target_stem}.txt"
     rows = [draw.some(WORDS, 5) for _ in range(draw.between(3, 6))]
     column = draw.between(1, 5)
-    asked = draw.pick(("Write column {n} of {a} to {b}.", "Cut column {n} out of {a} into {b}."))
+    template = draw.pick(("Write column {n} of {a} to {b}.", "Cut column {n} out of {a} into {b}."))
     return TaskContent(
-        instruction=asked.format(n=column, a=source, b=target),
+        instruction=template.format(n=column, a=source, b=target),
         solution=(f"cut -d, -f{column} {source} > {target}",),
         checks=(FileIs(target, text([row[column - 1] for row in rows])),),
         files={source: text([",".join(row) for row in rows])},
@@ -49,9 +49,9 @@ def environ(draw: Draw) -> TaskContent:
     target = draw.name()
     names = draw.some(VARIABLES, 3)
     env = {name: f"{draw.pick(WORDS)}{draw.between(10, 99)}" for name in names}
-    asked = draw.pick(("Write the variable {v} to {b}.", "Save the value of ${v} in {b}."))
+    template = draw.pick(("Write the variable {v} to {b}.", "Save the value of ${v} in {b}."))
     return TaskContent(
-        instruction=asked.format(v=names[0], b=target),
+        instruction=template.format(v=names[0], b=target),
         solution=(f"echo ${names[0]} > {target}",),
         checks=(FileIs(target, env[names[0]].encode()),),
         env=env,
@@ -61,11 +61,11 @@ def environ(draw: Draw) -> TaskContent:
 def script(draw: Draw) -> TaskContent:
     name = f"{draw.pick(STEMS)}.sh"
     word = " ".join(draw.some(WORDS, draw.between(1, 2)))
-    asked = draw.pick(
+    template = draw.pick(
         ("Write an executable script {a} that prints {w}.", "Make the script {a} that says {w}.")
     )
     return TaskContent(
-        instruction=asked.format(a=name, w=word),
+        instruction=template.format(a=name, w=word),
         solution=(f"echo echo {word} > {name} && chmod +x {name}",),
         checks=(ModeIs(name, 0o100, mask=0o100),),
         grader=f'[[ "$(./{name})" == "{word}" ]]',
@@ -73,25 +73,25 @@ def script(draw: Draw) -> TaskContent:
 
 
 def git(draw: Draw) -> TaskContent:
-    known, name = draw.names(2)
+    committed, name = draw.names(2)
     message = draw.pick(WORDS)
     content = text(draw.lines(1, 3))
-    repository, tip = _repository(known, text(draw.lines(1, 3)))
+    repository, tip = _repository(committed, text(draw.lines(1, 3)))
     kind = draw.pick(("branch", "tag", "commit"))
     if kind == "commit":
-        asked = draw.pick(
+        template = draw.pick(
             ("Commit {a} to git with the message {w}.", "Add {a} to git and commit it as {w}.")
         )
         return TaskContent(
-            instruction=asked.format(a=name, w=message),
+            instruction=template.format(a=name, w=message),
             solution=(f"git add {name} && git commit -qm {message}",),
             checks=(CommitHolds(".", "main", message, name, _object_id("blob", content)),),
             files={**repository, name: content},
         )
-    asked = draw.pick(("Make the git {k} {w}.", "Create a git {k} called {w}."))
+    template = draw.pick(("Make the git {k} {w}.", "Create a git {k} called {w}."))
     ref = "heads" if kind == "branch" else "tags"
     return TaskContent(
-        instruction=asked.format(k=kind, w=message),
+        instruction=template.format(k=kind, w=message),
         solution=(f"git {kind} {message}",),
         checks=(FileIs(f".git/refs/{ref}/{message}", tip.encode()),),
         files=repository,
@@ -106,8 +106,10 @@ def _repository(name: str, content: bytes) -> tuple[dict[str, bytes], str]:
     """The files of a repository with one commit on `main`, and the commit's id."""
     blob = _object_id("blob", content)
     tree = f"100644 {name}\0".encode() + bytes.fromhex(blob)
-    who = "owner <owner@localhost> 1700000000 +0000"
-    commit = f"tree {_object_id('tree', tree)}\nauthor {who}\ncommitter {who}\n\nfirst\n".encode()
+    author = "owner <owner@localhost> 1700000000 +0000"
+    commit = (
+        f"tree {_object_id('tree', tree)}\nauthor {author}\ncommitter {author}\n\nfirst\n".encode()
+    )
     files = {
         name: content,
         ".git/HEAD": b"ref: refs/heads/main\n",

@@ -24,9 +24,9 @@ class TaskContent:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A kind of task; `draft` draws one."""
+    """A kind of task; `draw` draws one."""
 
     name: str
-    draft: Callable[[Draw], TaskContent]
+    draw: Callable[[Draw], TaskContent]
     turns: int = 1
     """Commands after which each of its tasks ends."""

@@ -17,9 +17,9 @@ NOTED: tuple[Callable[[Draw], TaskContent], ...] = (copy, move, append, upper, c
 def note(draw: Draw) -> TaskContent:
     inner = draw.pick(NOTED)(draw)
     name = "note.txt"
-    asked = draw.pick(("Do what {a} says.", "Read {a} and follow it."))
+    template = draw.pick(("Do what {a} says.", "Read {a} and follow it."))
     return TaskContent(
-        instruction=asked.format(a=name),
+        instruction=template.format(a=name),
         solution=(f"cat {name}", *inner.solution),
         checks=inner.checks,
         files={**inner.files, name: text([inner.instruction])},
@@ -27,26 +27,26 @@ def note(draw: Draw) -> TaskContent:
 
 
 def lookup(draw: Draw) -> TaskContent:
-    pointer, target, wanted, decoy = draw.names(4)
+    pointer, target, source, decoy = draw.names(4)
     content = text(draw.lines(1, 3))
-    other = text([*draw.lines(1, 3), draw.pick(WORDS)])
-    asked = draw.pick(
+    decoy_content = text([*draw.lines(1, 3), draw.pick(WORDS)])
+    template = draw.pick(
         ("{a} names a file. Copy that file to {b}.", "Copy the file that {a} names to {b}.")
     )
     return TaskContent(
-        instruction=asked.format(a=pointer, b=target),
-        solution=(f"cat {pointer}", f"cp {wanted} {target}"),
+        instruction=template.format(a=pointer, b=target),
+        solution=(f"cat {pointer}", f"cp {source} {target}"),
         checks=(FileIs(target, content, exact=True),),
-        files={pointer: text([wanted]), wanted: content, decoy: other},
+        files={pointer: text([source]), source: content, decoy: decoy_content},
     )
 
 
 def trail(draw: Draw) -> TaskContent:
     first, second, target = draw.names(3)
     word = draw.pick(WORDS)
-    asked = draw.pick(("Follow the trail that starts in {a}.", "Start with {a} and go on."))
+    template = draw.pick(("Follow the trail that starts in {a}.", "Start with {a} and go on."))
     return TaskContent(
-        instruction=asked.format(a=first),
+        instruction=template.format(a=first),
         solution=(f"cat {first}", f"cat {second}", f"echo {word} > {target}"),
         checks=(FileIs(target, word.encode()),),
         files={
