@@ -10,7 +10,7 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
-from clawrl_gym.envs.swe.corpus import make_instance, unmet
+from clawrl_gym.envs.swe.corpus import make_instance, missing_programs
 from clawrl_gym.envs.swe.env import SweEnv, list_tasks, prepare, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.rollout.worker import build_env
@@ -320,7 +320,7 @@ def test_programs_that_a_family_needs_and_the_machine_lacks_are_told() -> None:
     sandbox = open_sandbox(Limits(pids=64))
     try:
         sandbox.exec("rm -f $(command -v node ruby)", 20.0)
-        lacking = unmet(["operator", "compare", "numerals"], sandbox)
+        lacking = missing_programs(["operator", "compare", "numerals"], sandbox)
     finally:
         sandbox.close()
     assert lacking == {"node": ["compare"], "ruby": ["numerals"]}
