@@ -59,10 +59,10 @@ def test_a_launcher_that_was_killed_is_an_error_and_then_replaced():
         import os, signal
         from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.launcher_client import client
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
         from clawrl_gym.core.errors import SandboxError
         sandbox = open_sandbox(Limits())
-        os.kill(client().launcher_pid, signal.SIGKILL)
+        os.kill(launcher_client().launcher_pid, signal.SIGKILL)
         try:
             for _ in range(100):
                 sandbox.exec("sleep 0.05", 5)
@@ -81,9 +81,9 @@ def test_the_launcher_ends_with_its_owner():
     code = """
         from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.launcher_client import client
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
         kept = open_sandbox(Limits())
-        print(client().launcher_pid)
+        print(launcher_client().launcher_pid)
     """
     done = run_owner(code)
     assert gone(int(done.stdout)), done.stderr
@@ -95,9 +95,9 @@ def test_the_launcher_ends_with_an_owner_that_was_killed():
         import os, signal
         from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.launcher_client import client
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
         kept = open_sandbox(Limits())
-        print(client().launcher_pid, flush=True)
+        print(launcher_client().launcher_pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
     done = run_owner(code)
@@ -110,12 +110,12 @@ def test_a_forked_child_gets_a_launcher_of_its_own():
         import os, sys
         from clawrl_gym.envs.sandbox.interface import Limits
         from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-        from clawrl_gym.envs.sandbox.launcher_client import client
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
         parents = open_sandbox(Limits())
         child = os.fork()
         if child == 0:
             with open_sandbox(Limits()) as own:
-                print(own.exec("echo child", 5).output, client().owner_pid == os.getpid())
+                print(own.exec("echo child", 5).output, launcher_client().owner_pid == os.getpid())
             sys.stdout.flush()
             os._exit(0)
         os.waitpid(child, 0)
