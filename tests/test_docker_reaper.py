@@ -80,10 +80,10 @@ def test_an_owner_that_is_killed_leaves_no_container():
     """Neither an idle one nor one whose command runs on; no reaper is needed."""
     code = f"""
         import time
-        from clawrl_gym.envs.sandbox.interface import Limits, Place
+        from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
         from clawrl_gym.envs.sandbox.docker.sandbox import open_docker_sandbox
-        idle = open_docker_sandbox(Limits(), Place(), image={BASE_IMAGE!r})
-        busy = open_docker_sandbox(Limits(), Place(), image={BASE_IMAGE!r})
+        idle = open_docker_sandbox(Limits(), SandboxSpec(), image={BASE_IMAGE!r})
+        busy = open_docker_sandbox(Limits(), SandboxSpec(), image={BASE_IMAGE!r})
         print(idle._container.id, busy._container.id, flush=True)
         busy.exec("sleep 300; sleep 301", 600)
     """
