@@ -26,12 +26,11 @@ from typing import Any
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.delta import diff_ids, diff_messages
-from clawrl_gym.dialogue.graph import Branch, TurnNode
-from clawrl_gym.dialogue.history import SessionIndex
+from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.dialogue.merging import merge_turns
-from clawrl_gym.dialogue.prompts import make_prompt
+from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
 from clawrl_gym.gateway.wire import Labels
-from clawrl_gym.judge.enhance import joined, with_hint
+from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.store import Store, StoreReader
 from tests.fakes import FakePolicy, decode, sampled, spell
 from tests.recordings import NAMES, recorded, shipped
@@ -212,16 +211,16 @@ class Conversation:
         async with context as request:
             identity = request.identity
             number = self.sessions.setdefault(identity.session_id, len(self.sessions))
-            stored = await self.talk.sessions.stored_reply(request)
+            stored = await self.talk.sessions.recorder.stored_reply(request)
             if stored is not None:
                 self.requests.append(f"{number}.{stored.index} again")
                 assert isinstance(stored, Turn)
                 return stored
-            await self.talk.sessions.record_next_states(request)
+            await self.talk.sessions.recorder.record_next_states(request)
             rendered: dict[str, Any] = {"messages": messages}
             if self.draw.random() < 0.1:
                 rendered["tools"] = [{"type": "function", "function": {"name": "ls"}}]
-            previous = await self.talk.sessions.before(request)
+            previous = await self.talk.sessions.recorder.previous_turn(request)
             prompt = await make_prompt(self.policy.render, rendered, previous)
             cut = finish == "stop" and self.draw.random() < 0.1
             ids_T = sampled(spell(reply), end=not cut and finish == "stop")
@@ -242,8 +241,8 @@ class Conversation:
                 created_s=time.time(),
                 tools=rendered.get("tools", []),
             )
-            turn = await self.talk.sessions.record(request, turn, prompt.rendered_ids_T)
-            self.talk.sessions.delivered(request, turn)
+            turn = await self.talk.sessions.recorder.record(request, turn, prompt.rendered_ids_T)
+            self.talk.sessions.recorder.set_delivered(request, turn)
             self.requests.append(
                 f"{number}.{turn.index} {identity.matched_by} {turn.kind} {prompt.fit}"
             )
@@ -274,7 +273,9 @@ class Conversation:
         if messages is None:
             return []
         plain_T = await self.policy.render({"messages": turn.messages})
-        return joined(turn.prompt_ids_T, plain_T, await self.policy.render({"messages": messages}))
+        return insert_addition(
+            turn.prompt_ids_T, plain_T, await self.policy.render({"messages": messages})
+        )
 
 
 def brief(message: Message) -> str:
@@ -352,24 +353,24 @@ def random_index(draw: random.Random) -> list[str | None]:
         messages.append(user(draw.choice(WORDS)))
         if draw.random() < 0.15:
             messages[0] = user("a summary")
-        trail = Branch.of(messages, draw.choice(["", "", "ann"]))
+        branch = Branch.of(messages, draw.choice(["", "", "ann"]))
         claims, is_retry = draw.random() < 0.8, draw.random() < 0.2
-        session_id = index.find(trail, claims=claims, is_retry=is_retry)
+        session_id = index.find(branch, claims=claims, is_retry=is_retry)
         answers.append(session_id)
         session_id = session_id or draw.choice(sessions)
         if draw.random() < 0.2:
-            index.begun(session_id, trail)
+            index.add_request(session_id, branch)
             continue
         reply = assistant(draw.choice(WORDS))
         turn = Turn(
             session_id, number, "main", [1], [2], [0.0], [0],
             INTERRUPTED if draw.random() < 0.1 else "stop", messages, reply, 0.0, id=number,
         )  # fmt: skip
-        mark = TurnNode.of(turn, trail, b"", [])
-        index.learn(session_id, mark, draw.random() < 0.9)
-        turns.append(([*messages, reply], mark))
+        node = TurnNode.of(turn, branch, b"", [])
+        index.add_turn(session_id, node, draw.random() < 0.9)
+        turns.append(([*messages, reply], node))
         if draw.random() < 0.2:
-            index.answered(session_id, draw.choice(turns)[1])
+            index.set_answered(session_id, draw.choice(turns)[1])
         if draw.random() < 0.05:
             index.forget(draw.choice(sessions))
     return [*answers, str(len(index))]

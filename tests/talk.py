@@ -10,7 +10,8 @@ from typing import Any
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.sessions import Sessions, TurnRequest
+from clawrl_gym.gateway.session import TurnRequest
+from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.wire import Labels
 from clawrl_gym.store import Store
 from tests.recordings import shipped
@@ -42,7 +43,7 @@ class Talk:
     ) -> Any:
         """A request up to where its reply is made."""
         identity = self.sessions.identify(messages, body, headers or {}, path)
-        async with self.sessions.ask(identity, labels or Labels(), messages) as asked:
+        async with self.sessions.request(identity, labels or Labels(), messages) as asked:
             yield asked
 
     async def say(
@@ -56,12 +57,12 @@ class Talk:
     ) -> Turn:
         """A request, and its turn with this reply unless it is a retry."""
         async with self.ask(messages, path, **more) as asked:
-            stored = await self.sessions.stored_reply(asked)
+            stored = await self.sessions.recorder.stored_reply(asked)
             if stored is not None:
                 return stored
-            await self.sessions.record_next_states(asked)
+            await self.sessions.recorder.record_next_states(asked)
             turn = await self.record(asked, reply, finish)
-            self.sessions.delivered(asked, turn)
+            self.sessions.recorder.set_delivered(asked, turn)
             return turn
 
     async def record(self, asked: TurnRequest, reply: str | Message, finish: str = "stop") -> Turn:
@@ -80,7 +81,7 @@ class Talk:
             reply=said,
             created_s=time.time(),
         )
-        return await self.sessions.record(asked, turn, [1])
+        return await self.sessions.recorder.record(asked, turn, [1])
 
     async def states(self, session_id: str = "s") -> dict[int, list[Message]]:
         """Next states by the index of their turn."""

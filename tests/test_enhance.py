@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import Message, Turn, Verdict
-from clawrl_gym.judge.enhance import Enhancer, hints_of, joined, with_hint
+from clawrl_gym.dialogue.prompts import insert_addition
+from clawrl_gym.judge.enhance import Enhancer, hints_of, with_hint
 from tests.fakes import FakePolicy, decode, encode, sampled
 from tests.fakes_judge import a_turn, reply, tool, user
 
@@ -99,7 +100,7 @@ def test_what_was_used_as_rendered_becomes_the_hinted_rendering(
     before: list[int], hint: list[int], after: list[int]
 ) -> None:
     plain, hinted = before + after, before + hint + after
-    assert joined(plain, plain, hinted) == hinted
+    assert insert_addition(plain, plain, hinted) == hinted
 
 
 @settings(derandomize=True)
@@ -109,7 +110,13 @@ def test_other_spellings_of_the_past_stay(
 ) -> None:
     """`8` is what begins the last user message, `9` what ends it."""
     plain, used = [*past, 8, 9, *after], [*spelt, 8, 9, *after]
-    assert joined(used, plain, [*past, 8, *hint, 9, *after]) == [*spelt, 8, *hint, 9, *after]
+    assert insert_addition(used, plain, [*past, 8, *hint, 9, *after]) == [
+        *spelt,
+        8,
+        *hint,
+        9,
+        *after,
+    ]
 
 
 async def test_tools_and_template_keys_are_rendered_again() -> None:

@@ -9,8 +9,7 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.graph import Branch, TurnNode
-from clawrl_gym.dialogue.history import SessionIndex
+from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.wire import Refusal
 from tests.recordings import conversation, recorded, shipped
@@ -33,8 +32,8 @@ class Bench:
     def answer(self, identity: Identity, reply: str, finish_reason: str = "stop") -> None:
         self.turns += 1
         turn = make_turn([], reply, id=self.turns, finish_reason=finish_reason)
-        mark = TurnNode.of(turn, identity.trail, identity.same, [])
-        self.identifier.learn(identity.session_id, mark)
+        mark = TurnNode.of(turn, identity.branch, identity.exact_request, [])
+        self.identifier.add_turn(identity.session_id, mark)
 
     def say(self, *messages: Message, reply: str = "ok", **body: Any) -> Identity:
         identity = self.ask(*messages, **body)
@@ -266,12 +265,14 @@ def test_anything_else_leaves_it_open(bench: Bench, value: Any) -> None:
 
 def test_two_requests_are_the_same_only_with_the_same_tools_and_wishes(bench: Bench) -> None:
     def same(**body: Any) -> bytes:
-        return bench.ask(SYSTEM, user("hi"), **body).same
+        return bench.ask(SYSTEM, user("hi"), **body).exact_request
 
     assert same() == same(stream=True, stream_options={"include_usage": True})
     others = {same(tools=[{}]), same(temperature=0.5), same(turn_type="side"), same()}
     assert len(others) == 4
-    assert bench.ask(user("hi")).same != same(), "another system message is another request"
+    assert bench.ask(user("hi")).exact_request != same(), (
+        "another system message is another request"
+    )
 
 
 def test_a_pattern_without_a_group_is_a_clear_error() -> None:
@@ -290,7 +291,7 @@ def test_the_index_is_bounded_and_forgets_the_longest_unused_session() -> None:
     """Reference defect: session maps only grew."""
     index = SessionIndex(max_keys=300)
     for number in range(1000):
-        index.learn(f"s{number}", _mark(number, str(number))[1], True)
+        index.add_turn(f"s{number}", _mark(number, str(number))[1], True)
     assert len(index) <= 300
     newest = Branch.of([user("999"), assistant("ok"), user("go on")])
     oldest = Branch.of([user("0"), assistant("ok"), user("go on")])
@@ -301,16 +302,16 @@ def test_the_index_is_bounded_and_forgets_the_longest_unused_session() -> None:
 def test_one_long_session_does_not_fill_the_index() -> None:
     index = SessionIndex()
     for number in range(10_000):
-        index.learn("s", _mark(number, str(number))[1], True)
+        index.add_turn("s", _mark(number, str(number))[1], True)
     assert len(index) < 100
 
 
 def test_a_session_that_is_forgotten_leaves_nothing() -> None:
     index = SessionIndex()
     trail, mark = _mark(1, "hi")
-    index.begun("s", trail)
-    index.learn("s", mark, True)
-    index.learn("t", mark, True)
+    index.add_request("s", trail)
+    index.add_turn("s", mark, True)
+    index.add_turn("t", mark, True)
     index.forget("s")
     index.forget("never")
     assert index.find(trail, claims=False, is_retry=True) == "t"

@@ -10,8 +10,7 @@ from clawrl_gym.config import KindRule, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, TurnKind
-from clawrl_gym.gateway.kinds import Kinds
-from clawrl_gym.gateway.transient import Transient
+from clawrl_gym.gateway.identify import KindRules, TransientBlocks
 from tests.recordings import NAMES, recorded, shipped
 
 SIDE = {
@@ -57,8 +56,8 @@ def user(text: str) -> Message:
 
 
 def kind_of(messages: list[Message], /, **body: Any) -> tuple[TurnKind, str]:
-    stable = Transient(shipped().transient).stable(messages)
-    return Kinds(shipped().kinds).of(stable, body, None)
+    stable = TransientBlocks(shipped().transient).removed_from(messages)
+    return KindRules(shipped().kinds).kind_of(stable, body, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -112,30 +111,30 @@ def test_the_tool_loop_of_a_side_turn_is_side() -> None:
     ("told", "expected"), [("main", "main"), (" Main ", "main"), ("side", "side"), ("cron", "side")]
 )
 def test_what_the_client_says_wins_over_the_rules(told: str, expected: TurnKind) -> None:
-    kinds = Kinds(shipped().kinds)
+    kinds = KindRules(shipped().kinds)
     probe = [user("Reply with OK. Do not use tools.")]
-    assert kinds.of(probe, {}, told) == (expected, "header")
-    assert kinds.of(probe, {"turn_type": told}, None) == (expected, "body")
-    assert kinds.of(probe, {"turn_type": "side"}, told) == (expected, "header")
+    assert kinds.kind_of(probe, {}, told) == (expected, "header")
+    assert kinds.kind_of(probe, {"turn_type": told}, None) == (expected, "body")
+    assert kinds.kind_of(probe, {"turn_type": "side"}, told) == (expected, "header")
 
 
 @pytest.mark.parametrize("said_nothing", [None, "", 7, [], {}])
 def test_a_type_that_says_nothing_is_no_type(said_nothing: Any) -> None:
     """Reference defect: side was the default, so that a stock client taught nothing."""
-    assert Kinds().of([user("hi")], {"turn_type": said_nothing}, " ") == ("main", "")
+    assert KindRules().kind_of([user("hi")], {"turn_type": said_nothing}, " ") == ("main", "")
 
 
 def test_all_conditions_of_a_rule_must_hold() -> None:
     rule = KindRule(name="ping", last_user="ping", max_tokens_at_most=8, without_tools=True)
-    kinds = Kinds([rule])
+    kinds = KindRules([rule])
     ping = [user("ping")]
-    assert kinds.of(ping, {"max_tokens": 8}, None) == ("side", "ping")
-    assert kinds.of(ping, {"max_completion_tokens": 5}, None) == ("side", "ping")
-    assert kinds.of(ping, {}, None)[0] == "main", "no limit is no low limit"
-    assert kinds.of(ping, {"max_tokens": 9}, None)[0] == "main"
-    assert kinds.of(ping, {"max_tokens": 8, "tools": [{}]}, None)[0] == "main"
-    assert kinds.of([user("pong")], {"max_tokens": 8}, None)[0] == "main"
-    assert kinds.of([*ping, user("pong")], {"max_tokens": 8}, None)[0] == "main"
+    assert kinds.kind_of(ping, {"max_tokens": 8}, None) == ("side", "ping")
+    assert kinds.kind_of(ping, {"max_completion_tokens": 5}, None) == ("side", "ping")
+    assert kinds.kind_of(ping, {}, None)[0] == "main", "no limit is no low limit"
+    assert kinds.kind_of(ping, {"max_tokens": 9}, None)[0] == "main"
+    assert kinds.kind_of(ping, {"max_tokens": 8, "tools": [{}]}, None)[0] == "main"
+    assert kinds.kind_of([user("pong")], {"max_tokens": 8}, None)[0] == "main"
+    assert kinds.kind_of([*ping, user("pong")], {"max_tokens": 8}, None)[0] == "main"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +146,7 @@ def test_all_conditions_of_a_rule_must_hold() -> None:
 )
 def test_a_rule_that_makes_no_sense_is_a_clear_error(rule: KindRule, wrong: str) -> None:
     with pytest.raises(ConfigError, match=wrong):
-        Kinds([rule])
+        KindRules([rule])
 
 
 @pytest.mark.timeout(60)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import Branch
-from clawrl_gym.gateway.transient import Transient
+from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.store import Store
 from tests.recordings import conversation, recorded, shipped
 from tests.talk import Talk
@@ -44,7 +44,7 @@ async def replay(talk: Talk, *names: str) -> None:
     for name in names:
         request = recorded(name)
         async with talk.ask(request.messages, None, request.headers, **body_of(name)) as asked:
-            await talk.sessions.record_next_states(asked)
+            await talk.sessions.recorder.record_next_states(asked)
             if request.reply is not None:
                 await talk.record(asked, request.reply)
 
@@ -410,8 +410,8 @@ def signs_in(messages: list[Message]) -> set[str]:
 
 def key_of(turn: Turn) -> bytes:
     """The same for turns that nothing tells apart."""
-    stable = Transient(WARM.transient).stable(turn.messages)
-    return Branch.of([*stable, turn.reply]).whole
+    stable = TransientBlocks(WARM.transient).removed_from(turn.messages)
+    return Branch.of([*stable, turn.reply]).leaf
 
 
 def counted(

@@ -12,10 +12,10 @@ import pytest
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.dialogue.graph import MAX_TURNS
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.memory import SessionCache
-from clawrl_gym.gateway.session import MAX_MARKS, WARM_TURNS, Session
-from clawrl_gym.gateway.sessions import Sessions
+from clawrl_gym.gateway.session import WARM_TURNS, Session
+from clawrl_gym.gateway.sessions import SessionCache, Sessions
 from clawrl_gym.gateway.wire import Labels, Refusal
 from clawrl_gym.store import Store
 from tests.talk import Talk
@@ -422,7 +422,7 @@ async def test_a_fork_follows_the_turn_that_it_extends(talk: Talk) -> None:
     root = await talk.say([user("a")])
     await talk.say([user("a"), assistant("ok"), user("b")])
     async with talk.ask([user("a"), assistant("ok"), user("c")]) as asked:
-        past = await talk.sessions.before(asked)
+        past = await talk.sessions.recorder.previous_turn(asked)
     assert past is not None
     assert past.turn == root
 
@@ -433,14 +433,14 @@ async def test_what_is_not_in_memory_any_more_is_read_again(talk: Talk) -> None:
         await talk.say(told, f"to {number}")
         told = [*told, assistant(f"to {number}"), user(str(number + 1))]
     async with talk.ask([user("0"), assistant("to 0"), user("fork")]) as asked:
-        past = await talk.sessions.before(asked)
+        past = await talk.sessions.recorder.previous_turn(asked)
     assert past is not None
     assert past.turn == (await talk.store.turns_of("s"))[0]
 
 
 async def test_a_first_request_follows_nothing(talk: Talk) -> None:
     async with talk.ask([user("a")]) as asked:
-        assert await talk.sessions.before(asked) is None
+        assert await talk.sessions.recorder.previous_turn(asked) is None
 
 
 # Ends.
@@ -641,24 +641,24 @@ async def test_memory_is_bounded_and_read_again_from_the_store(store: Store) -> 
 
 async def test_large_turns_leave_memory_sooner(store: Store) -> None:
     """10,000 idle sessions with prompts of 40,000 characters must fit: few stay whole."""
-    memory = SessionCache(store, warm_sessions=100, max_bytes=1_000_000)
+    cache = SessionCache(store, warm_sessions=100, max_bytes=1_000_000)
     talk = Talk(store)
-    talk.sessions._memory = memory
+    talk.sessions._cache = cache
     system: Message = {"role": "system", "content": "x" * 40_000}
     for number in range(60):
         await talk.say([system, user("a")], path=f"s{number}")
-    assert memory.size_bytes <= 1_000_000
-    assert 10 < len(memory) < 30
+    assert cache.size_bytes <= 1_000_000
+    assert 10 < len(cache) < 30
     await talk.say([system, user("a"), assistant("ok"), user("b")], path="s0")
     assert await talk.states("s0") == {0: [user("b")]}
 
 
 async def test_a_session_remembers_a_bounded_number_of_turns(talk: Talk) -> None:
-    for number in range(MAX_MARKS + 10):
+    for number in range(MAX_TURNS + 10):
         await talk.say([user(str(number))])
     async with talk.sessions.use("s", LABELS) as session:
-        assert len(session.marks) == len(session.waiting) == MAX_MARKS
-        assert session.delivered <= session.waiting
+        assert len(session.graph.turns) == len(session.graph.waiting) == MAX_TURNS
+        assert session.graph.delivered <= session.graph.waiting
 
 
 async def test_a_session_goes_on_in_another_process_exactly(tmp_path: Path) -> None:
@@ -688,7 +688,7 @@ async def test_a_restart_in_the_middle_changes_nothing_of_a_retry(talk: Talk) ->
     later = Talk(talk.store)
     assert (await later.say([user("a")], "two")).id == first.id
     async with later.ask([user("a"), assistant("one"), user("b")]) as asked:
-        past = await later.sessions.before(asked)
+        past = await later.sessions.recorder.previous_turn(asked)
     assert past is not None
     assert past.turn == first
 
@@ -706,7 +706,7 @@ async def test_a_record_is_finished_when_its_client_leaves(talk: Talk) -> None:
         recording.cancel()
         with pytest.raises(asyncio.CancelledError):
             await recording
-        await talk.sessions.finish(2.0)
+        await talk.sessions.recorder.finish(2.0)
     assert (await talk.say([user("a")], "two")).reply["content"] == "one"
     assert len(await talk.store.turns_of("s")) == 1
 
@@ -714,12 +714,12 @@ async def test_a_record_is_finished_when_its_client_leaves(talk: Talk) -> None:
 async def test_a_next_state_is_told_when_its_client_leaves(talk: Talk) -> None:
     await talk.say([user("a")])
     async with talk.ask([user("a"), assistant("ok"), user("b")]) as asked:
-        recording = asyncio.create_task(talk.sessions.record_next_states(asked))
+        recording = asyncio.create_task(talk.sessions.recorder.record_next_states(asked))
         await asyncio.sleep(0)
         recording.cancel()
         with pytest.raises(asyncio.CancelledError):
             await recording
-    await talk.sessions.finish(2.0)
+    await talk.sessions.recorder.finish(2.0)
     assert await talk.states() == {0: [user("b")]}
     assert len(talk.judged) == 1
 
@@ -729,8 +729,8 @@ async def test_a_store_that_cannot_write_leaves_the_turn_waiting(talk: Talk) -> 
     async with talk.ask([user("a"), assistant("ok"), user("b")]) as asked:
         await talk.store.close()
         with pytest.raises(StoreError):
-            await talk.sessions.record_next_states(asked)
-        assert len(asked.session.waiting) == 1
+            await talk.sessions.recorder.record_next_states(asked)
+        assert len(asked.session.graph.waiting) == 1
 
 
 async def test_recording_does_not_depend_on_what_is_written_to_the_disk(tmp_path: Path) -> None:
@@ -747,6 +747,6 @@ async def test_recording_does_not_depend_on_what_is_written_to_the_disk(tmp_path
 async def test_sessions_work_without_any_rules(store: Store) -> None:
     sessions = Sessions(store)
     identity = sessions.identify([user("a")], {}, {}, None)
-    async with sessions.ask(identity, LABELS, [user("a")]) as asked:
-        assert await sessions.stored_reply(asked) is None
+    async with sessions.request(identity, LABELS, [user("a")]) as asked:
+        assert await sessions.recorder.stored_reply(asked) is None
     assert len(sessions) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.transient import Transient
+from clawrl_gym.gateway.identify import TransientBlocks
 from tests.recordings import NAMES, recorded, shipped
 
 BEGIN, END = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>", "<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
@@ -18,7 +18,7 @@ def user(text: str) -> Message:
 
 
 def stable(*messages: Message) -> list[Message]:
-    return Transient(shipped().transient).stable(list(messages))
+    return TransientBlocks(shipped().transient).removed_from(list(messages))
 
 
 def test_a_message_that_held_nothing_else_is_gone() -> None:
@@ -97,4 +97,4 @@ def test_the_messages_given_are_not_changed() -> None:
 @pytest.mark.parametrize("pattern", ["", ".*?", "a.*?", ".*?b", "(", "a.*?)"])
 def test_a_pattern_that_makes_no_sense_is_a_clear_error(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"live\.transient: got"):
-        Transient([pattern])
+        TransientBlocks([pattern])

@@ -1,4 +1,7 @@
-"""How a conversation hangs together.
+"""Conversations as one graph of messages and turns, and what follows from who goes on from whom.
 
-Which turn a request follows, what it adds, which next states it brings, which ids extend which.
+`graph`: which turn a request follows, which next states it brings, which session it belongs to.
+`delta`: what a turn adds to the turn before it, which is all that is stored of it.
+`prompts`: prompt ids that extend those of the turn before. `merging`: turns whose ids extend each
+other as one sequence to train on.
 """

@@ -1,4 +1,10 @@
-"""The hashes by which a conversation is known again, without keeping it.
+"""Conversations as a graph: messages with parents, the turns that made some of them, the sessions
+that hold them. Hashes only: a conversation is known again without being kept.
+
+A node is a conversation up to one message; its hash covers its parent's and what the message says.
+A request is a branch, from the first message to its last. A turn stands at two nodes: that of its
+request and, one message on, that of its reply. A later request that runs through the latter goes on
+from the turn, however often the same words were said elsewhere.
 
 Clients hand our replies back altered: other white space, no reasoning, arguments written as other
 JSON, other call ids, None for an empty text. Messages are therefore compared by what they say.
@@ -10,19 +16,29 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from clawrl_gym.core.pictures import pictures_of, text_of
-from clawrl_gym.core.types import Message, Turn, TurnKind
+from clawrl_gym.core.types import INTERRUPTED, Message, Turn, TurnKind
 
-_CHAIN_BYTES = 16
+MAX_TURNS = 256
+"""Newest turns of a session that a request may follow. A node is half a kilobyte; a conversation
+whose client has gone back further than this goes on as one that was edited."""
+MAX_KEYS = 262_144
+_INDEXED_TURNS = 32
+"""Newest turns of a session that a request without its id may go on from."""
+_NODE_BYTES = 16
 _MESSAGE_BYTES = 8
 """Only ever compared within one session."""
-KEPT_BEFORE = 8
-"""Messages, and replies, before a turn's own reply that a mark remembers."""
-_THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+_RECENT = 8
+"""Messages, and replies, before a turn's own reply that its node remembers."""
+_THINKING = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+
+
+# What a message says.
 
 
 def is_conversation(message: Message) -> bool:
@@ -30,96 +46,112 @@ def is_conversation(message: Message) -> bool:
     return message.get("role") not in ("system", "developer")
 
 
-def said(message: Message) -> str:
+def plain_text(message: Message) -> str:
     """A message's text as it is compared: reasoning left out, white space as one space."""
     text = text_of(message)
     if message.get("role") == "assistant":
-        text = _THOUGHT.sub("", text)
+        text = _THINKING.sub("", text)
     return " ".join(text.split())
 
 
-def thought(message: Message) -> str:
+def reasoning_of(message: Message) -> str:
     """A reply's reasoning, wherever it stands."""
-    found = _THOUGHT.match(text_of(message))
-    text = (message.get("reasoning_content") or "") + (found[1] if found else "")
+    thinking = _THINKING.match(text_of(message))
+    text = (message.get("reasoning_content") or "") + (thinking[1] if thinking else "")
     return " ".join(text.split())
 
 
-def calls_of(message: Message) -> list[tuple[str, str]]:
-    """A message's tool calls as they are compared: names, and arguments in one spelling."""
-    functions = [call.get("function") or {} for call in message.get("tool_calls") or []]
-    return [(str(call.get("name")), _arguments(call.get("arguments"))) for call in functions]
-
-
-def same_reply(sent_back: Message, reply: Message) -> bool:
+def same_reply(returned: Message, reply: Message) -> bool:
     """Whether a message is our reply as a client hands it back."""
-    return digest_of(sent_back) == digest_of(reply)
+    return message_digest(returned) == message_digest(reply)
 
 
-def digest_of(message: Message) -> bytes:
+def is_part_of(returned: Message, reply: Message) -> bool:
+    """Whether a message is the beginning of a reply, as a client keeps what it had seen of it."""
+    part = plain_text(returned)
+    return bool(part) and not returned.get("tool_calls") and plain_text(reply).startswith(part)
+
+
+def message_digest(message: Message) -> bytes:
     """Of what a message says."""
-    told = [message.get("role") or "", said(message)]
-    if message.get("tool_calls"):
-        told += [part for call in calls_of(message) for part in call]
-    told += pictures_of([message])
-    return _hash("\0".join([*map(str, map(len, told)), *told]), _MESSAGE_BYTES)
+    parts = [message.get("role") or "", plain_text(message)]
+    for call in message.get("tool_calls") or []:
+        function = call.get("function") or {}
+        parts += [str(function.get("name")), _plain_arguments(function.get("arguments"))]
+    parts += pictures_of([message])
+    return _hash("\0".join([*map(str, map(len, parts)), *parts]), _MESSAGE_BYTES)
 
 
-def digest_of_request(body: object) -> bytes:
+def request_digest(body: object) -> bytes:
     """Of all that makes two requests the same."""
-    return _hash(json.dumps(body, sort_keys=True), _CHAIN_BYTES)
+    return _hash(json.dumps(body, sort_keys=True), _NODE_BYTES)
+
+
+def _plain_arguments(arguments: object) -> str:
+    """Arguments in one spelling; what is no JSON stays text. Numbers as JavaScript has them."""
+    try:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+        return json.dumps(json.loads(text or "{}", parse_int=float), sort_keys=True)
+    except (ValueError, RecursionError):
+        return str(arguments).strip()
+
+
+# Nodes.
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A request's messages without system messages and transient blocks, and their hashes."""
+    """A request's messages without system messages and transient blocks, and their nodes."""
 
     messages: list[Message]
     digests: list[bytes]
     """Of each message."""
-    chains: list[bytes]
-    """`chains[n]` covers the first n messages, and whose they are."""
+    nodes: list[bytes]
+    """`nodes[n]` is the conversation of the first n messages; the root says whose it is."""
     replies: list[int]
     """Positions of the assistant's messages."""
 
     @classmethod
-    def of(cls, stable: Iterable[Message], user: str = "") -> Branch:
-        """`user` is the person whose conversation it is, where the client says so."""
-        messages = [message for message in stable if is_conversation(message)]
-        digests = [digest_of(message) for message in messages]
-        chains = [_hash(user, _CHAIN_BYTES)]
+    def of(cls, messages: Iterable[Message], user: str = "") -> Branch:
+        """Of messages without transient blocks; `user`: whose they are, where the client says."""
+        conversation = [message for message in messages if is_conversation(message)]
+        digests = [message_digest(message) for message in conversation]
+        nodes = [_hash(user, _NODE_BYTES)]
         for digest in digests:
-            chains.append(_follow(chains[-1], digest))
-        replies = [at for at, message in enumerate(messages) if message.get("role") == "assistant"]
-        return cls(messages, digests, chains, replies)
+            nodes.append(_child(nodes[-1], digest))
+        replies = [at for at, m in enumerate(conversation) if m.get("role") == "assistant"]
+        return cls(conversation, digests, nodes, replies)
 
     @property
-    def whole(self) -> bytes:
-        """Covers the whole request."""
-        return self.chains[-1]
+    def leaf(self) -> bytes:
+        """The node of the whole request."""
+        return self.nodes[-1]
 
-    def after(self, at: int) -> list[Message]:
-        """What came back after the message at `at`: all up to the assistant's next message."""
-        end = next((reply for reply in self.replies if reply > at), len(self.messages))
-        return self.messages[at + 1 : end]
+    def answer_to(self, reply: int) -> list[Message]:
+        """What came back after the reply at a position: all up to the assistant's next message."""
+        end = next((later for later in self.replies if later > reply), len(self.messages))
+        return self.messages[reply + 1 : end]
 
-    def pair(self, at: int) -> bytes | None:
-        """The message at `at` with the one before it; None for the first message."""
-        return self._pair(self.digests[at - 1], self.digests[at]) if at > 0 else None
+    def pair_at(self, position: int) -> bytes | None:
+        """The message at a position with the one before it; None for the first message."""
+        if position == 0:
+            return None
+        return self._pair(self.digests[position - 1], self.digests[position])
 
-    def pair_with(self, reply: bytes) -> bytes | None:
+    def pair_with(self, reply_digest: bytes) -> bytes | None:
         """The last message with a reply to it; None when there is no message."""
-        return self._pair(self.digests[-1], reply) if self.digests else None
+        return self._pair(self.digests[-1], reply_digest) if self.digests else None
+
+    def parent_at(self, reply: int) -> bytes:
+        """The key of the turn whose reply would stand at a position."""
+        return self.nodes[reply + 1][:_MESSAGE_BYTES]
+
+    def replies_before(self, position: int) -> list[bytes]:
+        """The digests of the assistant's messages before a position."""
+        return [self.digests[reply] for reply in self.replies if reply < position]
 
     def _pair(self, first: bytes, second: bytes) -> bytes:
-        return _hash(self.chains[0] + first + second, _CHAIN_BYTES)
-
-    def passing(self, at: int) -> bytes:
-        """The chain of what is gone on from after the reply at `at`, shortened."""
-        return self.chains[at + 1][:_MESSAGE_BYTES]
-
-    def replies_before(self, at: int) -> list[bytes]:
-        return [self.digests[reply] for reply in self.replies if reply < at]
+        return _hash(self.nodes[0] + first + second, _NODE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +163,7 @@ class Rendering:
 
     @classmethod
     def of(cls, ids_T: list[int]) -> Rendering:
-        return cls(len(ids_T), _hash(array("i", ids_T).tobytes(), _CHAIN_BYTES))
+        return cls(len(ids_T), _hash(array("i", ids_T).tobytes(), _NODE_BYTES))
 
     def begins(self, ids_T: list[int]) -> bool:
         return len(ids_T) >= self.length and Rendering.of(ids_T[: self.length]) == self
@@ -139,115 +171,411 @@ class Rendering:
 
 @dataclass(frozen=True, slots=True)
 class TurnNode:
-    """What is kept of a turn to know it again; the store keeps it beside the turn, as text."""
+    """A turn's place in the graph; the store holds it beside the turn, as text."""
 
     turn_id: int
     kind: TurnKind
     finish_reason: str
     created_s: float
-    same: bytes
-    """Of the whole request, exactly."""
+    exact_request: bytes
+    """Digest of the whole request, exactly as it was sent."""
     request: bytes
-    """Chain of the request's messages."""
-    chain: bytes
-    """Chain of the request's messages and the reply."""
+    """Node of the request's last message."""
     reply: bytes
-    before: bytes
-    """Hashes of the last messages of the request, oldest first."""
-    replies_before: bytes
-    """Hashes of the assistant's last messages in the request, oldest first."""
-    passed: tuple[bytes, ...]
-    """Chains of the last replies in the request, shortened: these have been gone on from."""
+    """Node of the reply."""
+    reply_digest: bytes
+    recent: bytes
+    """Digests of the last messages of the request, oldest first."""
+    recent_replies: bytes
+    """Digests of the assistant's last messages in the request, oldest first."""
+    parents: tuple[bytes, ...]
+    """Keys of the turns whose replies stand last in the request, oldest first."""
     pair: bytes | None
     """The request's last message and the reply."""
-    rendered: Rendering
+    rendering: Rendering
 
     @classmethod
-    def of(cls, turn: Turn, trail: Branch, same: bytes, rendered_ids_T: list[int]) -> TurnNode:
-        reply = digest_of(turn.reply)
+    def of(
+        cls, turn: Turn, branch: Branch, exact_request: bytes, rendered_ids_T: list[int]
+    ) -> TurnNode:
+        """Of a turn that answers the request of the branch."""
+        reply_digest = message_digest(turn.reply)
+        recent_replies = branch.replies_before(len(branch.messages))[-_RECENT:]
         return cls(
             turn_id=turn.id or 0,
             kind=turn.kind,
             finish_reason=turn.finish_reason,
             created_s=turn.created_s,
-            same=same,
-            request=trail.whole,
-            chain=_follow(trail.whole, reply),
-            reply=reply,
-            before=b"".join(trail.digests[-KEPT_BEFORE:]),
-            replies_before=b"".join(trail.replies_before(len(trail.messages))[-KEPT_BEFORE:]),
-            passed=tuple(map(trail.passing, trail.replies[-KEPT_BEFORE:])),
-            pair=trail.pair_with(reply),
-            rendered=Rendering.of(rendered_ids_T),
+            exact_request=exact_request,
+            request=branch.leaf,
+            reply=_child(branch.leaf, reply_digest),
+            reply_digest=reply_digest,
+            recent=b"".join(branch.digests[-_RECENT:]),
+            recent_replies=b"".join(recent_replies),
+            parents=tuple(map(branch.parent_at, branch.replies[-_RECENT:])),
+            pair=branch.pair_with(reply_digest),
+            rendering=Rendering.of(rendered_ids_T),
         )
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """For the store."""
         hashes = (
-            self.same, self.request, self.chain, self.reply, self.before, self.replies_before,
-            b"".join(self.passed), self.pair or b"", self.rendered.digest,
+            self.exact_request, self.request, self.reply, self.reply_digest, self.recent,
+            self.recent_replies, b"".join(self.parents), self.pair or b"", self.rendering.digest,
         )  # fmt: skip
-        return " ".join([*(each.hex() for each in hashes), str(self.rendered.length)])
+        return " ".join([*(digest.hex() for digest in hashes), str(self.rendering.length)])
 
     @classmethod
-    def read(
+    def from_text(
         cls, text: str, turn_id: int, kind: TurnKind, finish_reason: str, created_s: float
     ) -> TurnNode:
-        """The inverse of `text`."""
-        *told, length = text.split(" ")
-        hashes = [bytes.fromhex(each) for each in told]
-        same, request, chain, reply, before, replies_before, passed, pair, rendered = hashes
+        """The inverse of `to_text`."""
+        *hex_digests, length = text.split(" ")
+        (
+            exact_request, request, reply, reply_digest, recent, recent_replies, parents, pair,
+            rendering,
+        ) = map(bytes.fromhex, hex_digests)  # fmt: skip
         return cls(
             turn_id=turn_id,
             kind=kind,
             finish_reason=finish_reason,
             created_s=created_s,
-            same=same,
+            exact_request=exact_request,
             request=request,
-            chain=chain,
             reply=reply,
-            before=before,
-            replies_before=replies_before,
-            passed=tuple(
-                passed[at : at + _MESSAGE_BYTES] for at in range(0, len(passed), _MESSAGE_BYTES)
+            reply_digest=reply_digest,
+            recent=recent,
+            recent_replies=recent_replies,
+            parents=tuple(
+                parents[start : start + _MESSAGE_BYTES]
+                for start in range(0, len(parents), _MESSAGE_BYTES)
             ),
             pair=pair or None,
-            rendered=Rendering(int(length), rendered),
+            rendering=Rendering(int(length), rendering),
         )
 
-    def likeness(self, trail: Branch, at: int) -> tuple[int, int]:
-        """How many replies, and how many messages, before `at` are those before this turn's own."""
-        replies = _common_end(self.replies_before, trail.replies_before(at))
-        return replies, _common_end(self.before, trail.digests[:at])
+    @property
+    def key(self) -> bytes:
+        """What the turns that go on from this one have among their parents."""
+        return self.reply[:_MESSAGE_BYTES]
 
     @property
-    def passing(self) -> bytes:
-        """What a request that goes on from the turn passes."""
-        return self.chain[:_MESSAGE_BYTES]
+    def is_interrupted(self) -> bool:
+        """Its client left before the reply was whole."""
+        return self.finish_reason == INTERRUPTED
+
+    def similarity(self, branch: Branch, position: int) -> tuple[int, int]:
+        """How many replies, and how many messages, before a position of the branch are those
+        before this turn's own reply."""
+        replies = _common_end(self.recent_replies, branch.replies_before(position))
+        return replies, _common_end(self.recent, branch.digests[:position])
 
 
-def _common_end(own: bytes, theirs: list[bytes]) -> int:
+def _common_end(joined_digests: bytes, digests: list[bytes]) -> int:
     size = _MESSAGE_BYTES
-    pairs = zip(range(len(own), 0, -size), reversed(theirs), strict=False)
+    pairs = zip(range(len(joined_digests), 0, -size), reversed(digests), strict=False)
     return next(
-        (count for count, (end, digest) in enumerate(pairs) if own[end - size : end] != digest),
-        min(len(own) // size, len(theirs)),
+        (n for n, (end, digest) in enumerate(pairs) if joined_digests[end - size : end] != digest),
+        min(len(joined_digests) // size, len(digests)),
     )
 
 
-def _arguments(told: object) -> str:
-    """Arguments in one spelling; what is no JSON stays text. Numbers as JavaScript has them."""
-    try:
-        text = told if isinstance(told, str) else json.dumps(told or {})
-        return json.dumps(json.loads(text or "{}", parse_int=float), sort_keys=True)
-    except (ValueError, RecursionError):
-        return str(told).strip()
+def _child(node: bytes, digest: bytes) -> bytes:
+    return _hash(node + digest, _NODE_BYTES)
 
 
-def _follow(chain: bytes, digest: bytes) -> bytes:
-    return _hash(chain + digest, _CHAIN_BYTES)
+def _hash(text: str | bytes, size: int) -> bytes:
+    encoded = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    return blake2b(encoded, digest_size=size).digest()
 
 
-def _hash(told: str | bytes, size: int) -> bytes:
-    raw = told if isinstance(told, bytes) else told.encode(errors="surrogatepass")
-    return blake2b(raw, digest_size=size).digest()
+# The turns of one session.
+
+NextState = tuple[TurnNode, list[Message]]
+"""A turn and what came back after its reply."""
+
+
+@dataclass(slots=True)
+class TurnGraph:
+    """A session's newest turns: which of them does a request follow, which next states does it
+    bring?
+
+    A turn's next state is what stands in a later main request between our reply and the assistant's
+    next message: a user's answer, or all tool results of parallel calls, in order. So:
+
+    - **One turn on**: the request runs through the node of the turn's reply, and on.
+    - **Fork**: it follows an earlier turn. If that turn has its next state, it keeps it.
+    - **A turn in between that was not ours** (another model, a side turn that stayed in the
+      history): the next state ends where that reply begins; none when nothing was said before it.
+    - **Edited, merged or compacted history**: no node fits. Then the last reply decides, if it is
+      one of ours: the turn with the most similar replies before it, then the most similar messages.
+      Where several come as near, or nothing before it is known, it must be the session's newest
+      turn, which waits, and the others must be among its ancestors; else there is none.
+    - **An edited reply** is not ours: what follows it was said to other words.
+    - **An interrupted reply** may come back in part, or not at all; see `interrupted_before`.
+    """
+
+    turns: list[TurnNode] = field(default_factory=list)
+    """Newest last."""
+    waiting: set[int] = field(default_factory=set)
+    """Ids of turns without a next state."""
+    delivered: set[int] = field(default_factory=set)
+    """Ids of waiting turns whose replies have reached the client."""
+
+    def add(self, turn: TurnNode) -> None:
+        """A turn was recorded; the oldest leaves when there are too many."""
+        self.turns.append(turn)
+        self.waiting.add(turn.turn_id)
+        for oldest in self.turns[:-MAX_TURNS]:
+            self.close(oldest.turn_id)
+        del self.turns[:-MAX_TURNS]
+
+    def close(self, turn_id: int) -> None:
+        """The turn waits no more."""
+        self.waiting.discard(turn_id)
+        self.delivered.discard(turn_id)
+
+    def clear(self) -> None:
+        """Nothing follows these turns any more."""
+        self.turns.clear()
+        self.waiting.clear()
+        self.delivered.clear()
+
+    def newest(self, kind: TurnKind) -> TurnNode | None:
+        """The newest turn of a kind."""
+        return next((turn for turn in reversed(self.turns) if turn.kind == kind), None)
+
+    def parent_of(self, branch: Branch) -> TurnNode | None:
+        """The turn that a request goes on from, word for word; the newest of equal ones."""
+        if not branch.replies:
+            return None
+        node = branch.nodes[branch.replies[-1] + 1]
+        return next((turn for turn in reversed(self.turns) if turn.reply == node), None)
+
+    def next_states(
+        self,
+        branch: Branch,
+        under_way: Collection[bytes] = (),
+        waiting: Collection[int] | None = None,
+    ) -> list[NextState]:
+        """The next states that a main request brings to main turns that have none yet, last first.
+
+        `under_way`: nodes of requests whose replies are still being made or were interrupted, so
+        that these are not taken for others. `waiting`: the turns that may get one; None: all that
+        wait.
+        """
+        waiting = self.waiting if waiting is None else waiting
+        return [
+            (turn, answer)
+            for turn, reply in self._replies_in(branch, under_way, waiting)
+            if (answer := branch.answer_to(reply))
+            and turn.kind == "main"
+            and turn.turn_id in waiting
+        ]
+
+    def straight_next_state(self, branch: Branch) -> list[NextState]:
+        """The next state of an episode's newest turn, where its cut history says the same words
+        twice.
+
+        Only for sessions that are known to go straight on: it looks at the last reply alone.
+        """
+        newest = self.newest("main")
+        if newest is None or newest.turn_id not in self.waiting or not branch.replies:
+            return []
+        last = branch.replies[-1]
+        answer = branch.answer_to(last)
+        return [(newest, answer)] if answer and branch.digests[last] == newest.reply_digest else []
+
+    def ancestors(self, turn: TurnNode) -> set[int]:
+        """Ids of the turns whose replies a turn stands on."""
+        by_key = {node.key: node for node in self.turns}
+        ancestor_ids: set[int] = set()
+        unvisited = [turn]
+        while unvisited:
+            for key in unvisited.pop().parents:
+                parent = by_key.get(key)
+                if parent is not None and parent.turn_id not in ancestor_ids:
+                    ancestor_ids.add(parent.turn_id)
+                    unvisited.append(parent)
+        return ancestor_ids
+
+    def _replies_in(
+        self, branch: Branch, under_way: Collection[bytes], waiting: Collection[int]
+    ) -> list[tuple[TurnNode, int]]:
+        """The turns whose replies stand in a request, with their positions, last first."""
+        by_reply: dict[bytes, list[TurnNode]] = {}
+        for turn in self.turns:
+            by_reply.setdefault(turn.reply, []).append(turn)
+        replies = [
+            (_one_of_equal(by_reply[node], waiting), reply)
+            for reply in reversed(branch.replies)
+            if (node := branch.nodes[reply + 1]) in by_reply
+        ]
+        last = replies[0][1] if replies else -1
+        unmatched = [r for r in branch.replies if r > last and branch.nodes[r] not in under_way]
+        similar = self._most_similar(branch, unmatched, waiting)
+        return replies if similar is None else [similar, *replies]
+
+    def _most_similar(
+        self, branch: Branch, replies: list[int], waiting: Collection[int]
+    ) -> tuple[TurnNode, int] | None:
+        """The turn that the last of the replies that we ever gave belongs to, without its node."""
+        for reply in reversed(replies):
+            candidates = [turn for turn in self.turns if turn.reply_digest == branch.digests[reply]]
+            if not candidates:
+                continue
+            parent = branch.parent_at(reply)
+            if any(turn.kind == "main" and parent in turn.parents for turn in self.turns):
+                return None  # a fork: what followed this reply first was seen at that time
+            similarity = {turn.turn_id: turn.similarity(branch, reply) for turn in candidates}
+            best = max(similarity.values())
+            nearest = [turn for turn in candidates if similarity[turn.turn_id] == best]
+            if best == (0, 0) or len({turn.reply for turn in nearest}) > 1:
+                nearest = self._only_newest(nearest, waiting)
+            return (_one_of_equal(nearest, waiting), reply) if nearest else None
+        return None
+
+    def _only_newest(self, similar: list[TurnNode], waiting: Collection[int]) -> list[TurnNode]:
+        """Of turns that cannot be told apart, the one that is being gone on with; none in doubt.
+
+        It is the session's newest main turn and waits, and all others were said before it in the
+        same conversation: a compacted history ends in the last reply, whatever was said in the same
+        words.
+        """
+        newest = self.newest("main")
+        if newest is None or newest not in similar or newest.turn_id not in waiting:
+            return []
+        ancestors = self.ancestors(newest)
+        is_alone = all(turn is newest or turn.turn_id in ancestors for turn in similar)
+        return [newest] if is_alone else []
+
+
+def interrupted_before(branch: Branch, turns: Sequence[TurnNode]) -> list[TurnNode]:
+    """Interrupted turns whose request stands before the last reply: it may be a part of theirs."""
+    if not branch.replies:
+        return []
+    node = branch.nodes[branch.replies[-1]]
+    return [turn for turn in reversed(turns) if turn.is_interrupted and turn.request == node]
+
+
+def _one_of_equal(turns: list[TurnNode], waiting: Collection[int]) -> TurnNode:
+    """Of turns with the same request and the same reply, one that has its next state already.
+
+    Else the newest: the same was asked again, and the same was said. One of them is gone on from.
+    """
+    return next((turn for turn in turns if turn.turn_id not in waiting), turns[-1])
+
+
+# All sessions.
+
+_TURN, _REQUEST, _PAIR = b"t", b"r", b"p"
+
+
+@dataclass(slots=True)
+class _IndexedSession:
+    keys: deque[bytes] = field(default_factory=deque)
+    last_use: int = 0
+    """Greater is later."""
+
+
+class SessionIndex:
+    """Sessions by the nodes of their turns: who made this reply after these messages?
+
+    Bounded, and forgetful by the session: the longest unused one leaves whole. Three kinds of keys
+    lead to sessions: the node of a turn's reply, the node of its request, and the pair of a reply
+    with the message before it, which outlives a compacted history.
+    """
+
+    def __init__(self, max_keys: int = MAX_KEYS) -> None:
+        self._max_keys = max_keys
+        self._by_key: dict[bytes, dict[str, bool]] = {}
+        """Sessions by key. True: the turn waits for its next state, or the request for a reply."""
+        self._sessions: OrderedDict[str, _IndexedSession] = OrderedDict()
+        self._uses = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def add_request(self, session_id: str, branch: Branch) -> None:
+        """A request began a session; repeated before it is answered, it leads there."""
+        self._put(session_id, _REQUEST + branch.leaf, True)
+
+    def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool) -> None:
+        """A turn was recorded."""
+        self._put(session_id, _REQUEST + turn.request, turn.is_interrupted)
+        if turn.pair is not None:
+            self._put(session_id, _PAIR + turn.pair, False)
+        self._put(session_id, _TURN + turn.reply, is_waiting)
+
+    def set_answered(self, session_id: str, turn: TurnNode) -> None:
+        """A turn has its next state."""
+        sessions = self._by_key.get(_TURN + turn.reply, {})
+        if session_id in sessions:
+            sessions[session_id] = False
+
+    def forget(self, session_id: str) -> None:
+        session = self._sessions.pop(session_id, None)
+        for key in session.keys if session is not None else ():
+            self._drop(session_id, key)
+
+    def find(self, branch: Branch, *, claims: bool, is_retry: bool) -> str | None:
+        """The session that a request belongs to; None for a new one.
+
+        With `claims` it answers the turn that it goes on from, so that the next request with the
+        same history may be another person's.
+        """
+        session_id = self._find(branch, claims, is_retry)
+        if session_id is not None:
+            self._use(session_id)
+        return session_id
+
+    def _find(self, branch: Branch, claims: bool, is_retry: bool) -> str | None:
+        same_request = self._by_key.get(_REQUEST + branch.leaf, {})
+        if not branch.replies:
+            return self._best(same_request, {}) if is_retry else None
+        for reply in reversed(branch.replies):
+            sessions = self._by_key.get(_TURN + branch.nodes[reply + 1], {})
+            best = self._best(sessions, same_request)
+            if best is not None:
+                if claims and branch.answer_to(reply):
+                    sessions[best] = False
+                return best
+            requests = self._by_key.get(_REQUEST + branch.nodes[reply], {})
+            unfinished = {session_id: True for session_id, waits in requests.items() if waits}
+            if unfinished:
+                return self._best(unfinished, same_request)
+        pair = branch.pair_at(branch.replies[-1])
+        with_pair = {} if pair is None else self._by_key.get(_PAIR + pair, {})
+        return next(iter(with_pair)) if len(with_pair) == 1 else None
+
+    def _best(self, sessions: dict[str, bool], same_request: dict[str, bool]) -> str | None:
+        """The one that made the same request before, else one that waits, else the last used."""
+        return max(
+            sessions,
+            key=lambda name: (name in same_request, sessions[name], self._sessions[name].last_use),
+            default=None,
+        )
+
+    def _put(self, session_id: str, key: bytes, waits: bool) -> None:
+        session = self._use(session_id)
+        sessions = self._by_key.setdefault(key, {})
+        if session_id not in sessions:
+            session.keys.append(key)
+        sessions[session_id] = waits
+        if len(session.keys) > 3 * _INDEXED_TURNS:
+            self._drop(session_id, session.keys.popleft())
+        while len(self._by_key) > self._max_keys and len(self._sessions) > 1:
+            self.forget(next(iter(self._sessions)))
+
+    def _use(self, session_id: str) -> _IndexedSession:
+        session = self._sessions.setdefault(session_id, _IndexedSession())
+        self._sessions.move_to_end(session_id)
+        self._uses += 1
+        session.last_use = self._uses
+        return session
+
+    def _drop(self, session_id: str, key: bytes) -> None:
+        sessions = self._by_key.get(key, {})
+        sessions.pop(session_id, None)
+        if not sessions:
+            self._by_key.pop(key, None)

@@ -15,6 +15,7 @@ from typing import Literal, TypeVar
 
 from clawrl_gym.core.pictures import pictures_of, text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.dialogue.delta import shared_prefix
 
 T = TypeVar("T")
 ForkReason = Literal["template", "retoken", "edited"]
@@ -147,13 +148,10 @@ def _fork_reason(segment: _Open, turn: Turn, decode: Decode | None) -> ForkReaso
         return "edited"
     if decode is not None:
         return "retoken" if decode(prompt_T).startswith(decode(segment.ids_T)) else "template"
-    parted = next(
-        (i for i, (a, b) in enumerate(zip(segment.ids_T, prompt_T, strict=False)) if a != b),
-        len(prompt_T),
-    )
-    if parted == len(prompt_T):  # the new prompt is only a beginning of what was there
+    fork = shared_prefix(segment.ids_T, prompt_T)
+    if fork == len(prompt_T):  # the new prompt is only a beginning of what was there
         return "edited"
-    return "retoken" if segment.sampled_T[parted] else "template"
+    return "retoken" if segment.sampled_T[fork] else "template"
 
 
 def _continues(previous: Turn, messages: list[Message]) -> bool:

@@ -25,7 +25,8 @@ from clawrl_gym.gateway.identify import Identity
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
 from clawrl_gym.gateway.requests import ChatRequest, Wishes
-from clawrl_gym.gateway.sessions import Sessions, TurnRequest
+from clawrl_gym.gateway.session import TurnRequest
+from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sse import ChatEvents, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnMaker
 from clawrl_gym.gateway.wire import Labels, Refusal, error_json, labels_of, parse_as, refusal_of
@@ -166,7 +167,7 @@ class Completions:
         ask: Ask,
         form: Callable[[Turn, str], dict[str, Any]],
     ) -> web.StreamResponse:
-        async with self._sessions.ask(identity, labels, ask.messages) as asked:
+        async with self._sessions.request(identity, labels, ask.messages) as asked:
             turn = await self._turn(asked, ask)
             version = turn.versions_T[-1] if turn.versions_T else self._turns.version
             headers = {
@@ -177,7 +178,7 @@ class Completions:
             response = web.json_response(form(turn, self._model_name), headers=headers)
             await response.prepare(request)
             await response.write_eof()
-            self._sessions.delivered(asked, turn)
+            self._sessions.recorder.set_delivered(asked, turn)
         return response
 
     async def _stream(
@@ -201,10 +202,10 @@ class Completions:
                 await stream.send(events.piece(delta))
 
             try:
-                async with self._sessions.ask(identity, labels, ask.messages) as asked:
+                async with self._sessions.request(identity, labels, ask.messages) as asked:
                     turn = await self._turn(asked, ask, send)
                     response = await stream.close(events.last(turn))
-                    self._sessions.delivered(asked, turn)
+                    self._sessions.recorder.set_delivered(asked, turn)
                     return response
             except ConnectionError:
                 raise

@@ -1,38 +1,47 @@
 """Which session does a request belong to, and is it a turn of the conversation?
 
-In this order: the path, the header `X-Session-Id`, the body (`session_id`, or `session_id` in its
-`metadata`), a line that the client writes into its first message (`live.runtime_session`), the
-history, a fresh id. OpenAI's `user` names a person, not a conversation: it never is a session id,
-but histories of different users are never matched.
+Session, in this order: the path, the header `X-Session-Id`, the body (`session_id`, or `session_id`
+in its `metadata`), a line that the client writes into its first message (`live.runtime_session`),
+the history, a fresh id. OpenAI's `user` names a person, not a conversation: it never is a session
+id, but histories of different users are never matched.
 
 By history: a request belongs to the session that made its last known reply after the same messages.
-A request without any reply is new, whatever it says, unless the client says that it asks again.
-Where several sessions fit, because two people had the same conversation so far: the one that asked
-the same before, else one whose reply waits for an answer, else the last used.
+A request without any reply is new, whatever it says, unless the client says that it is a retry.
+Where several sessions fit, because two people had the same conversation so far: the one that made
+the same request before, else one whose reply waits for an answer, else the last used.
+
+Kind: only main turns get next states, verdicts and gradients; side turns are what a client requests
+for itself. What the client says comes first (the header `X-Turn-Type`, then `turn_type` in the
+body: `main`, and everything else is side); then the rules of `live.kinds`, of which the first that
+holds names the turn; then it is main.
+
+What a client adds to a conversation for one request only, and does not keep, is left out where
+conversations are matched and from next states. What is recorded of a request, and what the policy
+sees, stays as it was sent.
 """
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal, cast
 from uuid import uuid4
 
-from clawrl_gym.config import LiveConfig
+from clawrl_gym.config import KindRule, LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message, TurnKind
-from clawrl_gym.dialogue.graph import Branch, TurnNode, digest_of_request
-from clawrl_gym.dialogue.history import SessionIndex
-from clawrl_gym.gateway.kinds import Kinds
-from clawrl_gym.gateway.transient import Transient, compiled
+from clawrl_gym.core.types import ContentPart, Json, Message, TurnKind
+from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode, request_digest
 from clawrl_gym.gateway.wire import Refusal, session_id_of
 
 MatchedBy = Literal["path", "header", "body", "runtime", "history", "new"]
 _TRUE = ("1", "true", "yes", "on")
 _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 """Fields that two requests for the same reply may differ in, or that are compared apart."""
+_GAP = ".*?"
+"""In the pattern of a transient block: whatever stands between its two ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +52,14 @@ class Identity:
     matched_by: MatchedBy
     kind: TurnKind
     rule: str
-    """What told the kind: `header`, `body`, a rule's name, or nothing."""
+    """What decided the kind: `header`, `body`, a rule's name, or nothing."""
     done: bool
     """The client says that its session is over after this turn."""
     is_retry: bool | None
-    """The client says that it asks again, or that it does not; None when it says nothing."""
-    trail: Branch = field(repr=False)
-    same: bytes = field(repr=False)
-    """Hash of the whole request."""
+    """The client says that this is a retry, or that it is none; None when it says nothing."""
+    branch: Branch = field(repr=False)
+    exact_request: bytes = field(repr=False)
+    """Digest of the whole request."""
 
     @property
     def is_explicit(self) -> bool:
@@ -63,32 +72,32 @@ class Identifier:
 
     def __init__(self, config: LiveConfig) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
-        self.transient = Transient(config.transient)
-        self._kinds = Kinds(config.kinds)
+        self.transient = TransientBlocks(config.transient)
+        self._kinds = KindRules(config.kinds)
         key = "live.runtime_session"
-        self._runtime = [compiled(pattern, key) for pattern in config.runtime_session]
+        self._runtime = [_compiled(pattern, key) for pattern in config.runtime_session]
         if any(pattern.groups == 0 for pattern in self._runtime):
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
-        self._history = SessionIndex()
+        self._index = SessionIndex()
 
     def identify(
         self,
         messages: list[Message],
-        body: Mapping[str, Any],
+        body: Json,
         headers: Mapping[str, str],
         path_id: str | None,
     ) -> Identity:
         """Raises Refusal (400) when the client names a session that cannot be one."""
-        told = {name.lower(): value for name, value in headers.items()}
-        stable = self.transient.stable(messages)
+        lowercase = {name.lower(): value for name, value in headers.items()}
+        lasting = self.transient.removed_from(messages)
         user = body.get("user")
-        trail = Branch.of(stable, user if isinstance(user, str) else "")
-        kind, rule = self._kinds.of(stable, body, told.get("x-turn-type"))
-        is_retry = _is_retry(told)
+        branch = Branch.of(lasting, user if isinstance(user, str) else "")
+        kind, rule = self._kinds.kind_of(lasting, body, lowercase.get("x-turn-type"))
+        is_retry = _is_retry(lowercase)
         session_id, matched_by = (
-            _named(path_id, told, body)
-            or self._by_runtime(trail)
-            or self._by_history(trail, kind, is_retry)
+            _explicit_id(path_id, lowercase, body)
+            or self._by_runtime_line(branch)
+            or self._by_history(branch, kind, is_retry)
         )
         compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
         return Identity(
@@ -96,49 +105,49 @@ class Identifier:
             matched_by=matched_by,
             kind=kind,
             rule=rule,
-            done=_is_true(told.get("x-session-done")) or _is_true(body.get("session_done")),
+            done=_is_true(lowercase.get("x-session-done")) or _is_true(body.get("session_done")),
             is_retry=is_retry,
-            trail=trail,
-            same=digest_of_request([kind, messages, compared]),
+            branch=branch,
+            exact_request=request_digest([kind, messages, compared]),
         )
 
-    def learn(self, session_id: str, mark: TurnNode, is_waiting: bool = True) -> None:
+    def add_turn(self, session_id: str, turn: TurnNode, is_waiting: bool = True) -> None:
         """A main turn was recorded; a later request without any id may go on from it."""
-        self._history.learn(session_id, mark, is_waiting)
+        self._index.add_turn(session_id, turn, is_waiting)
 
-    def answered(self, session_id: str, mark: TurnNode) -> None:
+    def set_answered(self, session_id: str, turn: TurnNode) -> None:
         """A turn has got its next state."""
-        self._history.answered(session_id, mark)
+        self._index.set_answered(session_id, turn)
 
     def forget(self, session_id: str) -> None:
-        self._history.forget(session_id)
+        self._index.forget(session_id)
 
-    def _by_runtime(self, trail: Branch) -> tuple[str, MatchedBy] | None:
+    def _by_runtime_line(self, branch: Branch) -> tuple[str, MatchedBy] | None:
         """By a line in the first message; later ones may quote anybody's."""
-        if not trail.messages or trail.messages[0].get("role") != "user":
+        if not branch.messages or branch.messages[0].get("role") != "user":
             return None
-        text = text_of(trail.messages[0])
+        text = text_of(branch.messages[0])
         for pattern in self._runtime:
-            found = pattern.search(text)
-            named = _valid(found[1]) if found is not None else None
-            if named is not None:
-                return named, "runtime"
+            line = pattern.search(text)
+            session_id = _valid_id(line[1]) if line is not None else None
+            if session_id is not None:
+                return session_id, "runtime"
         return None
 
     def _by_history(
-        self, trail: Branch, kind: TurnKind, is_retry: bool | None
+        self, branch: Branch, kind: TurnKind, is_retry: bool | None
     ) -> tuple[str, MatchedBy]:
-        session_id = self._history.find(trail, claims=kind == "main", is_retry=bool(is_retry))
+        session_id = self._index.find(branch, claims=kind == "main", is_retry=bool(is_retry))
         if session_id is not None:
             return session_id, "history"
-        fresh = uuid4().hex
+        fresh_id = uuid4().hex
         if kind == "main":
-            self._history.begun(fresh, trail)
-        return fresh, "new"
+            self._index.add_request(fresh_id, branch)
+        return fresh_id, "new"
 
 
-def _named(
-    path_id: str | None, headers: Mapping[str, str], body: Mapping[str, Any]
+def _explicit_id(
+    path_id: str | None, headers: Mapping[str, str], body: Json
 ) -> tuple[str, MatchedBy] | None:
     """As the client names it. What stands in `metadata` may be meant for somebody else."""
     in_header = headers.get("x-session-id", "").strip()
@@ -150,13 +159,13 @@ def _named(
     if isinstance(in_body, str | int) and in_body != "":
         return session_id_of(str(in_body)), "body"
     metadata = body.get("metadata")
-    named = _valid(metadata.get("session_id")) if isinstance(metadata, dict) else None
-    return None if named is None else (named, "body")
+    session_id = _valid_id(metadata.get("session_id")) if isinstance(metadata, dict) else None
+    return None if session_id is None else (session_id, "body")
 
 
-def _valid(told: object) -> str | None:
+def _valid_id(text: object) -> str | None:
     try:
-        return session_id_of(told) if isinstance(told, str) else None
+        return session_id_of(text) if isinstance(text, str) else None
     except Refusal:
         return None
 
@@ -166,5 +175,184 @@ def _is_retry(headers: Mapping[str, str]) -> bool | None:
     return int(count) > 0 if re.fullmatch(r"[0-9]{1,9}", count) else None
 
 
-def _is_true(told: object) -> bool:
-    return str(told).strip().lower() in _TRUE
+def _is_true(flag: object) -> bool:
+    return str(flag).strip().lower() in _TRUE
+
+
+# Main or side.
+
+
+class KindRules:
+    """The rules of `live.kinds`, compiled."""
+
+    def __init__(self, rules: Sequence[KindRule] = ()) -> None:
+        """Raises ConfigError for a rule that would hold for all or has a bad expression."""
+        self._rules = [_CompiledRule.of(rule) for rule in rules]
+
+    def kind_of(
+        self, messages: list[Message], body: Json, header: str | None
+    ) -> tuple[TurnKind, str]:
+        """A turn's kind and what decided it: `header`, `body`, a rule's name, or nothing.
+
+        `messages` are without transient blocks; `header` is the value of `X-Turn-Type`.
+        """
+        if header is not None and header.strip():
+            return _kind_by_name(header), "header"
+        in_body = body.get("turn_type")
+        if isinstance(in_body, str) and in_body.strip():
+            return _kind_by_name(in_body), "body"
+        features = _Features.of(messages, body)
+        rule = next((rule for rule in self._rules if rule.holds(features)), None)
+        return ("main", "") if rule is None else ("side", rule.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Features:
+    """What rules look at in a request."""
+
+    texts: dict[str, str]
+    """By the name of the rule's pattern: `system`, `first_user`, `last_user`."""
+    max_tokens: int | None
+    has_tools: bool
+
+    @classmethod
+    def of(cls, messages: list[Message], body: Json) -> _Features:
+        by_role: dict[str, list[str]] = {"system": [], "user": []}
+        for message in messages:
+            by_role.setdefault(message.get("role", ""), []).append(text_of(message))
+        users = by_role["user"] or [""]
+        system = "\n".join(by_role["system"])
+        limits = (body.get("max_completion_tokens"), body.get("max_tokens"))
+        return cls(
+            texts={"system": system, "first_user": users[0], "last_user": users[-1]},
+            max_tokens=next((limit for limit in limits if isinstance(limit, int)), None),
+            has_tools=bool(body.get("tools")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledRule:
+    name: str
+    patterns: list[tuple[str, re.Pattern[str]]]
+    """By the name of the text in `_Features`."""
+    max_tokens: int | None
+    without_tools: bool | None
+
+    @classmethod
+    def of(cls, rule: KindRule) -> _CompiledRule:
+        key = f"live.kinds: {rule.name}"
+        expressions = {
+            "system": rule.system, "first_user": rule.first_user, "last_user": rule.last_user,
+        }  # fmt: skip
+        patterns = [
+            (name, _compiled(expression, f"{key}.{name}"))
+            for name, expression in expressions.items()
+            if expression is not None
+        ]
+        if not patterns and rule.max_tokens_at_most is None and rule.without_tools is None:
+            raise ConfigError(f"{key}: got no condition, expected one: it would hold for all turns")
+        return cls(rule.name, patterns, rule.max_tokens_at_most, rule.without_tools)
+
+    def holds(self, features: _Features) -> bool:
+        if self.without_tools is not None and self.without_tools == features.has_tools:
+            return False
+        limit = features.max_tokens
+        if self.max_tokens is not None and (limit is None or limit > self.max_tokens):
+            return False
+        return all(pattern.search(features.texts[name]) for name, pattern in self.patterns)
+
+
+def _kind_by_name(name: str) -> TurnKind:
+    return "main" if name.strip().lower() == "main" else "side"
+
+
+# Transient blocks.
+
+
+class TransientBlocks:
+    """The blocks of `live.transient`.
+
+    A pattern is a block's beginning, `.*?` and its end, or one expression without `.*?`. The ends
+    are searched one after the other, so that a hostile text costs no more than its length.
+    """
+
+    def __init__(self, patterns: Sequence[str] = ()) -> None:
+        """Raises ConfigError for a pattern that is no regular expression."""
+        self._blocks = [_block(pattern) for pattern in patterns]
+
+    def removed_from(self, messages: list[Message]) -> list[Message]:
+        """The messages without transient blocks; one that held nothing else is gone.
+
+        Blocks are searched in user messages only: a tool result or a reply that quotes one is what
+        it is. A block whose end is missing stays.
+        """
+        lasting = map(self._removed_from_message, messages)
+        return [message for message in lasting if message is not None]
+
+    def _removed_from_message(self, message: Message) -> Message | None:
+        content = message.get("content")
+        if message.get("role") != "user" or not content:
+            return message
+        if isinstance(content, str):
+            text = self._removed_from_text(content)
+            if text is content:
+                return message
+            return {**message, "content": text} if text else None
+        parts = self._removed_from_parts(content)
+        if parts is content:
+            return message
+        return {**message, "content": parts} if parts else None
+
+    def _removed_from_text(self, text: str) -> str:
+        """`text` itself when it holds no block."""
+        rest = text
+        for begin, end in self._blocks:
+            rest = _without(rest, begin, end)
+        return text if rest is text else rest.strip()
+
+    def _removed_from_parts(self, parts: list[ContentPart]) -> list[ContentPart]:
+        """The parts themselves when they hold no block; a text that was nothing else is gone."""
+        lasting: list[ContentPart] = []
+        for part in parts:
+            text = str(part.get("text") or "")
+            rest = self._removed_from_text(text)
+            if rest is text:
+                lasting.append(part)
+            elif rest:
+                lasting.append(cast(ContentPart, {**part, "text": rest}))
+        is_same = len(lasting) == len(parts) and all(map(operator.is_, lasting, parts))
+        return parts if is_same else lasting
+
+
+def _compiled(pattern: str, key: str) -> re.Pattern[str]:
+    """Raises ConfigError naming the configuration's key."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"{key}: got {pattern!r}, expected a regular expression ({error})"
+        ) from None
+
+
+def _block(pattern: str) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+    """A block's beginning, and its end where the pattern has two."""
+    begin, gap, end = pattern.partition(_GAP)
+    if "" in (begin, end if gap else begin):
+        raise ConfigError(
+            f"live.transient: got {pattern!r}, expected a beginning and an end around '{_GAP}'"
+        )
+    key = "live.transient"
+    return _compiled(begin, key), _compiled(end, key) if gap else None
+
+
+def _without(text: str, begin: re.Pattern[str], end: re.Pattern[str] | None) -> str:
+    """`text` itself when it holds no block."""
+    rest: list[str] = []
+    position = 0
+    while (first := begin.search(text, position)) is not None:
+        last = first if end is None else end.search(text, first.end())
+        if last is None or last.end() == first.start():
+            break
+        rest.append(text[position : first.start()])
+        position = last.end()
+    return "".join([*rest, text[position:]]) if position else text

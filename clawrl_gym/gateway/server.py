@@ -29,13 +29,13 @@ from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
 from clawrl_gym.gateway.responders import Seats, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace
-from clawrl_gym.gateway.transient import Transient
 from clawrl_gym.gateway.turns import TurnMaker
 from clawrl_gym.gateway.wire import Refusal, error_json, refusal_of
 from clawrl_gym.store import Store
@@ -82,7 +82,7 @@ class Gateway:
         self._policies = policies
         self._model_name = model_name
         self._admission = Admission(config, self.key)
-        self._seats = Seats(Transient(live.transient).stable)
+        self._seats = Seats(TransientBlocks(live.transient).removed_from)
         self._films = Films(self._admission, store, films, on_film)
         hooks = _telling(hooks or Hooks(), self._seats, policies, self._films)
         self.sessions = Sessions(store, live, config.max_sessions, hooks)
@@ -192,7 +192,7 @@ class Gateway:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
-        await self.sessions.finish(_RECORD_TIMEOUT_S)
+        await self.sessions.recorder.finish(_RECORD_TIMEOUT_S)
 
     @web.middleware
     async def _border(self, request: web.Request, handler: Handler) -> web.StreamResponse:

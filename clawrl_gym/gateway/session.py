@@ -1,7 +1,11 @@
-"""One conversation in the gateway's memory: hashes of its turns, and the last ones whole.
+"""One conversation: its requests under way, its turns, and how these are recorded.
 
-It decides nothing that another request of the session may change meanwhile: what it says holds
-until the next await.
+In memory are a graph of its turns, hashes only, and its last turns whole. What a session says holds
+until the next await: another request of the session may change it meanwhile.
+
+A next state is recorded once for each turn, whichever of two requests brings it first; also when
+the request came before the reply that it follows was recorded, because its client had read the
+stream. What has begun is finished when its client leaves: the store and the session stay one.
 """
 
 from __future__ import annotations
@@ -9,34 +13,41 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import INTERRUPTED, Message
-from clawrl_gym.dialogue.graph import TurnNode
-from clawrl_gym.dialogue.match import newest_goes_on, next_states
+from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.dialogue.graph import (
+    NextState,
+    TurnGraph,
+    TurnNode,
+    interrupted_before,
+    is_part_of,
+)
 from clawrl_gym.dialogue.prompts import PreviousTurn
-from clawrl_gym.gateway.identify import Identity
+from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.wire import Refusal
+from clawrl_gym.store import Store
 
-MAX_MARKS = 256
-"""Newest turns of a session that a request may follow. A mark is half a kilobyte; a conversation
-whose client has gone back further than this goes on as one that was edited."""
 WARM_TURNS = 2
 """Turns that are kept whole while the session is warm: the newest, and one to fork from."""
 REPLAY_S = 120.0
 """How long an equal request may be a retry where the client does not say so."""
-_MARK_BYTES = 1000
+_NODE_BYTES = 1000
 _TOKEN_BYTES = 40
 _TOOL_BYTES = 5000
-_MAX_ASKED = 64
+_MAX_REQUESTS = 64
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
 class TurnRequest:
-    """One request inside a session."""
+    """A request for a turn, inside its session."""
 
     session: Session
     identity: Identity
@@ -49,12 +60,12 @@ class TurnRequest:
 
 
 @dataclass(slots=True)
-class _Turnstile:
+class _EqualRequests:
     """Lets equal requests through one after another."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    inside: int = 0
-    """Who is through or waits."""
+    count: int = 0
+    """Requests that are through or wait."""
 
 
 @dataclass(slots=True)
@@ -63,61 +74,56 @@ class Session:
 
     id: str
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while it is read, opened, ended for idleness or deleted."""
-    is_known: bool = False
-    """It is in the store and its marks are here."""
+    """Locked while it is read, opened, ended for idleness or deleted."""
+    is_loaded: bool = False
+    """It is in the store and its turns are here."""
     is_rollout: bool = False
     ended: bool = False
     life: int = 0
     """Grows when the session is deleted: what belongs to an earlier life is recorded no more."""
-    inside: int = 0
-    """Who uses it; it is not forgotten meanwhile."""
+    users: int = 0
+    """Requests and tasks inside; it is not forgotten meanwhile."""
     next_index: int = 0
-    marks: list[TurnNode] = field(default_factory=list)
-    """Newest last."""
-    waiting: set[int] = field(default_factory=set)
-    """Ids of turns in `marks` without a next state."""
-    delivered: set[int] = field(default_factory=set)
-    """Ids of turns in `marks` whose replies have reached the client."""
+    graph: TurnGraph = field(default_factory=TurnGraph)
     counted_bytes: int = 0
-    """What was last counted for it."""
-    _asked: list[TurnRequest] = field(default_factory=list)
-    """Requests since the oldest that is under way, in the order of their arrival."""
+    """The size that was last counted for it."""
+    _requests: list[TurnRequest] = field(default_factory=list)
+    """Those since the oldest that is under way, in the order of their arrival."""
     _warm: OrderedDict[int, PreviousTurn] = field(default_factory=OrderedDict)
-    _alone: dict[bytes, _Turnstile] = field(default_factory=dict)
+    _equal_requests: dict[bytes, _EqualRequests] = field(default_factory=dict)
 
     @asynccontextmanager
-    async def one_at_a_time(self, same: bytes) -> AsyncIterator[None]:
+    async def one_at_a_time(self, exact_request: bytes) -> AsyncIterator[None]:
         """Equal requests go one after another, so that a retry finds the reply of the first."""
-        turnstile = self._alone.setdefault(same, _Turnstile())
-        turnstile.inside += 1
+        equal = self._equal_requests.setdefault(exact_request, _EqualRequests())
+        equal.count += 1
         try:
-            async with turnstile.lock:
+            async with equal.lock:
                 yield
         finally:
-            turnstile.inside -= 1
-            if not turnstile.inside:
-                del self._alone[same]
+            equal.count -= 1
+            if not equal.count:
+                del self._equal_requests[exact_request]
 
     @contextmanager
-    def under_way(self, asked: TurnRequest) -> Iterator[None]:
+    def under_way(self, request: TurnRequest) -> Iterator[None]:
         """Remember a request until all that came before it are done."""
-        self._asked.append(asked)
+        self._requests.append(request)
         try:
             yield
         finally:
-            asked.is_under_way = False
-            while self._asked and (
-                not self._asked[0].is_under_way or len(self._asked) > _MAX_ASKED
+            request.is_under_way = False
+            while self._requests and (
+                not self._requests[0].is_under_way or len(self._requests) > _MAX_REQUESTS
             ):
-                del self._asked[0]
+                del self._requests[0]
 
-    def after(self, asked: TurnRequest) -> list[TurnRequest]:
+    def requests_after(self, request: TurnRequest) -> list[TurnRequest]:
         """Main requests that came while this one was under way."""
-        if asked not in self._asked:
+        if request not in self._requests:
             return []
-        later = self._asked[self._asked.index(asked) + 1 :]
-        return [one for one in later if one.identity.kind == "main"]
+        later = self._requests[self._requests.index(request) + 1 :]
+        return [another for another in later if another.identity.kind == "main"]
 
     def check(self, life: int) -> None:
         """Raises Refusal (409) for what belongs to a session that is over."""
@@ -128,8 +134,8 @@ class Session:
         if self.ended and self.is_rollout:
             raise Refusal(409, f"session {self.id!r} has ended: begin another one", "session_ended")
 
-    def retried(self, asked: TurnRequest) -> TurnNode | None:
-        """The turn that this very request made, when it is asked again for the same reply.
+    def retried_turn(self, request: TurnRequest) -> TurnNode | None:
+        """The turn that this very request made, when it is repeated for the same reply.
 
         A rollout only ever repeats a request whose answer it has not got. A live client that says
         how often it tried is believed. So is one that is still waiting for the first answer, or
@@ -137,63 +143,61 @@ class Session:
         retry for a while, as harnesses without such a header send it; and a wish for another reply
         where the client has the first one, as chat programs send it.
         """
-        for mark in reversed(self.marks):
-            if mark.same == asked.identity.same and self._is_replayed(mark, asked):
-                return mark
+        for turn in reversed(self.graph.turns):
+            is_equal = turn.exact_request == request.identity.exact_request
+            if is_equal and self._is_replayed(turn, request):
+                return turn
         return None
 
-    def _is_replayed(self, mark: TurnNode, asked: TurnRequest) -> bool:
-        identity = asked.identity
-        if mark.turn_id not in self.waiting or mark.finish_reason == INTERRUPTED:
+    def _is_replayed(self, turn: TurnNode, request: TurnRequest) -> bool:
+        identity = request.identity
+        if turn.turn_id not in self.graph.waiting or turn.is_interrupted:
             return False
-        if self.is_rollout or identity.is_retry or mark.created_s >= asked.arrived_s:
+        if self.is_rollout or identity.is_retry or turn.created_s >= request.arrived_s:
             return True
-        if mark.kind != "main" or asked.arrived_s - mark.created_s > REPLAY_S:
+        if turn.kind != "main" or request.arrived_s - turn.created_s > REPLAY_S:
             return False
-        if mark.turn_id in self.delivered:
+        if turn.turn_id in self.graph.delivered:
             return identity.is_explicit and identity.is_retry is None
         return True
 
-    def brought_by(self, asked: TurnRequest) -> list[tuple[TurnNode, list[Message]]]:
+    def next_states_in(self, request: TurnRequest) -> list[NextState]:
         """The next states in a main request."""
-        others = (one for one in self._asked if one.is_under_way and one is not asked)
-        under_way = {one.identity.trail.whole for one in others}
-        under_way |= {mark.request for mark in self.marks if mark.finish_reason == INTERRUPTED}
-        trail = asked.identity.trail
-        brought = next_states(trail, self.marks, self.waiting, under_way)
-        if brought or not self.is_rollout:
-            return brought
-        return newest_goes_on(trail, self.newest_main(), self.waiting)
+        under_way = {
+            another.identity.branch.leaf
+            for another in self._requests
+            if another.is_under_way and another is not request
+        }
+        under_way |= {turn.request for turn in self.graph.turns if turn.is_interrupted}
+        branch = request.identity.branch
+        next_states = self.graph.next_states(branch, under_way)
+        if next_states or not self.is_rollout:
+            return next_states
+        return self.graph.straight_next_state(branch)
 
-    def add(self, mark: TurnNode, past: PreviousTurn) -> None:
-        """A turn was recorded."""
-        self.marks.append(mark)
-        self.waiting.add(mark.turn_id)
-        self.warm(mark.turn_id, past)
-        for old in self.marks[:-MAX_MARKS]:
-            self.waiting.discard(old.turn_id)
-            self.delivered.discard(old.turn_id)
-        del self.marks[:-MAX_MARKS]
+    def add(self, node: TurnNode, turn: Turn) -> PreviousTurn:
+        """A turn was recorded; a later request may extend it."""
+        self.graph.add(node)
+        return self.warm(node, turn)
 
-    def warm(self, turn_id: int, past: PreviousTurn) -> None:
+    def warm(self, node: TurnNode, turn: Turn) -> PreviousTurn:
         """Keep a turn whole for a while."""
-        self._warm[turn_id] = past
-        self._warm.move_to_end(turn_id)
+        previous = PreviousTurn(turn, node.rendering)
+        self._warm[node.turn_id] = previous
+        self._warm.move_to_end(node.turn_id)
         while len(self._warm) > WARM_TURNS:
             self._warm.popitem(last=False)
+        return previous
 
-    def whole(self, turn_id: int) -> PreviousTurn | None:
+    def warm_turn(self, node: TurnNode) -> PreviousTurn | None:
         """A turn that is kept whole."""
-        return self._warm.get(turn_id)
-
-    def newest_main(self) -> TurnNode | None:
-        return next((mark for mark in reversed(self.marks) if mark.kind == "main"), None)
+        if node.turn_id in self._warm:
+            self._warm.move_to_end(node.turn_id)
+        return self._warm.get(node.turn_id)
 
     def drop_turns(self) -> None:
         """Nothing follows them any more."""
-        self.marks.clear()
-        self.waiting.clear()
-        self.delivered.clear()
+        self.graph.clear()
         self._warm.clear()
 
     def delete(self) -> None:
@@ -201,16 +205,148 @@ class Session:
         self.drop_turns()
         self.life += 1
         self.next_index = 0
-        self.is_known = self.is_rollout = self.ended = False
+        self.is_loaded = self.is_rollout = self.ended = False
 
     def size_bytes(self) -> int:
         """What it takes of memory, about."""
-        return _MARK_BYTES * len(self.marks) + sum(_size(past) for past in self._warm.values())
+        warm = (previous.turn for previous in self._warm.values())
+        return _NODE_BYTES * len(self.graph.turns) + sum(map(_size_of, warm))
 
 
-def _size(past: PreviousTurn) -> int:
-    turn = past.turn
+def _size_of(turn: Turn) -> int:
     tokens = len(turn.prompt_ids_T) + 3 * len(turn.sampled_ids_T)
     texts = map(text_of, (*turn.messages, turn.reply))
-    fixed = _TOKEN_BYTES * tokens + _TOOL_BYTES * len(turn.tools)
-    return fixed + sum(sys.getsizeof(text) for text in texts)
+    without_text = _TOKEN_BYTES * tokens + _TOOL_BYTES * len(turn.tools)
+    return without_text + sum(sys.getsizeof(text) for text in texts)
+
+
+class TurnRecorder:
+    """Records turns of sessions, and the next states that requests bring."""
+
+    def __init__(self, store: Store, identifier: Identifier, hooks: Hooks) -> None:
+        self._store = store
+        self._identifier = identifier
+        self._hooks = hooks
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    async def stored_reply(self, request: TurnRequest) -> Turn | None:
+        """The turn that this very request made, when it is repeated for the same reply."""
+        node = request.session.retried_turn(request)
+        previous = None if node is None else await self._whole(request.session, node)
+        return None if previous is None else previous.turn
+
+    def set_delivered(self, request: TurnRequest, turn: Turn) -> None:
+        """A reply has reached its client: the same request is then a wish for another one."""
+        graph = request.session.graph
+        if turn.id in graph.waiting:
+            graph.delivered.add(turn.id)
+
+    async def record_next_states(self, request: TurnRequest) -> None:
+        """Record what a main request brings to the turns before it."""
+        if request.identity.kind == "main":
+            session = request.session
+            next_states = session.next_states_in(request)
+            next_states += await self._of_interrupted(request, session.graph.turns)
+            for node, answer in next_states:
+                await self.shielded(self.record_answer(session, request.life, node, answer))
+
+    async def previous_turn(self, request: TurnRequest) -> PreviousTurn | None:
+        """The turn that a request goes on from; else the newest of its kind, None for a first."""
+        graph, identity = request.session.graph, request.identity
+        node = graph.parent_of(identity.branch) or graph.newest(identity.kind)
+        return None if node is None else await self._whole(request.session, node)
+
+    async def record(self, request: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+        """Store a finished turn; returns it with its index and its position.
+
+        Raises Refusal (409) when a rollout's session has ended or the session was deleted
+        meanwhile. It is finished even when its client leaves: the store and the session stay one.
+        """
+        return await self.shielded(self._record(request, turn, rendered_ids_T))
+
+    async def record_answer(
+        self, session: Session, life: int, node: TurnNode, answer: list[Message]
+    ) -> None:
+        """Record the next state of a turn, once."""
+        graph = session.graph
+        if node.turn_id not in graph.waiting or life != session.life:
+            return
+        graph.close(node.turn_id)  # at once: another request may bring it too
+        try:
+            await self._store.add_next_state(node.turn_id, answer)
+        except StoreError:
+            session.check(life)
+            graph.waiting.add(node.turn_id)
+            raise
+        self._identifier.set_answered(session.id, node)
+        if session.is_rollout or node.is_interrupted or node.kind != "main":
+            return
+        previous = await self._whole(session, node)
+        if previous is not None:
+            self._hooks.on_next_state(previous.turn)
+
+    async def shielded(self, recording: Coroutine[object, None, T]) -> T:
+        """Finish what is being recorded, also when its caller is cancelled."""
+        task = asyncio.ensure_future(recording)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Wait for all that is being recorded."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+
+    async def _record(self, request: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+        session, identity = request.session, request.identity
+        session.check(request.life)
+        node = TurnNode.of(turn, identity.branch, identity.exact_request, rendered_ids_T)
+        numbered = replace(turn, index=session.next_index)
+        session.next_index += 1
+        try:
+            turn_id = await self._store.add_turn(numbered, node.to_text())
+        except StoreError:
+            session.check(request.life)
+            raise
+        stored, node = replace(numbered, id=turn_id), replace(node, turn_id=turn_id)
+        if request.life == session.life:
+            session.add(node, stored)
+            if identity.kind == "main" and not session.is_rollout:
+                self._identifier.add_turn(session.id, node)
+            self._hooks.on_turn(stored)
+            await self._record_early_answer(request, node)
+        return stored
+
+    async def _record_early_answer(self, request: TurnRequest, node: TurnNode) -> None:
+        """Record the next state that came while the turn was still being made."""
+        session = request.session
+        for later in session.requests_after(request) if node.kind == "main" else ():
+            waiting = session.graph.waiting & {node.turn_id}
+            next_states = session.graph.next_states(later.identity.branch, waiting=waiting)
+            for _, answer in next_states or await self._of_interrupted(later, [node]):
+                await self.record_answer(session, request.life, node, answer)
+
+    async def _of_interrupted(
+        self, request: TurnRequest, turns: Sequence[TurnNode]
+    ) -> list[NextState]:
+        """What a request brings to a turn whose client left: it may send back what it had seen."""
+        branch, session = request.identity.branch, request.session
+        for node in interrupted_before(branch, turns):
+            reply = branch.replies[-1]
+            previous = await self._whole(session, node)
+            if previous is not None and is_part_of(branch.messages[reply], previous.turn.reply):
+                is_waiting = node.turn_id in session.graph.waiting
+                answer = branch.answer_to(reply) if is_waiting else []
+                return [(node, answer)] if answer else []
+        return []
+
+    async def _whole(self, session: Session, node: TurnNode) -> PreviousTurn | None:
+        """A turn, read again when it is not here; None when it was deleted meanwhile."""
+        previous = session.warm_turn(node)
+        if previous is not None:
+            return previous
+        life = session.life
+        turn = await self._store.turn(node.turn_id)
+        if turn is None or life != session.life:
+            return None
+        return session.warm(node, turn)

@@ -14,26 +14,24 @@ import asyncio
 import logging
 import math
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Message, StopReason
-from clawrl_gym.dialogue.graph import is_conversation
+from clawrl_gym.core.types import Json, Message, StopReason
+from clawrl_gym.dialogue.graph import MAX_TURNS, TurnGraph, TurnNode, is_conversation
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity
-from clawrl_gym.gateway.memory import SessionCache, mark_of
-from clawrl_gym.gateway.recording import TurnRecorder
-from clawrl_gym.gateway.session import Session, TurnRequest
+from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
 from clawrl_gym.gateway.wire import Labels, Refusal
-from clawrl_gym.store import SessionRow, Store
-
-__all__ = ["Session", "Sessions", "TurnRequest"]
+from clawrl_gym.store import SessionRow, Store, TurnMark
 
 MAX_OPEN = 100_000
-_KNOWN_TURNS = 100_000
+MAX_BYTES = 64 * 2**20
+"""What idle sessions may take of memory, about; beyond it fewer stay than configured."""
+_INDEXED_TURNS = 100_000
 """Turns of open sessions whose hashes are read at the start."""
 _REAP_EVERY_S = 60.0
 _AT_ONCE = 64
@@ -42,7 +40,71 @@ _FULL_RETRY_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Sessions(TurnRecorder):
+class SessionCache:
+    """The sessions in memory: those in use, and the last used ones.
+
+    A session's hashes are small; the turns that are kept whole are not, so both the number of
+    sessions and what they take are limited.
+    """
+
+    def __init__(self, store: Store, warm_sessions: int, max_bytes: int = MAX_BYTES) -> None:
+        self._store = store
+        self._warm_sessions = warm_sessions
+        self._max_bytes = max_bytes
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._in_use = 0
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @asynccontextmanager
+    async def entered(self, session_id: str) -> AsyncIterator[Session]:
+        """The session's place in memory, which stays while it has users."""
+        session = self._sessions.setdefault(session_id, Session(session_id))
+        self._sessions.move_to_end(session_id)
+        self._in_use += session.users == 0
+        session.users += 1
+        try:
+            yield session
+        finally:
+            session.users -= 1
+            self._in_use -= session.users == 0
+            self._count(session)
+            self._forget_some()
+
+    async def load(self, session: Session, row: SessionRow) -> None:
+        """Read a stored session's turns."""
+        marks = await self._store.marks_of(session.id, MAX_TURNS)
+        session.is_rollout = row.source == "rollout"
+        session.ended = row.ended_s is not None
+        session.next_index = 1 + max((mark.index for mark in marks), default=-1)
+        with_node = [mark for mark in marks if mark.mark]
+        session.graph = TurnGraph(
+            turns=[_node_of(mark) for mark in with_node],
+            waiting={mark.turn_id for mark in with_node if not mark.has_next_state},
+        )
+        session.is_loaded = True
+
+    def _count(self, session: Session) -> None:
+        if not session.is_loaded and not session.users:
+            del self._sessions[session.id]
+        size = session.size_bytes() if session.id in self._sessions else 0
+        self.size_bytes += size - session.counted_bytes
+        session.counted_bytes = size
+
+    def _forget_some(self) -> None:
+        while self._is_full():
+            oldest = next(session for session in self._sessions.values() if not session.users)
+            del self._sessions[oldest.id]
+            self.size_bytes -= oldest.counted_bytes
+
+    def _is_full(self) -> bool:
+        idle = len(self._sessions) - self._in_use
+        return idle > self._warm_sessions or (idle > 0 and self.size_bytes > self._max_bytes)
+
+
+class Sessions:
     """All sessions of one gateway."""
 
     def __init__(
@@ -53,16 +115,19 @@ class Sessions(TurnRecorder):
         hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
     ) -> None:
         """Raises ConfigError for rules and patterns that cannot be used."""
-        memory = SessionCache(store, config.warm_sessions)
-        super().__init__(store, memory, Identifier(config), hooks)
+        self._store = store
+        self._cache = SessionCache(store, config.warm_sessions)
+        self._identifier = Identifier(config)
+        self._hooks = hooks
         self._config = config
+        self.recorder = TurnRecorder(store, self._identifier, hooks)
         self._max_open = max_open
         self._last_s: dict[str, float] = {}
         """Last use of each live session that is open, in memory or not."""
 
     def __len__(self) -> int:
         """Sessions in memory."""
-        return len(self._memory)
+        return len(self._cache)
 
     @property
     def open_count(self) -> int:
@@ -70,17 +135,17 @@ class Sessions(TurnRecorder):
         return len(self._last_s)
 
     async def start(self) -> None:
-        """Learn from the store which sessions are open and what was said in them last."""
+        """Learn from the store which sessions are open and their last turns."""
         for session in await self._store.open_live_sessions():
             self._last_s[session.id] = session.last_s
-        for row in reversed(await self._store.open_marks(_KNOWN_TURNS)):
+        for row in reversed(await self._store.open_marks(_INDEXED_TURNS)):
             if row.mark and row.kind == "main":
-                self._identifier.learn(row.session_id, mark_of(row), not row.has_next_state)
+                self._identifier.add_turn(row.session_id, _node_of(row), not row.has_next_state)
 
     def identify(
         self,
         messages: list[Message],
-        body: Mapping[str, Any],
+        body: Json,
         headers: Mapping[str, str],
         path_id: str | None,
     ) -> Identity:
@@ -88,7 +153,7 @@ class Sessions(TurnRecorder):
         return self._identifier.identify(messages, body, headers, path_id)
 
     @asynccontextmanager
-    async def ask(
+    async def request(
         self, identity: Identity, labels: Labels, messages: list[Message]
     ) -> AsyncIterator[TurnRequest]:
         """Inside its session, after all equal requests before it.
@@ -98,11 +163,11 @@ class Sessions(TurnRecorder):
         arrived_s = time.time()
         row = _row(identity.session_id, labels, identity.matched_by)
         async with self._inside(identity.session_id, row, reopens=True) as session:
-            asked = TurnRequest(session, identity, messages, arrived_s, session.life)
-            with session.under_way(asked):
-                async with session.one_at_a_time(identity.same):
-                    session.check(asked.life)
-                    yield asked
+            request = TurnRequest(session, identity, messages, arrived_s, session.life)
+            with session.under_way(request):
+                async with session.one_at_a_time(identity.exact_request):
+                    session.check(request.life)
+                    yield request
 
     @asynccontextmanager
     async def use(self, session_id: str, labels: Labels | None) -> AsyncIterator[Session]:
@@ -120,11 +185,11 @@ class Sessions(TurnRecorder):
         error: str | None,
     ) -> bool:
         """Record the outcome, and the next state of the last turn; False when it had ended."""
-        return await self._shielded(self._end(session, state, reward, stop_reason, error))
+        return await self.recorder.shielded(self._end(session, state, reward, stop_reason, error))
 
     async def delete(self, session_id: str) -> bool:
         """Delete a session with all its data; False when there is none. Who is inside is told."""
-        return await self._shielded(self._delete([session_id], math.inf)) > 0
+        return await self.recorder.shielded(self._delete([session_id], math.inf)) > 0
 
     async def reap(self) -> None:
         """End idle live sessions and delete expired ones, for ever."""
@@ -147,7 +212,7 @@ class Sessions(TurnRecorder):
             before_s = now_s - 86_400 * self._config.retention_days
             expired = await self._store.expired_sessions(before_s)
             for at in range(0, len(expired), _AT_ONCE):
-                await self._shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
+                await self.recorder.shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
 
     async def _end(
         self,
@@ -159,11 +224,11 @@ class Sessions(TurnRecorder):
     ) -> bool:
         session.ended = True
         self._last_s.pop(session.id, None)
-        newest = session.newest_main()
-        stable = self._identifier.transient.stable(state or [])
-        told = [message for message in stable if is_conversation(message)]
-        if newest is not None and told:
-            await self._answer(session, session.life, newest, told)
+        newest = session.graph.newest("main")
+        lasting = self._identifier.transient.removed_from(state or [])
+        answer = [message for message in lasting if is_conversation(message)]
+        if newest is not None and answer:
+            await self.recorder.record_answer(session, session.life, newest, answer)
         if session.is_rollout:
             session.drop_turns()
         ended = await self._store.end_session(
@@ -174,9 +239,9 @@ class Sessions(TurnRecorder):
         return ended
 
     async def _end_idle(self, session_id: str, before_s: float) -> None:
-        async with self._memory.entered(session_id) as session, session.opening:
+        async with self._cache.entered(session_id) as session, session.opening:
             last_s = self._last_s.get(session_id, math.inf)
-            if session.inside > 1 or last_s >= before_s:
+            if session.users > 1 or last_s >= before_s:
                 return
             try:
                 await self._end(session, None, None, StopReason.IDLE.value, None)
@@ -188,9 +253,9 @@ class Sessions(TurnRecorder):
     async def _delete(self, session_ids: list[str], ended_before_s: float) -> int:
         """Delete what is there, and ended before; returns how many."""
         async with AsyncExitStack() as stack:
-            gone = []
+            deleted_ids = []
             for session_id in sorted(session_ids):  # in one order: two of these do not deadlock
-                session = await stack.enter_async_context(self._memory.entered(session_id))
+                session = await stack.enter_async_context(self._cache.entered(session_id))
                 await stack.enter_async_context(session.opening)
                 row = await self._store.session(session_id)
                 if row is None or (row.ended_s or -math.inf) >= ended_before_s:
@@ -199,14 +264,14 @@ class Sessions(TurnRecorder):
                 self._last_s.pop(session_id, None)
                 self._identifier.forget(session_id)
                 self._hooks.on_delete(session_id)
-                gone.append(session_id)
-            return await self._store.delete_sessions(gone)
+                deleted_ids.append(session_id)
+            return await self._store.delete_sessions(deleted_ids)
 
     @asynccontextmanager
     async def _inside(
         self, session_id: str, row: SessionRow | None, reopens: bool
     ) -> AsyncIterator[Session]:
-        async with self._memory.entered(session_id) as session:
+        async with self._cache.entered(session_id) as session:
             async with session.opening:
                 await self._open(session, row, reopens)
             try:
@@ -216,7 +281,7 @@ class Sessions(TurnRecorder):
 
     async def _open(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
         """Read a session or begin it, and open it again where it has ended."""
-        if not session.is_known:
+        if not session.is_loaded:
             stored = await self._store.session(session.id) or row
             if stored is None:
                 raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
@@ -224,7 +289,7 @@ class Sessions(TurnRecorder):
                 if reopens and row.source == "live":
                     self._admit(session.id)
                 await self._begin(row)
-            await self._memory.know(session, stored)
+            await self._cache.load(session, stored)
         if session.ended and reopens and not session.is_rollout:
             self._admit(session.id)
             await self._store.reopen_session(session.id)
@@ -239,7 +304,7 @@ class Sessions(TurnRecorder):
             raise
 
     def _touch(self, session: Session) -> None:
-        if session.is_known and not session.is_rollout and not session.ended:
+        if session.is_loaded and not session.is_rollout and not session.ended:
             self._last_s[session.id] = time.time()
 
     def _admit(self, session_id: str) -> None:
@@ -265,4 +330,11 @@ def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
         source="rollout" if is_rollout else "live",
         created_s=time.time(),
         matched_by=None if is_rollout else matched_by,
+    )
+
+
+def _node_of(mark: TurnMark) -> TurnNode:
+    """A turn's node as the store keeps it."""
+    return TurnNode.from_text(
+        mark.mark, mark.turn_id, mark.kind, mark.finish_reason, mark.created_s
     )

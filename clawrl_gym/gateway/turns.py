@@ -34,7 +34,8 @@ from clawrl_gym.core.types import ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.gateway.answerers import Policies, Policy, Seats
 from clawrl_gym.gateway.draft import Ask, Draft, delta_of
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.gateway.sessions import Sessions, TurnRequest
+from clawrl_gym.gateway.session import TurnRequest
+from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.wire import Refusal
 from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.generation import Delta, Generation
@@ -84,13 +85,13 @@ class TurnMaker:
         Raises Refusal when the session has ended, ContextError, and PolicyError when the policy
         gave no reply in time.
         """
-        stored = await self._sessions.stored_reply(asked)
+        stored = await self._sessions.recorder.stored_reply(asked)
         if stored is not None:
             self.stats.replayed += 1
             if send is not None:
                 await send(delta_of(stored.reply))
             return stored
-        await self._sessions.record_next_states(asked)
+        await self._sessions.recorder.record_next_states(asked)
         return await self._seated(asked, ask, send) or await self._new(asked, ask, send)
 
     async def _seated(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn | None:
@@ -108,7 +109,7 @@ class TurnMaker:
         return await self._record(asked, replace(turn, kind="side", rule="seat"), [])
 
     async def _new(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn:
-        past = await self._sessions.before(asked) if ask.body is not None else None
+        past = await self._sessions.recorder.previous_turn(asked) if ask.body is not None else None
         draft = Draft(ask, past)
         try:
             generation, reply = await self._reply(asked.session.id, draft, send)
@@ -195,7 +196,9 @@ class TurnMaker:
 
     async def _record(self, asked: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
         """Store a turn; not left before it is stored, so that an equal request then finds it."""
-        recording = asyncio.ensure_future(self._sessions.record(asked, turn, rendered_ids_T))
+        recording = asyncio.ensure_future(
+            self._sessions.recorder.record(asked, turn, rendered_ids_T)
+        )
         try:
             await asyncio.wait([recording])
         except asyncio.CancelledError:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import ChatBody, Message, Turn, Verdict
+from clawrl_gym.dialogue.prompts import Render, insert_addition
 from clawrl_gym.judge.rule_hints import lesson_of_words
 
-Render = Callable[[ChatBody], Awaitable[list[int]]]
 _TIMEOUT_S = 60.0
 _AT_ONCE = 8
 
@@ -94,7 +94,7 @@ class Enhancer:
             if hinted_T == plain_T or plain_T[:1] != used_T[:1]:
                 self.counters["unseen" if hinted_T == plain_T else "no_chat"] += 1
                 continue
-            made.append(joined(used_T, plain_T, hinted_T))
+            made.append(insert_addition(used_T, plain_T, hinted_T))
         return made
 
     def _fits(self, ids_T: list[int], turn: Turn) -> bool:
@@ -128,23 +128,6 @@ def with_hint(messages: Sequence[Message], text: str) -> list[Message] | None:
     return [*messages[:last], changed, *messages[last + 1 :]]
 
 
-def joined(used_T: list[int], plain_T: list[int], hinted_T: list[int]) -> list[int]:
-    """The ids that were used, with what tells `hinted_T` from `plain_T` put in.
-
-    Where the used ids and the plain rendering agree neither before nor after the hint's place, it
-    cannot be found in the used ones: then the fresh rendering itself.
-    """
-    start = _common(plain_T, hinted_T)
-    after = _common(plain_T[start:][::-1], hinted_T[start:][::-1])
-    new_T = hinted_T[start : len(hinted_T) - after]
-    before_T, end_T = plain_T[: len(plain_T) - after], plain_T[start:]
-    if used_T[: len(before_T)] == before_T:
-        return used_T[:start] + new_T + used_T[len(before_T) :]
-    if len(used_T) >= len(end_T) and used_T[len(used_T) - len(end_T) :] == end_T:
-        return used_T[: len(used_T) - len(end_T)] + hinted_T[start:]
-    return hinted_T
-
-
 def _correction(verdict: Verdict) -> list[str]:
     text = verdict.detail.get("text")
     lesson = lesson_of_words(text) if isinstance(text, str) else ""
@@ -168,9 +151,3 @@ def _body(turn: Turn, messages: Sequence[Message]) -> ChatBody:
     if not turn.tools:
         del body["tools"]
     return body
-
-
-def _common(one_T: list[int], other_T: list[int]) -> int:
-    """How many ids two prompts begin with in common."""
-    pairs = enumerate(zip(one_T, other_T, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one_T), len(other_T)))
