@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 
@@ -18,6 +20,10 @@ class TextAgent:
     def __init__(self, system: str | None = None) -> None:
         self._system = system or None
         """None: there is no system message."""
+
+    @classmethod
+    def from_config(cls, config: AgentConfig) -> Self:
+        return cls(config.system)
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         turns: list[Message] = []

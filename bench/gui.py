@@ -28,9 +28,9 @@ from typing import Any
 import psutil
 
 from clawrl_gym.envs.gui.browser.chromium import find
+from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.miniwob.pages import html_folder
-from clawrl_gym.envs.gui.options import BrowserOptions
 
 _MOST_CONTEXTS = 2000
 _GONE_S = 60.0
@@ -249,7 +249,7 @@ def _install(folder: Path) -> Path:
     asked = subprocess.run(code, check=True, timeout=60, text=True, stdout=subprocess.PIPE)
     place = folder / "browsers" / f"chromium-{asked.stdout.strip()}" / "chrome-linux"
     place.mkdir(parents=True)
-    (place / "chrome").symlink_to(find(BrowserOptions()))
+    (place / "chrome").symlink_to(find(BrowserConfig()))
     return python
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from typing import Any, get_args
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -24,8 +24,8 @@ from rich.table import Table
 from rich.text import Text
 
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
+from clawrl_gym.core.plugins import SANDBOXES
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.opening import SandboxKind
 
 Env = Any
 """One of our environments: a `gymnasium.Env` with `task_ids`, `solve` and `finish`."""
@@ -211,7 +211,7 @@ def _parse(
         "validate", help="play every task: the oracle must earn 1.0 and doing nothing 0.0"
     )
     command.add_argument("path", metavar="PATH", help="the tasks, as the environment names them")
-    command.add_argument("--sandbox", choices=("auto", *get_args(SandboxKind)), default="auto")
+    command.add_argument("--sandbox", choices=("auto", *SANDBOXES.ours), default="auto")
     command.add_argument("--split", choices=("all", *_SPLITS), default="all")
     command.add_argument("--ids", help="only these tasks, separated by commas")
     command.add_argument("--limit", type=_count, help="only so many tasks")

@@ -43,10 +43,10 @@ def _lacks_docker() -> str | None:
 
 def _lacks_browser() -> str | None:
     from clawrl_gym.core.errors import ClawError
-    from clawrl_gym.envs.gui.env import prepare
+    from clawrl_gym.envs.gui.config import GuiEnvConfig
 
     try:
-        prepare({}, lambda line: None)
+        GuiEnvConfig().prepare(lambda line: None)
     except ClawError as error:
         return f"needs a browser: {error}"
     return None

@@ -9,8 +9,8 @@ from typing import Any
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import Element, View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
@@ -27,7 +27,7 @@ class FakeScreen:
     """Two pages: a shop with a field and a button, and the basket that the button leads to."""
 
     task: GuiTask
-    options: GuiOptions
+    options: GuiEnvConfig
     fails: Callable[[Action], str | None] = lambda action: None
     said: str = ""
     left_document: bool = False
@@ -98,7 +98,7 @@ class Screens:
         self.opened: list[FakeScreen] = []
         self._changes = changes
 
-    def __call__(self, task: GuiTask, options: GuiOptions) -> FakeScreen:
+    def __call__(self, task: GuiTask, options: GuiEnvConfig) -> FakeScreen:
         self.opened.append(replace(FakeScreen(task, options), **self._changes))
         return self.opened[-1]
 

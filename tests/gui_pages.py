@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
+from clawrl_gym.envs.gui.config import BrowserConfig, GuiEnvConfig
 from clawrl_gym.envs.gui.observation import Element, View
-from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
 from clawrl_gym.envs.gui.site import Request, Response
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
-PATIENT = GuiOptions(action_timeout_s=30.0, page_timeout_s=60.0, browser=BrowserOptions())
+PATIENT = GuiEnvConfig(action_timeout_s=30.0, page_timeout_s=60.0, browser=BrowserConfig())
 """What is tested is not time: a busy machine is no failure."""
-QUICK = replace(PATIENT, action_timeout_s=1.0, page_timeout_s=2.0)
+QUICK = PATIENT.model_copy(update={"action_timeout_s": 1.0, "page_timeout_s": 2.0})
 """For pages that hang: what is waited for in vain."""
 
 
@@ -51,7 +51,7 @@ def a_task(pages: Mapping[str, str | Response], **more: Any) -> GuiTask:
 
 @contextmanager
 def a_screen(
-    pages: str | Mapping[str, str | Response], options: GuiOptions = PATIENT, **more: Any
+    pages: str | Mapping[str, str | Response], options: GuiEnvConfig = PATIENT, **more: Any
 ) -> Iterator[BrowserScreen]:
     """`pages`: by path, or the only one."""
     given = {"/": pages} if isinstance(pages, str) else pages
@@ -62,8 +62,8 @@ def a_screen(
         screen.close()
 
 
-def with_browser(options: GuiOptions = PATIENT, **browser: Any) -> GuiOptions:
-    return replace(options, browser=replace(options.browser, **browser))
+def with_browser(options: GuiEnvConfig = PATIENT, **browser: Any) -> GuiEnvConfig:
+    return options.model_copy(update={"browser": options.browser.model_copy(update=browser)})
 
 
 def text(view: View) -> str:

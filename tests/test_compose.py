@@ -2,9 +2,11 @@
 
 import pytest
 
-from clawrl_gym.config import GymEnvConfig, RunConfig, ServeConfig, TerminalEnvConfig
-from clawrl_gym.config.compose import compose, groups_of, known_keys
+from clawrl_gym.config import RunConfig, ServeConfig
+from clawrl_gym.config.compose import compose, groups_of
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 
 
 def test_the_default_run_is_the_tiny_policy_in_the_terminal() -> None:
@@ -85,7 +87,7 @@ def test_configurations_are_frozen() -> None:
 
 
 def test_known_keys_reach_into_both_kinds_of_environment() -> None:
-    assert {"env.sandbox.pids", "env.kwargs", "learner.lr"} <= set(known_keys())
+    assert {"env.sandbox.pids", "env.kwargs", "learner.lr"} <= set(RunConfig.dotted_keys())
 
 
 def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of_training() -> None:

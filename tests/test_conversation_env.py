@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode
-from clawrl_gym.config import AgentConfig, ConversationEnvConfig, GymEnvConfig
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.conversation.agent import ConversationAgent
+from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import MAX_CALLS, arguments_of
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.tasks import TaskSource
-from clawrl_gym.rollout.worker import build_agent, build_env
+from clawrl_gym.rollout.worker import build_agent
 
 WRONG = "tom has 99 and gets 98 more so its 77"
 
@@ -272,7 +274,7 @@ def test_what_is_not_the_form_is_something_said(text: str) -> None:
 
 def test_the_configuration_builds_the_environment_and_its_tasks() -> None:
     config = ConversationEnvConfig(persona="clerk", families=["read", "ask"], max_turns=4)
-    env = build_env(config)
+    env = config.make()
     tasks = TaskSource.of(config, seed=3)
     drawn = [tasks.train(n) for n in range(50)]
     assert {ref.id.rsplit("-", 2)[0] for ref in drawn} == {"clerk-ask", "clerk-read"}
@@ -297,13 +299,13 @@ def test_a_conversation_gets_its_own_agent_unless_another_one_is_chosen() -> Non
     [
         ({"persona": "pirate"}, "env.persona='pirate'"),
         ({"families": ["sing"]}, "env.families="),
-        ({"source": "dream"}, "env.source='dream', expected 'simulated' or 'live'"),
+        ({"source": "dream"}, "env.source: got 'dream': Input should be 'simulated' or 'live'"),
         ({"source": "live"}, "no env.gateway_url"),
-        ({"user": "ghost"}, "env.user='ghost', expected 'scripted' or 'model'"),
+        ({"user": "ghost"}, "env.user: got 'ghost': Input should be 'scripted' or 'model'"),
         ({"user": "model"}, "no env.user_base_url"),
         ({"user": "model", "user_base_url": "localhost:1"}, "expected one such as http://"),
         ({"user": "model", "user_base_url": "http://h:99999"}, "Port out of range"),
-        ({"max_turns": 0}, "expected positive numbers"),
+        ({"max_turns": 0}, "env.max_turns: got 0"),
         ({"render_mode": "human"}, "expected None or 'ansi'"),
     ],
 )

@@ -15,8 +15,9 @@ import gymnasium
 import pytest
 from aiohttp import web
 
-from clawrl_gym.config import AgentConfig, GymEnvConfig
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.types import StopReason, TaskRef
+from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.task_env import UnicodeEnv
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.films import MOST_BYTES, Films

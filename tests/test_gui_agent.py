@@ -5,10 +5,12 @@ import pytest
 from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.context import HeadTail, size_chars
 from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode_results
-from clawrl_gym.config import AgentConfig, GuiEnvConfig, TerminalEnvConfig
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.envs.gui.agent import LEFT_OUT, SYSTEM, GuiAgent
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.schema import FORMS, tool
 from clawrl_gym.envs.parts import encode_parts
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.rollout.worker import build_agent
 
 NATIVE, TEXT = GuiAgent(), GuiAgent(protocol="text")

@@ -17,7 +17,7 @@ from clawrl_gym.envs.gui.browser.loop_thread import LoopThread
 from clawrl_gym.envs.gui.browser.network import Allowed, Network, addresses
 from clawrl_gym.envs.gui.browser.proxy import Proxy
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
-from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import Pages, a_screen, a_task, with_browser
 
@@ -128,7 +128,7 @@ class SlowStart(pool.BrowserPool):
 
 def test_a_browser_that_starts_is_not_ended_as_idle():
     owner = pool.ProcessBrowsers(linger_s=0.01)
-    options = BrowserOptions()
+    options = BrowserConfig()
 
     async def scene() -> tuple[bool, bool]:
         slow = owner._sets[options] = SlowStart(asyncio.Event())
@@ -396,14 +396,14 @@ def test_many_refusals_are_counted():
 def test_a_named_program_that_is_missing_is_a_config_error_with_the_cure(tmp_path):
     missing = str(tmp_path / "chromium")
     with pytest.raises(ConfigError, match="apt-get install chromium-headless-shell"):
-        chromium.find(BrowserOptions(executable=missing))
+        chromium.find(BrowserConfig(executable=missing))
 
 
 def test_a_named_program_is_taken(tmp_path):
     program = tmp_path / "mine"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    assert chromium.find(BrowserOptions(executable=str(program))) == str(program)
+    assert chromium.find(BrowserConfig(executable=str(program))) == str(program)
 
 
 # -- the browsers -------------------------------------------------------------------------------

@@ -1,18 +1,16 @@
 """`env=gui`: composed, checked, prepared, and the same defaults everywhere."""
 
-import inspect
 import re
 
 import pytest
 
-from clawrl_gym.config import BrowserConfig, GuiEnvConfig, RunConfig
+from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gui import __main__ as command
+from clawrl_gym.envs.gui.config import BrowserConfig, GuiEnvConfig
 from clawrl_gym.envs.gui.env import GuiEnv, prepare
-from clawrl_gym.envs.gui.options import BrowserOptions, GuiOptions
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
-from clawrl_gym.rollout.worker import build_env
 from clawrl_gym.run.envs import check_envs
 
 NOWHERE = ["env=gui", "env.browser.executable=/nowhere/chromium"]
@@ -28,18 +26,17 @@ def test_env_gui_composes_and_its_keys_are_checked():
         compose("train", ["env=gui", "env.observation=smell"], RunConfig)
 
 
-def test_the_environment_has_the_defaults_of_its_configuration():
-    configured = GuiEnvConfig().model_dump(exclude={"type", "id", "films"})
-    parameters = inspect.signature(GuiEnv).parameters
-    assert set(configured) == set(parameters) - {"open_screen", "render_mode"}
-    for name in set(configured) - {"browser", "allow"}:
-        assert parameters[name].default == configured[name], name
-    assert GuiOptions.of({}) == GuiOptions.of(configured) == GuiOptions()
-    assert BrowserOptions(**BrowserConfig().model_dump()) == BrowserOptions()
+def test_the_environment_takes_the_keys_of_its_configuration_and_checks_them():
+    env = GuiEnvConfig(width=800, browser={"memory_mb": 512}).make()
+    assert env.unwrapped._options.width == 800
+    assert env.unwrapped._options.browser == BrowserConfig(memory_mb=512)
+    env.close()
+    with pytest.raises(ConfigError, match=r"unknown configuration key 'env.widht'; did you mean"):
+        GuiEnv(widht=800)
 
 
 def test_the_configured_environment_is_made_without_a_browser():
-    env = build_env(GuiEnvConfig(families=["shop_add"], films="all"))
+    env = GuiEnvConfig(families=["shop_add"], films="all").make()
     assert isinstance(env.unwrapped, GuiEnv)
     env.close()
 
@@ -60,7 +57,7 @@ def test_a_run_starts_one_browser_before_anything_else():
 @pytest.mark.browser
 def test_preparing_says_which_chromium_is_used():
     said = []
-    prepare({}, said.append)
+    prepare(GuiEnvConfig.of({}), said.append)
     assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", said[0])
 
 

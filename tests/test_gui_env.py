@@ -11,7 +11,8 @@ from gymnasium.utils.env_checker import check_env
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.envs.gui.env import GuiEnv, list_tasks
+from clawrl_gym.envs.gui.config import GuiEnvConfig
+from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.parts import decode_parts, pictures_of
@@ -347,15 +348,15 @@ def test_many_environments_act_on_threads_of_their_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"observation": "smell"}, "got observation='smell', expected one of"),
-        ({"coordinates": "miles"}, "got coordinates='miles'"),
-        ({"width": 3}, "got a viewport of 3 x 640"),
-        ({"max_tokens": 0}, "got max_tokens=0"),
-        ({"max_turns": 0}, "got max_turns=0"),
-        ({"page_timeout_s": -1}, "page_timeout_s=-1"),
-        ({"allow": "example.org"}, "got allow='example.org', expected a list"),
-        ({"browser": {"flags": []}}, r"got browser options \['flags'\]"),
-        ({"browser": {"max_contexts": 0}}, "got browser.max_contexts=0"),
+        ({"observation": "smell"}, "env.observation: got 'smell': Input should be 'tree'"),
+        ({"coordinates": "miles"}, "env.coordinates: got 'miles'"),
+        ({"width": 3}, "env.width: got 3: Input should be greater than or equal to 64"),
+        ({"max_tokens": 0}, "env.max_tokens: got 0"),
+        ({"max_turns": 0}, "env.max_turns: got 0"),
+        ({"page_timeout_s": -1}, "env.page_timeout_s: got -1"),
+        ({"allow": "example.org"}, "env.allow: got 'example.org': Input should be a valid list"),
+        ({"browser": {"flags": []}}, r"unknown configuration key 'env.browser.flags'"),
+        ({"browser": {"max_contexts": 0}}, "env.browser.max_contexts: got 0"),
         ({"render_mode": "human"}, "got render_mode='human'"),
         ({"tasks": "/nowhere"}, "got env.tasks='/nowhere', expected 'generated', 'miniwob'"),
         ({"families": ["nonesuch"]}, "nonesuch"),
@@ -379,7 +380,7 @@ def test_before_reset_there_is_nothing_to_act_on():
 
 
 def test_tasks_are_listed_without_a_browser():
-    train, heldout = (set(list_tasks({}, split)[:200]) for split in ("train", "heldout"))
+    train, heldout = (set(GuiEnvConfig().task_ids(split)[:200]) for split in ("train", "heldout"))
     assert len(train) == len(heldout) == 200
     assert not train & heldout
 

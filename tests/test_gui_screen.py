@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -191,7 +190,7 @@ def test_a_picture_has_the_viewports_size_and_the_tasks_scale():
 
     from PIL import Image
 
-    with a_screen("<p>x", replace(PATIENT, width=320, height=200)) as screen:
+    with a_screen("<p>x", PATIENT.model_copy(update={"width": 320, "height": 200})) as screen:
         assert screen.viewport == (320, 200)
         with Image.open(BytesIO(screen.shot())) as picture:
             assert (picture.format, picture.size) == ("JPEG", (320, 200))

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from clawrl_gym.config import AgentConfig, GymEnvConfig
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
+from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness

@@ -7,7 +7,8 @@ import gymnasium
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.registration import builtin_specs, load_target, make_env
+from clawrl_gym.core.plugins import load
+from clawrl_gym.envs.registration import builtin_specs, make_env
 
 
 def test_importing_the_package_loads_no_heavy_module() -> None:
@@ -35,7 +36,7 @@ def test_our_ids_are_registered_as_strings() -> None:
 )
 def test_a_wrong_target_says_what_is_missing(target: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        load_target(target)
+        load(target, f"env.target={target!r}")
 
 
 def test_a_target_that_is_no_environment_is_refused() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.config import AgentConfig, SweEnvConfig
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.envs.swe.agent import SYSTEM, SweAgent, reply_text
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.observation import LONGEST, observation_text
 from clawrl_gym.rollout.worker import build_agent

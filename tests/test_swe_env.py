@@ -10,10 +10,10 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import make_instance, missing_programs
-from clawrl_gym.envs.swe.env import SweEnv, list_tasks, prepare, submission_of
+from clawrl_gym.envs.swe.env import SweEnv, prepare, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
-from clawrl_gym.rollout.worker import build_env
 
 TASK = "swe-operator-train-000000"
 SANDBOX = {"type": "bubblewrap", "memory_mb": 512, "disk_mb": 256, "pids": 64}
@@ -271,8 +271,9 @@ def test_a_sandbox_that_is_gone_is_an_error(env: SweEnv) -> None:
 
 @pytest.mark.parametrize(
     ("options", "told"),
-    [({"max_turns": 0}, "expected positive"), ({"render_mode": "human"}, "expected None or"),
-     ({"instance": "x"}, "got options"), ({"sandbox": {"size": 1}}, "got sandbox options")],
+    [({"max_turns": 0}, "env.max_turns: got 0"), ({"render_mode": "human"}, "expected None or"),
+     ({"instance": "x"}, "did you mean 'env.instances'"),
+     ({"sandbox": {"size": 1}}, "key 'env.sandbox.size'")],
 )  # fmt: skip
 def test_options_that_cannot_be_are_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
@@ -308,10 +309,11 @@ def test_an_instance_that_lives_in_an_image_needs_docker(env: SweEnv) -> None:
 @sandboxed
 def test_tasks_are_listed_and_nothing_is_said_where_nothing_lacks() -> None:
     options = {"instances": "corpus", "families": ["operator"], "sandbox": SANDBOX}
-    assert list_tasks(options, "train")[0] == TASK
-    assert not set(list_tasks(options, "heldout")[:9]) & set(list_tasks(options, "train"))
+    config = SweEnvConfig.of(options)
+    assert config.task_ids("train")[0] == TASK
+    assert not set(config.task_ids("heldout")[:9]) & set(config.task_ids("train"))
     said: list[str] = []
-    prepare(options, said.append)
+    prepare(config, said.append)
     assert said == []
 
 
@@ -327,9 +329,8 @@ def test_programs_that_a_family_needs_and_the_machine_lacks_are_told() -> None:
 
 
 def test_the_environment_is_made_from_its_configuration() -> None:
-    from clawrl_gym.config import SweEnvConfig
 
-    env = build_env(SweEnvConfig(families=["operator"]))
+    env = SweEnvConfig(families=["operator"]).make()
     assert isinstance(env.unwrapped, SweEnv)
     assert env.unwrapped.task_ids("train")[0] == TASK
 
@@ -351,7 +352,7 @@ def test_a_patch_that_was_cut_is_not_taken() -> None:
 @pytest.mark.docker
 def test_an_instance_is_solved_in_docker_too() -> None:
     env = SweEnv(families=["operator"], command_timeout_s=60.0)
-    prepare({}, lambda _: None)
+    prepare(SweEnvConfig.of({}), lambda _: None)
     begin(env)
     rewards = [env.step(action)[1] for action in env.solve()]
     assert (rewards[-1], env.report) == (1.0, "Test report: passed")

@@ -13,6 +13,7 @@ import pytest
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.swe import script
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import image_of, ready_image
 from clawrl_gym.envs.swe.instance import Instance
@@ -87,7 +88,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     }
     for name, text in files.items():
         (folder / name).write_text(text)
-    yield open_source({"instances": str(tmp_path)}).load("me__shop-1")
+    yield open_source(SweEnvConfig.of({"instances": str(tmp_path)})).load("me__shop-1")
     engine().images.remove(IMAGE, force=True)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.swe import script
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.images import image_of
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
@@ -192,20 +193,20 @@ def test_r2e_rows_have_an_image_but_no_lists_of_tests() -> None:
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
 def test_a_file_is_read_in_each_form(tmp_path: Path, suffix: str) -> None:
     where = write(tmp_path / f"rows{suffix}", [fifth(number) for number in range(20)])
-    source = open_source({"instances": where})
+    source = open_source(SweEnvConfig.of({"instances": where}))
     train, heldout = source.ids("train"), source.ids("heldout")
     assert len(train) + len(heldout) == 20
     assert 1 <= len(heldout) <= 8
     assert set(train).isdisjoint(heldout)
     assert source.load(heldout[0]).split == "heldout"
-    assert open_source({"instances": where}).ids("train") == train
+    assert open_source(SweEnvConfig.of({"instances": where})).ids("train") == train
 
 
 def test_rows_by_id_are_read(tmp_path: Path) -> None:
     rows = {"a": fifth(1), "b": fifth(2)}
     for row in rows.values():
         del row["instance_id"]
-    source = open_source({"instances": write(tmp_path / "rows.json", rows)})
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "rows.json", rows)}))
     assert sorted([*source.ids("train"), *source.ids("heldout")]) == ["a", "b"]
 
 
@@ -214,7 +215,7 @@ def test_a_folder_of_files_says_its_splits_by_their_names(tmp_path: Path) -> Non
     write(tmp_path / "data/test-00000-of-00001.parquet", [fifth(3)])
     (tmp_path / ".cache").mkdir()
     (tmp_path / ".cache/more.json").write_text("no JSON")
-    source = open_source({"instances": str(tmp_path)})
+    source = open_source(SweEnvConfig.of({"instances": str(tmp_path)}))
     assert source.ids("heldout") == ["pallets__flask-3"]
     assert source.ids("train") == ["pallets__flask-1", "pallets__flask-2"]
 
@@ -238,7 +239,7 @@ def test_a_task_repository_of_swebench_is_read_as_swebench_reads_it(tmp_path: Pa
     for number in range(3):
         folder = task_folder(tmp_path, fifth(number))
         (folder / "Dockerfile").write_text("FROM scratch\n")
-    source = open_source({"instances": str(tmp_path)})
+    source = open_source(SweEnvConfig.of({"instances": str(tmp_path)}))
     made = source.load("pallets__flask-1")
     assert made.context == str(tmp_path / "tasks/pallets__flask-1")
     from swebench.task.repo import load_task
@@ -267,7 +268,7 @@ def test_a_wrong_task_folder_is_an_error_that_names_it(
     if text is not None:
         (folder / name).write_text(text)
     with pytest.raises(TaskError, match="pallets__flask-1"):
-        open_source({"instances": str(tmp_path)})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path)}))
 
 
 def test_a_task_folder_reads_no_file_through_a_link_out_of_it(tmp_path: Path) -> None:
@@ -277,7 +278,7 @@ def test_a_task_folder_reads_no_file_through_a_link_out_of_it(tmp_path: Path) ->
     (folder / "gold.patch").unlink()
     os.symlink(secret, folder / "gold.patch")  # noqa: PTH211
     with pytest.raises(TaskError, match="of its own"):
-        open_source({"instances": str(tmp_path / "set")})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path / "set")}))
 
 
 @pytest.mark.parametrize(
@@ -301,19 +302,19 @@ def test_a_wrong_file_is_an_error_that_names_it(
     path = tmp_path / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(TaskError, match=rf"a\.json.*{why}|a\.parquet.*{why}|{why}.*a\.json"):
-        open_source({"instances": str(path)})
+        open_source(SweEnvConfig.of({"instances": str(path)}))
 
 
 def test_a_place_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected 'corpus', a file, a folder"):
-        open_source({"instances": str(tmp_path / "none")})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path / "none")}))
     with pytest.raises(TaskError, match="without instances"):
-        open_source({"instances": str(tmp_path)})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path)}))
     (tmp_path / "a.csv").write_text("")
     with pytest.raises(ConfigError, match=r"a\.csv"):
-        open_source({"instances": str(tmp_path / "a.csv")})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path / "a.csv")}))
     with pytest.raises(ConfigError, match="families chooses from the corpus"):
-        open_source({"instances": str(tmp_path), "families": ["shop"]})
+        open_source(SweEnvConfig.of({"instances": str(tmp_path), "families": ["shop"]}))
 
 
 @pytest.mark.slow
@@ -322,11 +323,11 @@ def test_a_data_set_that_the_hub_does_not_give_is_an_error_of_the_configuration(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ConfigError, match=r"'dev' of the data set 'no-such/data-set'"):
-        open_source({"instances": "no-such/data-set", "hub_split": "dev"})
+        open_source(SweEnvConfig.of({"instances": "no-such/data-set", "hub_split": "dev"}))
 
 
 def test_an_unknown_id_is_an_error(tmp_path: Path) -> None:
-    source = open_source({"instances": write(tmp_path / "a.json", [fifth(1)])})
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "a.json", [fifth(1)])}))
     with pytest.raises(TaskError, match=r"'x'.*pallets__flask-1"):
         source.load("x")
 
@@ -334,7 +335,7 @@ def test_an_unknown_id_is_an_error(tmp_path: Path) -> None:
 def test_rows_that_are_one_problem_stay_in_one_split(tmp_path: Path) -> None:
     rows = [fifth(number, instance_id=f"x-{number}-{twin}") for number in range(30)
             for twin in range(3)]  # fmt: skip
-    source = open_source({"instances": write(tmp_path / "a.json", rows)})
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "a.json", rows)}))
     train = {name[:-2] for name in source.ids("train")}
     heldout = {name[:-2] for name in source.ids("heldout")}
     assert train.isdisjoint(heldout)
@@ -343,7 +344,7 @@ def test_rows_that_are_one_problem_stay_in_one_split(tmp_path: Path) -> None:
 
 
 def test_a_single_instance_is_for_training(tmp_path: Path) -> None:
-    source = open_source({"instances": write(tmp_path / "a.json", [fifth(1)])})
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "a.json", [fifth(1)])}))
     assert source.ids("train") == ["pallets__flask-1"]
     assert source.ids("heldout") == []
 
@@ -351,7 +352,7 @@ def test_a_single_instance_is_for_training(tmp_path: Path) -> None:
 def test_held_out_instances_of_their_own_are_taken(tmp_path: Path) -> None:
     own = write(tmp_path / "a.json", [fifth(1), fifth(2)])
     other = write(tmp_path / "b.json", [fifth(3)])
-    source = open_source({"instances": own, "heldout": other})
+    source = open_source(SweEnvConfig.of({"instances": own, "heldout": other}))
     assert source.ids("train") == ["pallets__flask-1", "pallets__flask-2"]
     assert source.ids("heldout") == ["pallets__flask-3"]
 
@@ -369,7 +370,7 @@ def test_a_held_out_instance_that_is_trained_on_is_an_error(tmp_path: Path, shar
     own = write(tmp_path / "a.json", [fifth(1), fifth(2)])
     other = write(tmp_path / "b.json", [fifth(3), shared])
     with pytest.raises(TaskError, match=r"is the train instance 'pallets__flask-1'"):
-        open_source({"instances": own, "heldout": other})
+        open_source(SweEnvConfig.of({"instances": own, "heldout": other}))
 
 
 VERIFIED = "pallets__flask-5014"
@@ -379,20 +380,22 @@ def test_training_on_verified_has_to_be_asked_for(tmp_path: Path) -> None:
     """Defect 4.4 of the reference: the shipped script trains on a subset of Verified."""
     where = write(tmp_path / "train_subset.json", [fifth(1, instance_id=VERIFIED)])
     with pytest.raises(ConfigError, match=r"Verified.*env\.heldout.*train_on_verified=true"):
-        open_source({"instances": where})
-    assert open_source({"instances": where, "train_on_verified": True}).ids("train") == [VERIFIED]
+        open_source(SweEnvConfig.of({"instances": where}))
+    assert open_source(SweEnvConfig.of({"instances": where, "train_on_verified": True})).ids(
+        "train"
+    ) == [VERIFIED]
     other = write(tmp_path / "b.json", [fifth(2)])
     with pytest.raises(ConfigError, match="Verified"):
-        open_source({"instances": where, "heldout": other})
+        open_source(SweEnvConfig.of({"instances": where, "heldout": other}))
     with pytest.raises(ConfigError, match="Verified"):
-        open_source({"instances": where, "heldout": "corpus"})
-    source = open_source({"instances": other, "heldout": where})
+        open_source(SweEnvConfig.of({"instances": where, "heldout": "corpus"}))
+    source = open_source(SweEnvConfig.of({"instances": other, "heldout": where}))
     assert source.ids("heldout") == [VERIFIED]
 
 
 def test_instances_of_verified_in_a_larger_set_are_held_out(tmp_path: Path) -> None:
     rows = [fifth(number) for number in range(20)] + [fifth(30, instance_id=VERIFIED)]
-    source = open_source({"instances": write(tmp_path / "full.json", rows)})
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "full.json", rows)}))
     assert VERIFIED in source.ids("heldout")
     assert source.ids("train")
 
@@ -403,18 +406,21 @@ def test_verified_has_five_hundred_instances() -> None:
 
 def test_corpus_and_rows_can_be_held_against_each_other(tmp_path: Path) -> None:
     where = write(tmp_path / "a.json", [fifth(1)])
-    source = open_source({"heldout": where})
+    source = open_source(SweEnvConfig.of({"heldout": where}))
     assert source.ids("heldout") == ["pallets__flask-1"]
     assert source.load("pallets__flask-1").split == "heldout"
     assert source.load(source.ids("train")[0]).split == "train"
-    source = open_source({"instances": where, "heldout": "corpus"})
+    source = open_source(SweEnvConfig.of({"instances": where, "heldout": "corpus"}))
     assert source.ids("train") == ["pallets__flask-1"]
     assert source.load(source.ids("heldout")[0]).split == "heldout"
-    assert open_source({}).ids("train")[0].startswith("swe-")
+    assert open_source(SweEnvConfig.of({})).ids("train")[0].startswith("swe-")
 
 
 def test_easy_is_a_part_of_the_corpus():
-    easy, whole = open_source({"instances": "easy"}), open_source({})
+    easy, whole = (
+        open_source(SweEnvConfig.of({"instances": "easy"})),
+        open_source(SweEnvConfig.of({})),
+    )
     families = {task_id.split("-")[1] for task_id in easy.ids("train")[:50]}
     assert families == {"compare", "constant", "key", "operator"}
     assert len(easy.ids("heldout")) < len(whole.ids("heldout"))

@@ -4,7 +4,8 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
-from clawrl_gym.envs.terminal.env import TerminalEnv, list_tasks, observation_of
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
+from clawrl_gym.envs.terminal.env import TerminalEnv, observation_of
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from tests.terminal_fakes import MemoryOpener
 
@@ -181,11 +182,11 @@ def test_an_unknown_task_is_refused():
 
 
 def test_wrong_options_of_the_environment_are_refused():
-    with pytest.raises(ConfigError, match="max_turns=0"):
+    with pytest.raises(ConfigError, match=r"env\.max_turns: got 0"):
         memory_env(max_turns=0)
     with pytest.raises(ConfigError, match="render_mode='human'"):
         memory_env(render_mode="human")
-    with pytest.raises(ConfigError, match=r"sandbox options \['memory'\]"):
+    with pytest.raises(ConfigError, match=r"did you mean 'env.sandbox.memory_mb'"):
         memory_env(sandbox={"memory": 3})
     with pytest.raises(ConfigError, match=r"env\.families"):
         memory_env(families=["nope"])
@@ -228,12 +229,12 @@ def test_the_transcript_is_rendered_as_text():
 
 def test_tasks_are_listed_without_an_environment():
     options = {"tasks": "generated", "families": ["copy"], "max_turns": 8, "sandbox": {}}
-    assert list_tasks(options, "train") == task_ids("train", ["copy"])
-    assert list_tasks({}, "heldout") == task_ids("heldout")
+    assert TerminalEnvConfig.of(options).task_ids("train") == task_ids("train", ["copy"])
+    assert TerminalEnvConfig.of({}).task_ids("heldout") == task_ids("heldout")
 
 
 def test_listed_tasks_travel_between_processes():
-    ids = list_tasks({}, "train")
+    ids = TerminalEnvConfig.of({}).task_ids("train")
     assert pickle.loads(pickle.dumps(ids)) == ids
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.terminal import task_folder
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.dockerfile import build_steps, parse
-from clawrl_gym.envs.terminal.env import list_tasks
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.harbor import strip_canary
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
@@ -81,7 +81,7 @@ def test_a_missing_file_is_named_with_its_folder(folder, name):
 def test_a_missing_file_is_found_before_a_run_starts(folder):
     (folder / "total" / "tests" / "test.sh").unlink()
     with pytest.raises(TaskError, match=r"has no 'tests/test\.sh'"):
-        list_tasks({"tasks": str(folder)}, "train")
+        TerminalEnvConfig.of({"tasks": str(folder)}).task_ids("train")
 
 
 def test_a_solution_is_optional(folder):
@@ -92,9 +92,9 @@ def test_a_solution_is_optional(folder):
 
 def test_an_empty_folder_and_no_folder_are_told_apart(tmp_path):
     with pytest.raises(TaskError, match="without tasks"):
-        list_tasks({"tasks": str(tmp_path)}, "train")
+        TerminalEnvConfig.of({"tasks": str(tmp_path)}).task_ids("train")
     with pytest.raises(ConfigError, match="there is no folder"):
-        list_tasks({"tasks": str(tmp_path / "no")}, "train")
+        TerminalEnvConfig.of({"tasks": str(tmp_path / "no")}).task_ids("train")
 
 
 def test_canary_lines_are_taken_off_the_instruction():

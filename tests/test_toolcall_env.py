@@ -9,10 +9,11 @@ import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
-from clawrl_gym.envs.registration import load_target
+from clawrl_gym.core.plugins import load
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.toolcall import toolbox
-from clawrl_gym.envs.toolcall.env import ToolCallEnv, list_tasks
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
+from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
 SUM = {
@@ -241,7 +242,7 @@ def test_the_tasks_of_a_split_are_listed_without_an_episode(tmp_path):
     env = env_of(tmp_path, SUM, SUM | {"id": "other", "split": "heldout"})
     assert env.task_ids("train") == ["sum"]
     options = {"tasks": str(tmp_path / "tasks.json"), "families": None, "sandbox": {}}
-    assert list_tasks(options, "heldout") == ["other"]
+    assert ToolCallEnvConfig.of(options).task_ids("heldout") == ["other"]
 
 
 def test_the_transcript_can_be_rendered(tmp_path):
@@ -286,7 +287,7 @@ async def test_s16_calls_of_many_environments_wait_side_by_side(tmp_path):
 
 @pytest.mark.parametrize("name", toolbox.TOOLSETS)
 def test_every_registered_toolset_is_there(name):
-    assert callable(load_target(toolbox.TOOLSETS[name]))
+    assert callable(load(toolbox.TOOLSETS[name], name))
 
 
 @pytest.mark.parametrize(

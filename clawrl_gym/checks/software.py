@@ -101,11 +101,11 @@ def check_browser() -> Check:
     """Chromium for browser tasks, and the package that drives it."""
     from clawrl_gym.core.errors import ConfigError
     from clawrl_gym.envs.gui.browser.chromium import find
-    from clawrl_gym.envs.gui.options import BrowserOptions
+    from clawrl_gym.envs.gui.config import BrowserConfig
 
     package = version("playwright")
     try:
-        browser = find(BrowserOptions(), _downloaded())
+        browser = find(BrowserConfig(), _downloaded())
     except ConfigError:
         browser = None
     found = f"playwright {package}" if package else "no playwright"

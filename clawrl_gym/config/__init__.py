@@ -7,16 +7,8 @@ lines.
 from clawrl_gym.config.bench import BenchConfig
 from clawrl_gym.config.envs import (
     AgentConfig,
-    BrowserConfig,
-    ConversationEnvConfig,
     EnvConfig,
-    GuiEnvConfig,
-    GymEnvConfig,
-    McpServerConfig,
     SandboxConfig,
-    SweEnvConfig,
-    TerminalEnvConfig,
-    ToolCallEnvConfig,
 )
 from clawrl_gym.config.evaluate import EndpointConfig, EvaluateConfig
 from clawrl_gym.config.judge import HintConfig, JudgeConfig, ReplyRule, ResultRule
@@ -35,24 +27,19 @@ from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, Ser
 __all__ = [
     "AgentConfig",
     "BenchConfig",
-    "BrowserConfig",
     "CommandConfig",
-    "ConversationEnvConfig",
     "DistillationConfig",
     "EndpointConfig",
     "EnvConfig",
     "EvalConfig",
     "EvaluateConfig",
     "GatewayConfig",
-    "GuiEnvConfig",
-    "GymEnvConfig",
     "HintConfig",
     "ImagesConfig",
     "JudgeConfig",
     "KindRule",
     "LearnerConfig",
     "LiveConfig",
-    "McpServerConfig",
     "Part",
     "PolicyConfig",
     "ReplyRule",
@@ -63,8 +50,5 @@ __all__ = [
     "SamplingConfig",
     "SandboxConfig",
     "ServeConfig",
-    "SweEnvConfig",
-    "TerminalEnvConfig",
-    "ToolCallEnvConfig",
     "TrainerConfig",
 ]

@@ -6,19 +6,16 @@ with the nearest known key.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
-from clawrl_gym.config import RunConfig
+from clawrl_gym.config import Part, RunConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import unknown_key
 
-C = TypeVar("C", bound=BaseModel)
-_ENV_TYPES = ("terminal", "conversation", "swe", "toolcall", "gui", "gym")
-"""What pydantic puts into a location to say which member of EnvConfig it read."""
+C = TypeVar("C", bound=Part)
 
 
 def conf_dir() -> Path:
@@ -51,10 +48,10 @@ def compose(config_name: str, overrides: list[str], model: type[C]) -> C:
         values = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_message(error, names, model)) from error
-    return parse(_own(values, names, model), model)
+    return model.of(_own(values, names, model))
 
 
-def _own(values: Any, names: list[str], model: type[BaseModel]) -> dict[str, Any]:
+def _own(values: Any, names: list[str], model: type[Part]) -> dict[str, Any]:
     """Without the parts that a shared group (policy=) sets for other commands only."""
     asked = {name.partition(".")[0] for name in names}
     return {
@@ -83,58 +80,14 @@ def _forced(override: str, chosen: dict[str, list[str]]) -> str:
     return f"++{override}"
 
 
-def parse(values: Any, model: type[C]) -> C:
-    """The configuration from plain values; raises ConfigError naming each wrong key."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(_pydantic_message(error, model)) from error
-
-
-def known_keys(model: type[BaseModel] = RunConfig, prefix: str = "") -> list[str]:
-    """All dotted keys of a configuration, for suggestions."""
-    keys: list[str] = []
-    for name, info in model.model_fields.items():
-        keys.append(prefix + name)
-        for part in _parts_of(info.annotation):
-            keys += known_keys(part, f"{prefix}{name}.")
-    return sorted(set(keys))
-
-
-def _parts_of(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    arguments = getattr(annotation, "__args__", ())
-    return [part for argument in arguments for part in _parts_of(argument)]
-
-
-def _suggestion(key: str, model: type[BaseModel]) -> str:
-    near = difflib.get_close_matches(key, known_keys(model), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _hydra_message(error: Exception, names: list[str], model: type[BaseModel]) -> str:
+def _hydra_message(error: Exception, names: list[str], model: type[Part]) -> str:
     """Hydra's message in one line, with the nearest known key."""
-    known = set(known_keys(model))
+    known = set(model.dotted_keys())
     unknown = [name for name in names if "." in name and name not in known]
     if unknown:
-        return f"unknown configuration key {unknown[0]!r}{_suggestion(unknown[0], model)}"
+        return unknown_key(unknown[0], known)
     unread = getattr(error, "override", None)
     if unread is not None:
         return f"cannot read {str(unread).lstrip('+')!r}; expected KEY=VALUE, quoted as YAML"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines).partition(" Config search path")[0][:500]
-
-
-def _pydantic_message(error: ValidationError, model: type[BaseModel]) -> str:
-    problems = []
-    for item in error.errors():
-        location = [str(part) for part in item["loc"] if part not in _ENV_TYPES]
-        key = ".".join(location)
-        if item["type"] == "value_error" and not location:
-            problems.append(item["msg"].removeprefix("Value error, "))
-        elif item["type"] == "extra_forbidden":
-            problems.append(f"unknown configuration key {key!r}{_suggestion(key, model)}")
-        else:
-            problems.append(f"{key}: got {item['input']!r}: {item['msg']}")
-    return "; ".join(problems)

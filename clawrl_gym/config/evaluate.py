@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from clawrl_gym.config.envs import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.learning import EvalConfig, RolloutConfig
 from clawrl_gym.config.live import LiveConfig
 from clawrl_gym.config.part import Part
@@ -41,7 +41,7 @@ class EvaluateConfig(Part):
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
     live: LiveConfig = LiveConfig()
-    env: EnvConfig = TerminalEnvConfig()
+    env: AnyEnvConfig = Field(default_factory=usual_env_config)
     agent: AgentConfig = AgentConfig()
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()

@@ -2,10 +2,42 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import validation_message
 
 
 class Part(BaseModel):
     """Base of all configuration parts: frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def of(cls, values: Mapping[str, object], prefix: str = "") -> Self:
+        """From plain values. Raises ConfigError naming each wrong key, with `prefix` before it."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            known = cls.dotted_keys(prefix)
+            raise ConfigError(validation_message(error, prefix, known)) from error
+
+    @classmethod
+    def dotted_keys(cls, prefix: str = "") -> list[str]:
+        """All its keys and those of its parts, such as `learner.lr`, for suggestions."""
+        keys: set[str] = set()
+        for name, field in cls.model_fields.items():
+            keys.add(prefix + name)
+            for part in _parts_of(field.annotation):
+                keys.update(part.dotted_keys(f"{prefix}{name}."))
+        return sorted(keys)
+
+
+def _parts_of(annotation: object) -> list[type[Part]]:
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        return [annotation]
+    arguments: tuple[object, ...] = getattr(annotation, "__args__", ())
+    return [part for argument in arguments for part in _parts_of(argument)]

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from clawrl_gym.config.envs import AgentConfig, EnvConfig, TerminalEnvConfig
+from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.judge import JudgeConfig
 from clawrl_gym.config.learning import (
     EvalConfig,
@@ -65,7 +65,7 @@ class CommandConfig(Part):
 class RunConfig(CommandConfig):
     """One training run, whole."""
 
-    env: EnvConfig = TerminalEnvConfig()
+    env: AnyEnvConfig = Field(default_factory=usual_env_config)
     agent: AgentConfig = AgentConfig()
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from clawrl_gym.config import ConversationEnvConfig, EnvConfig, GymEnvConfig
+from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Split, TaskRef
-from clawrl_gym.envs.registration import load_target
 
 _HELDOUT_SEED = 1 << 30
 """Environments without named tasks: held-out seeds start here, training seeds stay below."""
@@ -23,23 +22,13 @@ class TaskSource:
 
     @classmethod
     def of(cls, config: EnvConfig, seed: int) -> TaskSource:
-        """The tasks of an environment; third-party ones have none by name, only seeds."""
-        if isinstance(config, GymEnvConfig):
+        """The tasks of an environment; one without named tasks has seeds."""
+        train = config.task_ids("train")
+        if train is None:
             return cls(None, seed)
-        if isinstance(config, ConversationEnvConfig) and config.source == "live":
-            raise ConfigError(
-                "got env.source=live, expected simulated: live sessions are no tasks to draw; "
-                "python -m clawrl_gym.serve learns from them"
-            )
-        list_tasks = load_target(f"clawrl_gym.envs.{config.type}.env:list_tasks")
-        options = config.model_dump(exclude={"type", "id"})
-        ids: dict[Split, Sequence[str]] = {
-            "train": list_tasks(options, "train"),
-            "heldout": list_tasks(options, "heldout"),
-        }
-        if not ids["train"]:
+        if not train:
             raise ConfigError(f"env={config.type} holds no training task with these options")
-        return cls(ids, seed)
+        return cls({"train": train, "heldout": config.task_ids("heldout") or ()}, seed)
 
     def train(self, number: int) -> TaskRef:
         """Training task `number` of this run."""

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from clawrl_gym.agents.agent import Agent
-from clawrl_gym.config import AgentConfig, EnvConfig, GymEnvConfig
+from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
+from clawrl_gym.core.plugins import AGENTS
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
@@ -24,36 +25,11 @@ _FILM_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
 
 
-def build_env(config: EnvConfig) -> Any:
-    """The configured environment. Raises ConfigError when it cannot be found."""
-    from clawrl_gym.envs.registration import make_env
-
-    if isinstance(config, GymEnvConfig):
-        return make_env(config.id, config.target, dict(config.kwargs))
-    return make_env(config.id, None, config.model_dump(exclude={"type", "id", "films"}))
-
-
 def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     """The configured agent; `auto` follows the environment."""
-    from clawrl_gym.agents.text import TextAgent
-    from clawrl_gym.envs.conversation.agent import ConversationAgent
-    from clawrl_gym.envs.gui.agent import GuiAgent
-    from clawrl_gym.envs.swe.agent import SweAgent
-    from clawrl_gym.envs.terminal.agent import TerminalAgent
-    from clawrl_gym.envs.toolcall.agent import ToolCallAgent
-
-    match env.type if config.type == "auto" else config.type:
-        case "terminal":
-            return TerminalAgent(config.system)
-        case "conversation":
-            return ConversationAgent(config.system)
-        case "swe":
-            return SweAgent(config.system)
-        case "toolcall":
-            return ToolCallAgent(config.system, config.protocol)
-        case "gui":
-            return GuiAgent(config.system, config.protocol, config.images)
-    return TextAgent(config.system)
+    name = env.usual_agent if config.type == "auto" else config.type
+    agent: Agent = AGENTS.resolve(name).build(config)
+    return agent
 
 
 class EnvironmentThread:
@@ -74,7 +50,7 @@ class EnvironmentThread:
         if self._env is None:
             with boundary(EnvError, "making the environment"):
                 try:
-                    self._env = build_env(self._config)
+                    self._env = self._config.make()
                 except ConfigError as error:
                     raise EnvError(str(error)) from error
         if hasattr(self._env.unwrapped, "filming"):
@@ -118,7 +94,7 @@ class EnvironmentThread:
 
 
 class RolloutWorker:
-    """Runs episodes; as many at a time as it has slots. Wrapped by `ray.remote` in run.py."""
+    """Runs episodes; as many at a time as it has slots. `run/cluster.py` makes an actor of it."""
 
     def __init__(
         self,

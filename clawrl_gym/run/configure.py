@@ -9,7 +9,7 @@ from typing import Literal, overload
 import yaml
 
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.config.compose import compose, conf_dir, parse
+from clawrl_gym.config.compose import compose, conf_dir
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.folder import RunFolder
 
@@ -89,7 +89,7 @@ def _bench_config(arguments: list[str]) -> BenchConfig:
             values[name] = _bench_value(name, value)
         else:
             overrides.append(argument)
-    return parse({**values, "overrides": overrides}, BenchConfig)
+    return BenchConfig.of({**values, "overrides": overrides})
 
 
 def _bench_value(name: str, text: str) -> object:

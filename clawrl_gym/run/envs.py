@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
-from clawrl_gym.config import ConversationEnvConfig, EnvConfig, GymEnvConfig, RunConfig
-from clawrl_gym.rollout.worker import build_env
+from clawrl_gym.config import EnvConfig, RunConfig
 from clawrl_gym.run.others import OtherEnv, other_envs
 
 
@@ -26,13 +24,10 @@ def check_env(config: EnvConfig, say: Callable[[str], None]) -> None:
 
     Where episodes need nothing of this machine there is nothing to find out that way.
     """
-    env = build_env(config)
+    env = config.make()
     try:
-        if isinstance(config, GymEnvConfig | ConversationEnvConfig):
-            return
-        module = importlib.import_module(f"clawrl_gym.envs.{config.type}.env")
-        if hasattr(module, "prepare"):
-            module.prepare(config.model_dump(exclude={"type", "id"}), say)
-        env.reset(seed=0)
+        config.prepare(say)
+        if config.starts_here:
+            env.reset(seed=0)
     finally:
         env.close()

@@ -11,7 +11,6 @@ from typing import TypeVar
 import yaml
 
 from clawrl_gym.config import CommandConfig, RunConfig
-from clawrl_gym.config.compose import parse
 from clawrl_gym.core.errors import ConfigError
 
 C = TypeVar("C", bound=CommandConfig)
@@ -84,7 +83,7 @@ class RunFolder:
         """The configuration that the run was started with."""
         if not self.exists:
             raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
-        return parse(yaml.safe_load(self.config_file.read_text()), model)
+        return model.of(yaml.safe_load(self.config_file.read_text()))
 
 
 def folder_of(config: RunConfig) -> RunFolder:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import ConversationEnvConfig, RunConfig
+from clawrl_gym.config import RunConfig
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import check_key
@@ -110,7 +110,7 @@ class Run:
             lambda groups: self._dispatcher.release(groups),
             judge=self._judge,
             judge_config=config.judge,
-            people=isinstance(config.env, ConversationEnvConfig),
+            people=config.env.has_people,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(

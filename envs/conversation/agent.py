@@ -7,9 +7,11 @@ back as messages of the role `tool`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.agents.tool_calls import Reply, calls_of, came_back, encode
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 
@@ -19,6 +21,10 @@ class ConversationAgent:
 
     def __init__(self, system: str | None = None) -> None:
         self._system = system
+
+    @classmethod
+    def from_config(cls, config: AgentConfig) -> Self:
+        return cls(config.system)
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         turns: list[Message] = []

@@ -5,14 +5,14 @@ The environment is the Gymnasium side only; who talks is behind `Partner`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
-from clawrl_gym.envs.conversation.generated import task_ids
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Info, Partner
@@ -63,35 +63,11 @@ class ConversationEnv(UnicodeEnv):
         v0: first version.
     """
 
-    def __init__(
-        self,
-        source: str = "simulated",
-        persona: str = "student",
-        families: Sequence[str] | None = None,
-        max_turns: int = 6,
-        user: str = "scripted",
-        user_base_url: str | None = None,
-        user_key: str | None = None,
-        user_model: str = "policy",
-        user_timeout_s: float = 60.0,
-        gateway_url: str | None = None,
-        gateway_key: str | None = None,
-        live_timeout_s: float = 600.0,
-        render_mode: str | None = None,
-    ) -> None:
-        super().__init__(
-            max_turns, render_mode, user_timeout_s=user_timeout_s, live_timeout_s=live_timeout_s
-        )
-        if source == "live":
-            if gateway_url is None:
-                raise ConfigError("got env.source=live and no env.gateway_url, expected a URL")
-            gateway = Endpoint(gateway_url, gateway_key)
-            self._partner: Partner = LivePartner(gateway, live_timeout_s, max_turns)
-        elif source == "simulated":
-            speaker = _speaker(user, user_base_url, user_key, user_model, user_timeout_s)
-            self._partner = SimulatedPartner(persona, families, max_turns, speaker)
-        else:
-            raise ConfigError(f"got env.source={source!r}, expected 'simulated' or 'live'")
+    def __init__(self, *, render_mode: str | None = None, **options: object) -> None:
+        """`options`: the keys of `ConversationEnvConfig`. Raises ConfigError for wrong ones."""
+        config = ConversationEnvConfig.of(options, "env.")
+        super().__init__(config.max_turns, render_mode)
+        self._partner = _partner(config)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -133,13 +109,16 @@ class ConversationEnv(UnicodeEnv):
         return self._partner
 
 
-def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
-    """The task ids of a split for an environment with these keyword arguments."""
-    return task_ids(options["persona"], split, options.get("families"))
-
-
-def _speaker(
-    user: str, base_url: str | None, key: str | None, model: str, timeout_s: float
-) -> Speaker:
-    endpoint = user_endpoint(user, base_url, key)
-    return ScriptedSpeaker() if endpoint is None else ModelSpeaker(endpoint, model, timeout_s)
+def _partner(config: ConversationEnvConfig) -> Partner:
+    if config.source == "live":
+        if config.gateway_url is None:
+            raise ConfigError("got env.source=live and no env.gateway_url, expected a URL")
+        gateway = Endpoint(config.gateway_url, config.gateway_key)
+        return LivePartner(gateway, config.live_timeout_s, config.max_turns)
+    endpoint = user_endpoint(config.user, config.user_base_url, config.user_key)
+    speaker: Speaker = (
+        ScriptedSpeaker()
+        if endpoint is None
+        else ModelSpeaker(endpoint, config.user_model, config.user_timeout_s)
+    )
+    return SimulatedPartner(config.persona, config.families, config.max_turns, speaker)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clawrl_gym.config import GuiEnvConfig
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.validate import main
 

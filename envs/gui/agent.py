@@ -8,7 +8,9 @@ long ago costs thousands of tokens and says little.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Self
 
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.types import ContentPart, Message, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.gui.schema import in_words
@@ -32,6 +34,10 @@ class GuiAgent(ConversationAgent):
         super().__init__(SYSTEM if system is None else system)
         self._is_text = protocol == "text"
         self._images = images
+
+    @classmethod
+    def from_config(cls, config: AgentConfig) -> Self:
+        return cls(config.system, config.protocol, config.images)
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         turns = super().messages(observations, replies)

@@ -6,18 +6,17 @@ The environment knows tasks, turns and grades; what a page shows and how it is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.execution import DONE, Execution, MousePosition, execute
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import tool
 from clawrl_gym.envs.gui.screen import OpenScreen, Screen, open_browser_screen
@@ -68,12 +67,8 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         `max_turns` replies of a task without such a number. A browser that dies raises EnvError:
         no reward is made up for it.
     Options
-        `tasks` ("generated", "miniwob", or the path of tasks in OSWorld's form), `families` (None
-        for all), `heldout` (path of held-out tasks), `observation`, `coordinates` ("pixels" or
-        "thousandths"), `width` and `height` of the page, `max_turns`, `max_tokens` of a page's
-        text, `action_timeout_s`, `page_timeout_s`, `allow` (hosts of the internet that pages may
-        reach), `browser` (as in `BrowserConfig`), `open_screen` (None for the real browser),
-        `render_mode` ("ansi": the conversation so far, "rgb_array": what is seen).
+        The fields of `GuiEnvConfig`; `open_screen` (None for the real browser) and `render_mode`
+        ("ansi": the conversation so far, "rgb_array": what is seen).
     Info
         Always `task`, `family`, `split`, `tools`, `next_state_role`, `error` (None: failures are
         exceptions) and `report`: empty until the end, then "Test report: passed", or
@@ -86,36 +81,16 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
 
     def __init__(
         self,
-        tasks: str = "generated",
-        families: Sequence[str] | None = None,
-        heldout: str | None = None,
-        observation: str = "tree",
-        coordinates: str = "pixels",
-        width: int = 1024,
-        height: int = 640,
-        max_turns: int = 15,
-        max_tokens: int = 3000,
-        action_timeout_s: float = 10.0,
-        page_timeout_s: float = 20.0,
-        allow: Sequence[str] = (),
-        browser: Mapping[str, Any] | None = None,
+        *,
         open_screen: OpenScreen | None = None,
         render_mode: str | None = None,
+        **options: object,
     ) -> None:
-        super().__init__(
-            max_turns,
-            render_mode,
-            action_timeout_s=action_timeout_s,
-            page_timeout_s=page_timeout_s,
-        )
-        given: dict[str, Any] = {
-            "tasks": tasks, "families": families, "heldout": heldout, "observation": observation,
-            "coordinates": coordinates, "width": width, "height": height, "max_turns": max_turns,
-            "max_tokens": max_tokens, "action_timeout_s": action_timeout_s,
-            "page_timeout_s": page_timeout_s, "allow": allow, "browser": dict(browser or {}),
-        }  # fmt: skip
-        self._options = GuiOptions.of(given)
-        self._source = open_source(given)
+        """`options`: the keys of `GuiEnvConfig`. Raises ConfigError for wrong ones."""
+        config = GuiEnvConfig.of(options, "env.")
+        super().__init__(config.max_turns, render_mode)
+        self._options = config
+        self._source = open_source(config)
         self._open_screen = open_screen or open_browser_screen
         self.filming = False
         """Keep the next episodes as films; set before reset."""
@@ -311,24 +286,19 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         return round(width * scale), round(height * scale)
 
 
-def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
-    """The task ids of a split for an environment with these keyword arguments."""
-    return open_source(options).ids(split)
-
-
-def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+def prepare(config: GuiEnvConfig, say: Callable[[str], None]) -> None:
     """Start the browser that the first episodes will share.
 
     Raises ConfigError when there is none, EnvError for one that does not start, with the cure.
     """
     from clawrl_gym.envs.gui.browser.pool import process_browsers
 
-    chosen, owner = GuiOptions.of(options).browser, process_browsers()
-    house = owner.run(owner.take(chosen), _START_S)
+    owner = process_browsers()
+    house = owner.run(owner.take(config.browser), _START_S)
     try:
         say(f"Chromium {house.browser.version}: ready")
     finally:
-        owner.run(owner.give_back(chosen, house), _START_S)
+        owner.run(owner.give_back(config.browser, house), _START_S)
 
 
 def _is_over(held: Screen) -> bool:

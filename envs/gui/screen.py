@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 
@@ -54,11 +54,11 @@ class Screen(Protocol):
         ...
 
 
-OpenScreen = Callable[[GuiTask, GuiOptions], Screen]
+OpenScreen = Callable[[GuiTask, GuiEnvConfig], Screen]
 """Opens the first page of a task in a window of its own."""
 
 
-def open_browser_screen(task: GuiTask, options: GuiOptions) -> Screen:
+def open_browser_screen(task: GuiTask, options: GuiEnvConfig) -> Screen:
     """A window of the browser that this process shares."""
     from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 

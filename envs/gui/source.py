@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.task import GuiTask
 from clawrl_gym.envs.task_source import TaskSource
 
 GENERATED, MINIWOB = "generated", "miniwob"
 
 
-def open_source(options: Mapping[str, Any]) -> TaskSource[GuiTask]:
+def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
-    tasks, families = options.get("tasks", GENERATED), options.get("families")
+    tasks, families = config.tasks, config.families
     chosen = None if families is None else tuple(families)
     if tasks in (GENERATED, MINIWOB):
-        if options.get("heldout") is not None:
+        if config.heldout is not None:
             raise ConfigError(f"env.heldout goes with files of tasks, got env.tasks={tasks!r} too")
         return _checked(_shipped(tasks, chosen))
     if families is not None:
@@ -28,10 +27,10 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[GuiTask]:
         )
     from clawrl_gym.envs.gui.osworld.files import open_osworld
 
-    heldout = options.get("heldout")
+    heldout = config.heldout
     return open_osworld(
         _existing("tasks", tasks),
-        tuple(options.get("allow") or ()),
+        tuple(config.allow),
         None if heldout is None else _existing("heldout", heldout),
     )
 

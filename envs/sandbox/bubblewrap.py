@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Self
 
+from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
-from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
+from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
 from clawrl_gym.envs.sandbox.isolation import Finding, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+from clawrl_gym.envs.sandbox.opening import limits_of
 from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
 
@@ -88,6 +90,17 @@ class BubblewrapSandbox:
         self._channel = channel
         self._closed = False
         self._await_start(transport)
+
+    @classmethod
+    def from_config(cls, config: SandboxConfig, spec: SandboxSpec) -> BubblewrapSandbox:
+        """A fresh one. Raises SandboxError, saying the cure, where the host cannot isolate."""
+        return open_sandbox(
+            limits_of(config),
+            rootfs=config.rootfs,
+            workdir=spec.workdir,
+            env=spec.env,
+            unsafe_no_limits=config.unsafe_no_limits,
+        )
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._check_open()

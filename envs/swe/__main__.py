@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawrl_gym.config import SweEnvConfig
+from clawrl_gym.config import SandboxConfig
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.env import SweEnv, prepare
 from clawrl_gym.envs.validate import main
 
@@ -19,16 +20,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnv:
-    return SweEnv(**_options(args, sandbox))
+    return SweEnv(**_config(args, sandbox).options())
 
 
 def _prepare(
     args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    prepare(_options(args, sandbox), say)
+    prepare(_config(args, sandbox), say)
 
 
-def _options(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
+def _config(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnvConfig:
     """Validation trains nothing: SWE-bench Verified needs no leave for it."""
     config = SweEnvConfig(
         instances=args.path,
@@ -37,8 +38,8 @@ def _options(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, 
         hub_split=args.hub_split,
         train_on_verified=True,
     )
-    options = config.model_dump(exclude={"type", "id"})
-    return options | {"sandbox": options["sandbox"] | dict(sandbox)}
+    limits = config.sandbox.model_dump()
+    return config.model_copy(update={"sandbox": SandboxConfig.of({**limits, **sandbox})})
 
 
 if __name__ == "__main__":

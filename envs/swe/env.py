@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.core.types import Split
+from clawrl_gym.config.envs import SandboxConfig
+from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import ready_image
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
@@ -28,10 +28,6 @@ SUBMITTED = "(submitted)"
 """What comes back to a submission."""
 _NOTHING_RAN = ExecResult("", 0)
 _GOLD = "/tmp/gold.patch"
-_SOURCE_OPTIONS = (
-    "instances", "families", "heldout", "hub_split", "train_on_verified", "log_parser",
-    "test_command",
-)  # fmt: skip
 
 
 class SweEnv(TaskEnv[Instance, Repository]):
@@ -72,27 +68,18 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
     def __init__(
         self,
-        max_turns: int = 30,
-        command_timeout_s: float = 60.0,
-        grader_timeout_s: float = 900.0,
-        sandbox: Mapping[str, Any] | None = None,
+        *,
         open_sandbox: Opener | None = None,
         render_mode: str | None = None,
-        **source: Any,
+        **options: object,
     ) -> None:
-        super().__init__(
-            max_turns,
-            render_mode,
-            command_timeout_s=command_timeout_s,
-            grader_timeout_s=grader_timeout_s,
-        )
-        unknown = sorted(set(source) - set(_SOURCE_OPTIONS))
-        if unknown:
-            raise ConfigError(f"got options {unknown}, expected some of {list(_SOURCE_OPTIONS)}")
-        self._command_timeout_s = command_timeout_s
-        self._grader_timeout_s = grader_timeout_s
-        self._sandboxes = _sandboxes(sandbox or {}, open_sandbox)
-        self._source = open_source(source)
+        """`options`: the keys of `SweEnvConfig`. Raises ConfigError for wrong ones."""
+        config = SweEnvConfig.of(options, "env.")
+        super().__init__(config.max_turns, render_mode)
+        self._command_timeout_s = config.command_timeout_s
+        self._grader_timeout_s = config.grader_timeout_s
+        self._sandboxes = _sandboxes(config.sandbox, open_sandbox)
+        self._source = open_source(config)
         self._last = _NOTHING_RAN
         self._submitted = ""
         """A patch that was given with the submission; empty: what was changed is graded."""
@@ -199,21 +186,16 @@ def submission_of(result: ExecResult) -> str | None:
     return rest if rest.strip() and not result.truncated else ""
 
 
-def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
-    """The instance ids of a split for an environment with these keyword arguments; no sandbox."""
-    return open_source(_source_options(options)).ids(split)
-
-
-def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
     """Build or check the image that instances without one of their own share.
 
     Without images, say which families of the corpus this machine lacks programs for.
     """
-    sandboxes = _sandboxes(options.get("sandbox") or {}, None)
-    if sandboxes.kind == "docker" and sandboxes.image is not None:
-        _ensure_image(sandboxes.image, say)
+    sandboxes = _sandboxes(config.sandbox, None)
+    if sandboxes.kind == "docker" and sandboxes.config.image is not None:
+        _ensure_image(sandboxes.config.image, say)
     elif sandboxes.kind == "bubblewrap":
-        families = corpus_families(options)
+        families = corpus_families(config)
         if families:
             _say_what_lacks(families, sandboxes, say)
 
@@ -235,18 +217,14 @@ def _say_what_lacks(
         )
 
 
-def _source_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in _SOURCE_OPTIONS if name in options}
-
-
-def _sandboxes(options: Mapping[str, Any], opener: Opener | None) -> Sandboxes:
+def _sandboxes(config: SandboxConfig, opener: Opener | None) -> Sandboxes:
     """Docker unless another kind is named, with our image where none is."""
-    sandboxes = Sandboxes.of(options, opener, default="docker")
-    if sandboxes.kind != "docker" or sandboxes.image is not None:
+    sandboxes = Sandboxes.of(config, opener, default="docker")
+    if sandboxes.kind != "docker" or config.image is not None:
         return sandboxes
     from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
 
-    return Sandboxes.of({**options, "image": SWE_IMAGE}, opener, default="docker")
+    return Sandboxes.of(config.model_copy(update={"image": SWE_IMAGE}), opener, default="docker")
 
 
 def _ensure_image(name: str, say: Callable[[str], None] = lambda _: None) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
 from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
@@ -27,39 +27,39 @@ HELDOUT_SHARE = 5
 """One instance in about this many is held out when nothing says which."""
 
 
-def open_source(options: Mapping[str, Any]) -> TaskSource[Instance]:
-    """The source that the fields of a `SweEnvConfig` name; what else is in them is ignored.
+def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
+    """Where the configured instances come from.
 
     Raises ConfigError for a place that is none, TaskError for what is wrong in it.
     """
-    train, heldout = options.get("instances") or CORPUS, options.get("heldout")
-    families = options.get("families")
+    train, heldout = config.instances or CORPUS, config.heldout
+    families: Sequence[str] | None = config.families
     if train == EASY:
-        train, families = CORPUS, corpus_families(options)
+        train, families = CORPUS, corpus_families(config)
     if families is not None and CORPUS not in (train, heldout):
         raise ConfigError(f"env.families chooses from the corpus, got env.instances={train!r}")
     if CORPUS in (train, heldout):
-        return _with_corpus(train, heldout, families, options)
-    hub_split = options.get("hub_split") or "test"
+        return _with_corpus(train, heldout, families, config)
+    hub_split = config.hub_split or "test"
     train_rows = read_rows(train, hub_split)
     heldout_rows = read_rows(heldout, hub_split) if heldout is not None else None
-    splits = _splits(train_rows, heldout_rows, bool(options.get("train_on_verified")), train)
+    splits = _splits(train_rows, heldout_rows, config.train_on_verified, train)
     return RowInstances(
         {**(heldout_rows.rows if heldout_rows else {}), **train_rows.rows},
         splits,
-        _defaults(options),
+        _defaults(config),
     )
 
 
-def corpus_families(options: Mapping[str, Any]) -> Sequence[str]:
+def corpus_families(config: SweEnvConfig) -> Sequence[str]:
     """The corpus's families that the options ask for; none without the corpus."""
     from clawrl_gym.envs.swe.corpus.corpus import easy_families
     from clawrl_gym.envs.swe.corpus.repository import families
 
-    places = (options.get("instances") or CORPUS, options.get("heldout"))
+    places = (config.instances or CORPUS, config.heldout)
     if EASY not in places and CORPUS not in places:
         return ()
-    return options.get("families") or (easy_families() if EASY in places else families())
+    return config.families or (easy_families() if EASY in places else families())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class _Both:
 
 
 def _with_corpus(
-    train: str, heldout: str | None, families: Sequence[str] | None, options: Mapping[str, Any]
+    train: str, heldout: str | None, families: Sequence[str] | None, config: SweEnvConfig
 ) -> TaskSource[Instance]:
     from clawrl_gym.envs.swe.corpus import Corpus
 
@@ -108,16 +108,16 @@ def _with_corpus(
     rows_place = heldout if train == CORPUS else train
     if rows_place in (None, CORPUS):
         return corpus
-    own = read_rows(rows_place, options.get("hub_split") or "test")
+    own = read_rows(rows_place, config.hub_split or "test")
     split: Split = "heldout" if train == CORPUS else "train"
     if split == "train":
-        _refuse_verified(own.rows, bool(options.get("train_on_verified")), rows_place)
-    rows = RowInstances(own.rows, _all(own.rows, split), _defaults(options))
+        _refuse_verified(own.rows, config.train_on_verified, rows_place)
+    rows = RowInstances(own.rows, _all(own.rows, split), _defaults(config))
     return _Both(corpus, rows) if split == "heldout" else _Both(rows, corpus)
 
 
-def _defaults(options: Mapping[str, Any]) -> RowDefaults:
-    return RowDefaults(options.get("log_parser"), options.get("test_command"))
+def _defaults(config: SweEnvConfig) -> RowDefaults:
+    return RowDefaults(config.log_parser, config.test_command)
 
 
 def _splits(

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawrl_gym.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal import env
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.validate import main
 
 _MAX_TURNS = 10_000
@@ -41,7 +41,7 @@ def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> env.TerminalE
 def _prepare(
     args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
 ) -> None:
-    env.prepare({"sandbox": _sandbox(args, sandbox)}, say)
+    env.prepare(TerminalEnvConfig.of({"sandbox": _sandbox(args, sandbox)}), say)
 
 
 if __name__ == "__main__":

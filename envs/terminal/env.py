@@ -5,16 +5,14 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
 from clawrl_gym.envs.task_env import TaskEnv
-from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
-from clawrl_gym.envs.terminal.source import GENERATED, open_source
+from clawrl_gym.envs.terminal.source import open_source
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
 
@@ -44,10 +42,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         graded all the same, after `max_turns` commands. A sandbox that fails raises EnvError: no
         reward is made up for it.
     Options
-        `tasks` ("generated", or a folder in the layout of Harbor or Terminal-Bench), `families`
-        (of generated tasks, None for all), `max_turns`, `command_timeout_s`, `grader_timeout_s`,
-        `sandbox` (kind and limits, as in `SandboxConfig`), `open_sandbox` (None for the kind's
-        own), `render_mode` ("ansi": the transcript so far).
+        The fields of `TerminalEnvConfig`; `open_sandbox` (None for the kind's own) and
+        `render_mode` ("ansi": the transcript so far).
     Info
         Always `task`, `family`, `split`, `tools` (empty), `next_state_role` ("user"), `error`
         (None: failures are exceptions) and `report`: empty until the end, then what the checks say,
@@ -61,26 +57,18 @@ class TerminalEnv(TaskEnv[Task, Trial]):
 
     def __init__(
         self,
-        tasks: str = GENERATED,
-        families: Sequence[str] | None = None,
-        max_turns: int = 8,
-        command_timeout_s: float = 10.0,
-        grader_timeout_s: float = 60.0,
-        sandbox: Mapping[str, Any] | None = None,
+        *,
         open_sandbox: Opener | None = None,
         render_mode: str | None = None,
+        **options: object,
     ) -> None:
-        super().__init__(
-            max_turns,
-            render_mode,
-            command_timeout_s=command_timeout_s,
-            grader_timeout_s=grader_timeout_s,
-        )
-        self._command_timeout_s = command_timeout_s
-        self._grader_timeout_s = grader_timeout_s
-        sandboxes = Sandboxes.of(sandbox or {}, open_sandbox)
-        self._machines = Machines(sandboxes)
-        self._source = open_source(tasks, families, _features(sandboxes))
+        """`options`: the keys of `TerminalEnvConfig`. Raises ConfigError for wrong ones."""
+        config = TerminalEnvConfig.of(options, "env.")
+        super().__init__(config.max_turns, render_mode)
+        self._command_timeout_s = config.command_timeout_s
+        self._grader_timeout_s = config.grader_timeout_s
+        self._machines = Machines(Sandboxes.of(config.sandbox, open_sandbox))
+        self._source = open_source(config)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that solve the current task, one a step.
@@ -118,30 +106,15 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         return workspace.reward, workspace.report
 
 
-def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
-    """The task ids of a split for an environment with these keyword arguments; no sandbox."""
-    features = _features(Sandboxes.of(options.get("sandbox") or {}))
-    source = open_source(options.get("tasks", GENERATED), options.get("families"), features)
-    return source.ids(split)
-
-
-def prepare(options: Mapping[str, Any], say: Callable[[str], None]) -> None:
+def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:
     """Have the image that tasks without one of their own share. Raises SandboxError.
 
     A task's own image is built or pulled when the task is first drawn.
     """
-    sandboxes = Sandboxes.of(options.get("sandbox") or {})
-    if sandboxes.kind == "docker":
+    if Sandboxes.of(config.sandbox).kind == "docker":
         from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 
-        ensure_image(sandboxes.image or TERMINAL_IMAGE, say)
-
-
-def _features(sandboxes: Sandboxes) -> SandboxFeatures:
-    docker = sandboxes.kind == "docker"
-    return SandboxFeatures(
-        docker, sandboxes.rootfs is not None, network=docker and sandboxes.network
-    )
+        ensure_image(config.sandbox.image or TERMINAL_IMAGE, say)
 
 
 def observation_of(result: ExecResult) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
+from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.envs.sandbox.opening import Sandboxes
 from clawrl_gym.envs.task_source import TaskSource
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
@@ -15,10 +17,9 @@ from clawrl_gym.envs.terminal.task import Task
 GENERATED = "generated"
 
 
-def open_source(
-    tasks: str, families: Sequence[str] | None, features: SandboxFeatures
-) -> TaskSource[Task]:
+def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
+    tasks, families = config.tasks, config.families
     if tasks == GENERATED:
         task_ids("train", families)  # refuses an unknown family now, not at the first reset
         return GeneratedTasks(None if families is None else tuple(families))
@@ -30,4 +31,9 @@ def open_source(
             f"got env.tasks={tasks!r}, expected {GENERATED!r} or a folder of tasks "
             f"(there is no folder {str(folder.absolute())!r})"
         )
-    return FolderTasks.open(folder, features)
+    return FolderTasks.open(folder, _features(config.sandbox))
+
+
+def _features(sandbox: SandboxConfig) -> SandboxFeatures:
+    docker = Sandboxes.of(sandbox).kind == "docker"
+    return SandboxFeatures(docker, sandbox.rootfs is not None, network=docker and sandbox.network)

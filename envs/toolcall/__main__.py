@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from clawrl_gym.config import ToolCallEnvConfig
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.validate import main
 

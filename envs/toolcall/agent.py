@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, encode, results_of
+from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent
@@ -51,6 +52,10 @@ class ToolCallAgent(ConversationAgent):
     def __init__(self, system: str | None = None, protocol: Protocol = "native") -> None:
         super().__init__(SYSTEM if system is None else system)
         self._is_text = protocol == "text"
+
+    @classmethod
+    def from_config(cls, config: AgentConfig) -> Self:
+        return cls(config.system, config.protocol)
 
     def tools(self, offered: Sequence[Tool]) -> list[Tool]:
         return [] if self._is_text else list(offered)

@@ -6,14 +6,14 @@ answers is behind `Customer`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
+from clawrl_gym.envs.sandbox.opening import Opener
 from clawrl_gym.envs.task_env import Info, TaskEnv
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask
@@ -65,32 +65,16 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
 
     def __init__(
         self,
-        tasks: str = "generated",
-        families: Sequence[str] | None = None,
-        mcp: Sequence[Mapping[str, Any]] = (),
-        user: str = "scripted",
-        user_base_url: str | None = None,
-        user_key: str | None = None,
-        user_model: str = "policy",
-        user_timeout_s: float = 60.0,
-        max_turns: int = 8,
-        call_timeout_s: float = 20.0,
-        sandbox: Mapping[str, Any] | None = None,
+        *,
         open_sandbox: Opener | None = None,
         render_mode: str | None = None,
+        **options: object,
     ) -> None:
-        super().__init__(
-            max_turns, render_mode, call_timeout_s=call_timeout_s, user_timeout_s=user_timeout_s
-        )
-        self._options: dict[str, Any] = {
-            "tasks": tasks, "families": families, "mcp": list(mcp), "user": user,
-            "user_base_url": user_base_url, "user_key": user_key, "user_model": user_model,
-            "user_timeout_s": user_timeout_s, "max_turns": max_turns,
-            "call_timeout_s": call_timeout_s, "sandbox": dict(sandbox or {}),
-            "open_sandbox": open_sandbox,
-        }  # fmt: skip
-        self._call_timeout_s = call_timeout_s
-        Sandboxes.of(self._options["sandbox"])  # refuses unknown options now, not at a reset
+        """`options`: the keys of `ToolCallEnvConfig`. Raises ConfigError for wrong ones."""
+        config = ToolCallEnvConfig.of(options, "env.")
+        super().__init__(config.max_turns, render_mode)
+        self._options: dict[str, Any] = {**config.options(), "open_sandbox": open_sandbox}
+        self._call_timeout_s = config.call_timeout_s
         self._source = open_source(self._options)
         self._customer: Customer | None = None
         self._said: list[str] = []
@@ -151,11 +135,6 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
             "next_state_role": "tool" if self._called else "user",
             "system": task.system,
         }
-
-
-def list_tasks(options: Mapping[str, Any], split: Split) -> Sequence[str]:
-    """The task ids of a split for an environment with these keyword arguments."""
-    return open_source(options).ids(split)
 
 
 def _customer(task: ToolTask, options: Mapping[str, Any]) -> Customer | None:

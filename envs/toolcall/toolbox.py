@@ -11,6 +11,7 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.plugins import load
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, Toolset
@@ -97,13 +98,11 @@ class Toolbox:
 
 
 def _make(name: str, task: ToolTask, options: Mapping[str, Any]) -> Toolset:
-    from clawrl_gym.envs.registration import load_target
-
     if name not in TOOLSETS:
         raise TaskError(
             f"task {task.id!r}: got the toolset {name!r}, expected one of: {', '.join(TOOLSETS)}"
         )
-    toolset: Toolset = load_target(TOOLSETS[name])(task, options)
+    toolset: Toolset = load(TOOLSETS[name], f"the toolset {name!r}")(task, options)
     return toolset
 
 

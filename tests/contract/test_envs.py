@@ -7,7 +7,8 @@ import gymnasium
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from clawrl_gym.envs.registration import builtin_specs, load_target
+from clawrl_gym.core.plugins import load
+from clawrl_gym.envs.registration import builtin_specs
 
 SPECS = {spec.id: spec for spec in builtin_specs()}
 SECTIONS = ("Observation", "Action", "Reward", "Start", "End", "Options", "Version")
@@ -115,7 +116,7 @@ def test_the_spec_travels_between_processes(env_id):
 
 
 def test_the_class_docstring_is_a_spec_sheet(env_id):
-    sheet = load_target(SPECS[env_id].entry_point).__doc__
+    sheet = load(SPECS[env_id].entry_point, env_id).__doc__
     lines = [line.strip() for line in sheet.splitlines()]
     assert [section for section in SECTIONS if section not in lines] == []
 

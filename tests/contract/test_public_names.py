@@ -1,8 +1,9 @@
 """The names that others may build on; a change here is a change of the interface."""
 
 import clawrl_gym
+from clawrl_gym.core.plugins import SEAMS
 from clawrl_gym.core.types import StopReason
-from clawrl_gym.envs.registration import ENTRY_POINT_GROUP, builtin_specs
+from clawrl_gym.envs.registration import builtin_specs
 from clawrl_gym.envs.sandbox.interface import Sandbox
 
 
@@ -18,7 +19,19 @@ def test_environment_ids_stay() -> None:
         "ClawRL/Terminal-v0",
         "ClawRL/ToolCall-v0",
     ]
-    assert ENTRY_POINT_GROUP == "clawrl_gym.envs"
+
+
+def test_entry_point_groups_stay() -> None:
+    assert [seam.group for seam in SEAMS.values()] == [
+        "clawrl_gym.agents",
+        "clawrl_gym.algorithms",
+        "clawrl_gym.envs",
+        "clawrl_gym.hint_sources",
+        "clawrl_gym.judges",
+        "clawrl_gym.learners",
+        "clawrl_gym.loggers",
+        "clawrl_gym.sandboxes",
+    ]
 
 
 def test_reasons_to_stop_stay_as_they_are_stored() -> None:

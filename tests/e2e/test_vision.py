@@ -10,12 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from clawrl_gym.config import (
-    ImagesConfig,
-    LearnerConfig,
-    PolicyConfig,
-    TrainerConfig,
-)
+from clawrl_gym.config import ImagesConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.policy.client import PolicyClient

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from socket import AF_INET, AF_INET6
 
@@ -198,7 +197,7 @@ def test_pages_do_not_reach_the_proxies_of_other_contexts():
 
 
 def test_what_is_allowed_is_reached_and_nothing_beside_it(listener):
-    options = replace(PATIENT, allow=(f"127.0.0.1:{listener.port}",))
+    options = PATIENT.model_copy(update={"allow": [f"127.0.0.1:{listener.port}"]})
     with a_screen("<title>home</title>", options) as screen:
         assert screen.act(Action("goto", text=f"http://127.0.0.1:{listener.port}/x?y")) is None
         assert text(screen.look()) == "secret"
@@ -221,7 +220,8 @@ def test_allowed_hosts_cannot_redirect_outside(listener):
     thread.start()
     port = server.getsockname()[1]
     try:
-        with a_screen("home", replace(PATIENT, allow=(f"127.0.0.1:{port}",))) as screen:
+        options = PATIENT.model_copy(update={"allow": [f"127.0.0.1:{port}"]})
+        with a_screen("home", options) as screen:
             screen.act(Action("goto", text=f"http://127.0.0.1:{port}/"))
             assert "secret" not in text(screen.look())
     finally:

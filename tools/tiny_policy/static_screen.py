@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.site import Request, Response, Site
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 from tools.tiny_policy.static_page import Node, StaticPage
@@ -43,7 +43,7 @@ class StaticScreen:
         self._load(_Sent(start))
 
     @classmethod
-    def open(cls, task: GuiTask, options: GuiOptions) -> StaticScreen:
+    def open(cls, task: GuiTask, options: GuiEnvConfig) -> StaticScreen:
         """Fresh sites, and the task's first page."""
         sites = {host: make() for host, make in task.sites.items()}
         return cls(sites, task.start, task.viewport or (options.width, options.height))

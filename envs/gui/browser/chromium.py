@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
-from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.sandbox import kernel
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Started:
     """Of its proxy, in its own network namespace; None without isolation."""
 
 
-def find(options: BrowserOptions, downloaded: str = "") -> str:
+def find(options: BrowserConfig, downloaded: str = "") -> str:
     """The program to start; `downloaded`: where Playwright keeps its own. Raises ConfigError."""
     if options.executable is not None:
         named = shutil.which(options.executable)
@@ -96,7 +96,7 @@ def _candidates(downloaded: str) -> Iterator[str]:
     yield "/usr/lib/chromium/chromium"  # what /usr/bin/chromium, a script, starts
 
 
-async def launch(playwright: Playwright, options: BrowserOptions) -> Started:
+async def launch(playwright: Playwright, options: BrowserConfig) -> Started:
     """Start a browser. Raises ConfigError or EnvError, saying the cure."""
     executable = find(options, playwright.chromium.executable_path)
     bwrap = None if options.unsafe_no_isolation else _bubblewrap()

@@ -8,7 +8,7 @@ import time
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from clawrl_gym.envs.gui.options import GuiOptions
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.task import GuiTask
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ CLOCK_STARTS_S = 1_736_154_000
 
 
 async def open_context(
-    browser: Browser, proxy: str, task: GuiTask, options: GuiOptions
+    browser: Browser, proxy: str, task: GuiTask, options: GuiEnvConfig
 ) -> BrowserContext:
     """Nothing of any other context is in it; its only net is the proxy."""
     width, height = task.viewport or (options.width, options.height)

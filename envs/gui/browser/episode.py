@@ -14,8 +14,8 @@ from clawrl_gym.envs.gui.browser.navigation import Navigation
 from clawrl_gym.envs.gui.browser.network import Allowed, Network
 from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, SharedBrowser
 from clawrl_gym.envs.gui.browser.tabs import Tabs
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageGone, PageHangs, Tab
 from clawrl_gym.envs.gui.task import FinalState, GuiTask, PageFacts
 
@@ -32,7 +32,7 @@ _QUALITY = 70
 class BrowserEpisode:
     """A fresh context with the task's pages in it."""
 
-    def __init__(self, process: ProcessBrowsers, task: GuiTask, options: GuiOptions) -> None:
+    def __init__(self, process: ProcessBrowsers, task: GuiTask, options: GuiEnvConfig) -> None:
         self._process = process
         self._task = task
         self._options = options

@@ -19,7 +19,7 @@ from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser import chromium
 from clawrl_gym.envs.gui.browser.loop_thread import LoopThread
 from clawrl_gym.envs.gui.browser.proxy import Proxy
-from clawrl_gym.envs.gui.options import BrowserOptions
+from clawrl_gym.envs.gui.config import BrowserConfig
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -55,7 +55,7 @@ class SharedBrowser:
         except Exception:  # noqa: BLE001 (whatever it is: it does not answer)
             self._lost = True
 
-    def takes(self, options: BrowserOptions) -> bool:
+    def takes(self, options: BrowserConfig) -> bool:
         return (
             self.alive
             and not self.worn
@@ -72,7 +72,7 @@ class SharedBrowser:
 class BrowserPool:
     """Those with equal options."""
 
-    def __init__(self, options: BrowserOptions, driver: Driver) -> None:
+    def __init__(self, options: BrowserConfig, driver: Driver) -> None:
         self._options = options
         self._driver = driver
         self._houses: list[SharedBrowser] = []
@@ -170,7 +170,7 @@ class ProcessBrowsers:
         self._linger_s = linger_s
         self._loop = LoopThread()
         self._driver = Driver()
-        self._sets: dict[BrowserOptions, BrowserPool] = {}
+        self._sets: dict[BrowserConfig, BrowserPool] = {}
         self._taking = 0
         self._end: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -196,7 +196,7 @@ class ProcessBrowsers:
                 self._loop.run(self._close_all(), 2 * _CLOSE_S)
             self._loop.close()
 
-    async def take(self, options: BrowserOptions) -> SharedBrowser:
+    async def take(self, options: BrowserConfig) -> SharedBrowser:
         if self._end is not None:
             self._end.cancel()
             self._end = None
@@ -209,7 +209,7 @@ class ProcessBrowsers:
             self._taking -= 1
             self._rest()
 
-    async def give_back(self, options: BrowserOptions, house: SharedBrowser) -> None:
+    async def give_back(self, options: BrowserConfig, house: SharedBrowser) -> None:
         if options in self._sets:
             await self._sets[options].give_back(house)
         self._rest()

@@ -7,8 +7,8 @@ from typing import Any, Self
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.episode import BrowserEpisode
 from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, process_browsers
+from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.options import GuiOptions
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
 
 _START_S = 120.0
@@ -24,7 +24,9 @@ class BrowserScreen:
     `act`'s answer and by `notices`.
     """
 
-    def __init__(self, visit: BrowserEpisode, owner: ProcessBrowsers, options: GuiOptions) -> None:
+    def __init__(
+        self, visit: BrowserEpisode, owner: ProcessBrowsers, options: GuiEnvConfig
+    ) -> None:
         """Made by `open`."""
         self._visit = visit
         self._owner = owner
@@ -33,7 +35,7 @@ class BrowserScreen:
         """Width and height in CSS pixels."""
 
     @classmethod
-    def open(cls, task: GuiTask, options: GuiOptions) -> Self:
+    def open(cls, task: GuiTask, options: GuiEnvConfig) -> Self:
         """A fresh context with the task's first pages loaded. Raises EnvError or ConfigError."""
         owner = process_browsers()
         visit = BrowserEpisode(owner, task, options)

@@ -16,6 +16,7 @@ import time
 from dataclasses import asdict, replace
 from typing import Self
 
+from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
 from clawrl_gym.envs.sandbox.docker import archive
@@ -26,6 +27,7 @@ from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
+from clawrl_gym.envs.sandbox.opening import limits_of
 from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
 
 _START_S = 60.0
@@ -94,6 +96,17 @@ class DockerSandbox:
         except BaseException:
             self._end()
             raise
+
+    @classmethod
+    def from_config(cls, config: SandboxConfig, spec: SandboxSpec) -> DockerSandbox:
+        """A fresh one, of the task's image or the configured one. Raises SandboxError."""
+        return open_docker_sandbox(
+            limits_of(config),
+            spec,
+            image=spec.image or config.image,
+            network=config.network,
+            ttl_s=config.ttl_s,
+        )
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._check_open()

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from clawrl_gym.config.envs import McpServerConfig
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection

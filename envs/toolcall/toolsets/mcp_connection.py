@@ -15,8 +15,8 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
-from clawrl_gym.config.envs import McpServerConfig
 from clawrl_gym.core.errors import EnvError
+from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_transport import Ending, process_transport
 

@@ -1,0 +1,58 @@
+"""The configuration of `ClawRL/Conversation-v0`, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import gymnasium
+from pydantic import Field
+
+from clawrl_gym.config.envs import EnvConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation import GYM_ID
+from clawrl_gym.envs.registration import make_env
+
+
+class ConversationEnvConfig(EnvConfig):
+    """`ClawRL/Conversation-v0`: a user with a wish that is not said, a problem, and tools."""
+
+    usual_agent: ClassVar[str] = "conversation"
+    has_people: ClassVar[bool] = True
+
+    type: Literal["conversation"] = "conversation"
+    id: str = GYM_ID
+    source: Literal["simulated", "live"] = "simulated"
+    """`simulated`: personas; `live`: the sessions of a running gateway, as episodes."""
+    persona: str = "student"
+    """Who talks: student, teacher, or one of the others (see envs/conversation/personas.py)."""
+    families: list[str] | None = None
+    """Only these kinds of tasks (ask, homework, read, save); None takes all."""
+    user: Literal["scripted", "model"] = "scripted"
+    """`model`: the persona's sentences come from an OpenAI-compatible model."""
+    user_base_url: str | None = None
+    """Of that model; required with user=model."""
+    user_key: str | None = None
+    user_model: str = "policy"
+    user_timeout_s: float = Field(60.0, gt=0)
+    gateway_url: str | None = None
+    """source=live: base URL of the gateway whose sessions are the episodes."""
+    gateway_key: str | None = None
+    live_timeout_s: float = Field(600.0, gt=0)
+    """source=live: how long reset and step wait for a user."""
+    max_turns: int = Field(6, ge=1)
+    """Replies after which an episode is truncated."""
+
+    def make(self) -> gymnasium.Env[str, str]:
+        return make_env(self.id, None, self.options())
+
+    def task_ids(self, split: Split) -> Sequence[str]:
+        from clawrl_gym.envs.conversation.generated import task_ids
+
+        if self.source == "live":
+            raise ConfigError(
+                "got env.source=live, expected simulated: live sessions are no tasks to draw; "
+                "python -m clawrl_gym.serve learns from them"
+            )
+        return task_ids(self.persona, split, self.families)

@@ -1,0 +1,83 @@
+"""The configuration of `ClawRL/Gui-v0`, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
+
+import gymnasium
+from pydantic import Field
+
+from clawrl_gym.config.envs import EnvConfig, Films
+from clawrl_gym.config.part import Part
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.gui import GYM_ID
+from clawrl_gym.envs.registration import make_env
+
+
+class BrowserConfig(Part):
+    """The browsers of an environment: shared by all its episodes, each in a fresh context."""
+
+    executable: str | None = None
+    """Path of Chromium, best chromium-headless-shell; None looks in the usual places."""
+    contexts_per_browser: int = Field(100, ge=1)
+    """Episodes at a time in one browser; more of them start another."""
+    max_contexts: int = Field(1000, ge=1)
+    """Episodes after which a browser is replaced by a new one."""
+    memory_mb: int | None = Field(None, ge=64)
+    """Of one browser with all its pages, held by cgroups. None: half of the memory that this
+    process may have, and no limit where cgroups cannot be written (the doctor says whether)."""
+    unsafe_no_isolation: bool = False
+    """Accept that bubblewrap is missing on this host: the browser can reach files and network."""
+
+
+class GuiEnvConfig(EnvConfig):
+    """`ClawRL/Gui-v0`: a task on web pages in a real browser."""
+
+    usual_agent: ClassVar[str] = "gui"
+    starts_here: ClassVar[bool] = True
+
+    type: Literal["gui"] = "gui"
+    id: str = GYM_ID
+    tasks: str = "generated"
+    """`generated`: the shipped seeded families on small web applications; `miniwob`: the pages of
+    MiniWoB++; else a JSON file or folder of tasks in OSWorld's form."""
+    families: list[str] | None = None
+    """Only these families of generated tasks or of MiniWoB++; None takes all."""
+    heldout: str | None = None
+    """Where held-out tasks come from, like a path in `tasks`; None holds out a part of them."""
+    observation: Literal["tree", "screenshot", "marked", "both"] = "tree"
+    """What is seen of a page: its text with numbered elements, a picture, a picture with the
+    elements' numbers drawn on it, or text and picture."""
+    coordinates: Literal["pixels", "thousandths"] = "pixels"
+    """What x and y mean: CSS pixels, or thousandths of the page's width and height."""
+    width: int = Field(1024, ge=64, le=4096)
+    """Of the page in CSS pixels, for tasks that do not say it themselves."""
+    height: int = Field(640, ge=64, le=4096)
+    max_turns: int = Field(15, ge=1)
+    """Replies after which an episode is truncated (a task may end earlier by itself)."""
+    max_tokens: int = Field(3000, ge=512)
+    """Of a page's text, estimated on the safe side; what is out of sight is left out first."""
+    action_timeout_s: float = Field(10.0, gt=0)
+    page_timeout_s: float = Field(20.0, gt=0)
+    """Of loading a page."""
+    allow: list[str] = Field(default_factory=list)
+    """Hosts of the internet that pages may reach: "host", "host:port", "*.host". Empty: the
+    browser has no network at all."""
+    films: Films = "measured"
+    """Which episodes are kept as strips of screenshots; `measured`: those that are not trained on.
+    """
+    browser: BrowserConfig = BrowserConfig()
+
+    def make(self) -> gymnasium.Env[str, str]:
+        return make_env(self.id, None, self.options())
+
+    def task_ids(self, split: Split) -> Sequence[str]:
+        from clawrl_gym.envs.gui.source import open_source
+
+        return open_source(self).ids(split)
+
+    def prepare(self, say: Callable[[str], None]) -> None:
+        from clawrl_gym.envs.gui.env import prepare
+
+        prepare(self, say)

@@ -1,0 +1,1 @@
+"""Environments of others, registered with Gymnasium or named by their import path."""

@@ -1,0 +1,30 @@
+"""The configuration of any Gymnasium environment with text in and text out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import gymnasium
+from pydantic import Field
+
+from clawrl_gym.config.envs import EnvConfig, Films
+from clawrl_gym.envs.registration import make_env
+
+
+class GymEnvConfig(EnvConfig):
+    """Any Gymnasium environment with text in and text out."""
+
+    type: Literal["gym"] = "gym"
+    id: str | None = None
+    """A registered id: `Name-v0`, or `module:Name-v0` to import the module that registers it."""
+    target: str | None = None
+    """`package.module:ClassName`, when the class is registered nowhere."""
+    kwargs: dict[str, object] = Field(default_factory=dict)
+    """Keyword arguments of the environment."""
+    max_turns: int = Field(8, ge=1)
+    """Steps after which an episode is truncated."""
+    films: Films = "measured"
+    """Which episodes are kept as pictures, of an environment that has `filming` and `film()`."""
+
+    def make(self) -> gymnasium.Env[str, str]:
+        return make_env(self.id, self.target, dict(self.kwargs))

@@ -1,0 +1,61 @@
+"""The configuration of `ClawRL/SWE-v0`, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
+
+import gymnasium
+from pydantic import Field
+
+from clawrl_gym.config.envs import EnvConfig, SandboxConfig
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.registration import make_env
+from clawrl_gym.envs.swe import GYM_ID
+
+
+class SweEnvConfig(EnvConfig):
+    """`ClawRL/SWE-v0`: a repository with an issue, in the fields of SWE-bench."""
+
+    usual_agent: ClassVar[str] = "swe"
+    starts_here: ClassVar[bool] = True
+
+    type: Literal["swe"] = "swe"
+    id: str = GYM_ID
+    instances: str = "corpus"
+    """`corpus`: the shipped made-up repositories, `easy`: those of them that the tiny policy can
+    learn; else a JSON, JSONL or Parquet file, a folder of such files or of a task repository, or
+    the id of a data set on the hub."""
+    families: list[str] | None = None
+    """Only these repositories of the corpus; None takes all."""
+    heldout: str | None = None
+    """Where held-out instances come from, like `instances`; None holds out about one in five."""
+    hub_split: str = "test"
+    """Split of a data set on the hub."""
+    train_on_verified: bool = False
+    """SWE-bench Verified is a benchmark: training on it has to be asked for."""
+    log_parser: str | None = None
+    """swebench's parser for instances that name none, such as parse_log_pytest."""
+    test_command: str | None = None
+    """How to run tests for instances without a script of their own; {files} stands for the test
+    files that the instance's test patch touches."""
+    max_turns: int = Field(30, ge=1)
+    """Commands after which an episode is truncated; what was changed is graded all the same."""
+    command_timeout_s: float = Field(60.0, gt=0)
+    grader_timeout_s: float = Field(900.0, gt=0)
+    sandbox: SandboxConfig = SandboxConfig(
+        memory_mb=2048, disk_mb=2048, pids=256, output_bytes=65_536
+    )
+
+    def make(self) -> gymnasium.Env[str, str]:
+        return make_env(self.id, None, self.options())
+
+    def task_ids(self, split: Split) -> Sequence[str]:
+        from clawrl_gym.envs.swe.source import open_source
+
+        return open_source(self).ids(split)
+
+    def prepare(self, say: Callable[[str], None]) -> None:
+        from clawrl_gym.envs.swe.env import prepare
+
+        prepare(self, say)

@@ -1,0 +1,73 @@
+"""The configuration of `ClawRL/ToolCall-v0`, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import gymnasium
+from pydantic import Field, model_validator
+
+from clawrl_gym.config.envs import EnvConfig, SandboxConfig
+from clawrl_gym.config.part import Part
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.registration import make_env
+from clawrl_gym.envs.toolcall import GYM_ID
+
+
+class McpServerConfig(Part):
+    """One MCP server whose tools are offered; give `command` (stdio) or `url` (HTTP)."""
+
+    name: str
+    command: str | None = None
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+    """All that the server's process gets beside PATH and HOME."""
+    url: str | None = None
+    """Of a streamable HTTP server."""
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+class ToolCallEnvConfig(EnvConfig):
+    """`ClawRL/ToolCall-v0`: a request, and tools to meet it with."""
+
+    usual_agent: ClassVar[str] = "toolcall"
+    starts_here: ClassVar[bool] = True
+
+    type: Literal["toolcall"] = "toolcall"
+    id: str = GYM_ID
+    tasks: str = "generated"
+    """`generated`: the shipped seeded families; `shop`: the shop with its simulated customers; else
+    a JSON or JSONL file of tasks, or a folder or file of BFCL or tau-bench."""
+    families: list[str] | None = None
+    """Only these generated families; None takes all."""
+    mcp: list[McpServerConfig] = Field(default_factory=list)
+    """MCP servers that every task's tools are completed with."""
+    user: Literal["scripted", "model"] = "scripted"
+    """`model`: a simulated customer's sentences come from an OpenAI-compatible model."""
+    user_base_url: str | None = None
+    user_key: str | None = None
+    user_model: str = "policy"
+    user_timeout_s: float = Field(60.0, gt=0)
+    max_turns: int = Field(8, ge=1)
+    """Replies after which an episode is truncated; 20 unless given where tasks are not generated.
+    """
+    call_timeout_s: float = Field(20.0, gt=0)
+    """Of one tool call."""
+    sandbox: SandboxConfig = SandboxConfig(memory_mb=256, disk_mb=32, pids=32)
+    """Of the Python interpreter and of programs that grade."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _longer_conversations(cls, values: object) -> object:
+        if isinstance(values, dict) and values.get("tasks", "generated") != "generated":
+            return {"max_turns": 20, **values}
+        return values
+
+    def make(self) -> gymnasium.Env[str, str]:
+        return make_env(self.id, None, self.options())
+
+    def task_ids(self, split: Split) -> Sequence[str]:
+        from clawrl_gym.envs.toolcall.source import open_source
+
+        return open_source(self.options()).ids(split)
