@@ -11,9 +11,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.ui.charts import write_curve_svg
-from clawrl_gym.ui.report import REPORT_FILE, write_report
-
-__all__ = ["REPORT_FILE", "main", "write_curve_svg", "write_report"]
+from clawrl_gym.ui.report import write_report
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,12 +20,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="the run's folder, runs/NAME")
     parser.add_argument("--curve", type=Path, metavar="PATH", help="write the curves as SVG, too")
     parser.add_argument("--score", metavar="NAME", help="with --curve: this score's curve")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        path = write_report(given.folder)
+        path = write_report(options.folder)
         sys.stdout.write(f"{path}\n")
-        if given.curve is not None:
-            sys.stdout.write(f"{write_curve_svg(given.folder, given.curve, given.score)}\n")
+        if options.curve is not None:
+            sys.stdout.write(f"{write_curve_svg(options.folder, options.curve, options.score)}\n")
     except ClawError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -11,11 +11,12 @@ import pytest
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.types import Sample, Turn
-from clawrl_gym.report import main, write_curve_svg, write_report
+from clawrl_gym.report import main
 from clawrl_gym.store import SessionRow
-from clawrl_gym.ui.spans import Span, busy_share, spans_of
+from clawrl_gym.ui.charts import write_curve_svg
+from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
-from clawrl_gym.ui.timeline import timeline_svg
+from clawrl_gym.ui.timeline import Span, busy_share, spans_of, timeline_svg
 from clawrl_gym.ui.transcripts import advantages_of, choose, pieces
 from tests.fake_run import make_run
 

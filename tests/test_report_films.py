@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.types import Turn
-from clawrl_gym.report import write_report
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.ui.films import MOST_PAIRS, FilmBox, film_cards
+from clawrl_gym.ui.report import write_report
 from tests.fake_run import START_S, make_run
 from tests.test_report import Page
 

@@ -13,12 +13,11 @@ import yaml
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
-from clawrl_gym.report import write_report
 from clawrl_gym.store import SessionRow, Store, StoreReader
 from clawrl_gym.store.journal import EVALUATIONS_FILE
 from clawrl_gym.ui.judging import judging_line, mark, reading_line, reading_of, teacher_line, why
-from clawrl_gym.ui.lessons import TaughtLine, hint_read, lesson_cards, read_lesson_log, some_of
-from clawrl_gym.ui.report import gap_legend, sign, tint
+from clawrl_gym.ui.lessons import TaughtLine, evenly, hint_read, lesson_cards, read_lesson_log
+from clawrl_gym.ui.report import gap_legend, sign, tint, write_report
 from clawrl_gym.ui.run_data import read_run
 from tests.fake_run import HINT, make_run
 from tests.test_report import Page
@@ -121,9 +120,9 @@ def test_an_update_that_was_done_again_is_told_once(tmp_path: Path) -> None:
 
 def test_lessons_are_chosen_from_the_whole_run() -> None:
     taught = [TaughtLine(n, "s", n, None, 0, [], []) for n in range(100)]
-    assert [line.update for line in some_of(taught, 3)] == [0, 50, 99]
-    assert some_of(taught[:2], 3) == taught[:2]
-    assert some_of([], 3) == []
+    assert [line.update for line in evenly(taught, 3)] == [0, 50, 99]
+    assert evenly(taught[:2], 3) == taught[:2]
+    assert evenly([], 3) == []
 
 
 def test_a_lesson_whose_session_was_deleted_is_not_shown(judged: Path, tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.types import Json
 
 
 class JsonLines:
@@ -36,7 +37,7 @@ class JsonLines:
         """What a rewrite makes; a kill leaves it behind, and the next opening removes it."""
         return self._path.with_name(self._path.name + ".new")
 
-    def append(self, row: Mapping[str, Any]) -> None:
+    def append(self, row: Json) -> None:
         """Write one object. Raises StoreError, for example when the disk is full."""
         text = json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n"
         line = text.encode(errors="backslashreplace")  # a lone surrogate: JSON's own escape
@@ -138,7 +139,7 @@ def _ends_whole(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
+def read_json_lines(path: Path) -> list[dict[str, object]]:
     """The objects of a file, without half lines; empty when the file does not exist."""
     if not path.exists():
         return []

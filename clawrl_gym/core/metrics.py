@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from clawrl_gym.core.jsonl import JsonLines, read_json_lines
 from clawrl_gym.core.loggers import make_sink
 from clawrl_gym.core.provenance import record_start
+from clawrl_gym.core.types import Json
 
 METRICS_FILE = "metrics.jsonl"
 TIMELINE_FILE = "timeline.jsonl"
@@ -35,6 +36,9 @@ ERRORS_PREFIX = "errors/"
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
 
+MetricRow = dict[str, float]
+"""The numbers of one step by metric name, with `step` and, in Unix seconds, `time_s`."""
+
 
 def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     """The Wilson score interval of a share, 95 % by default; (0, 1) when nothing was tried."""
@@ -50,9 +54,9 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
 
 def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str, float]:
     """The mean of each score over the episodes that have it, as `prefix/name`."""
-    names = sorted({name for one in scores for name in one})
-    values = {name: [one[name] for one in scores if name in one] for name in names}
-    return {f"{prefix}/{name}": sum(own) / len(own) for name, own in values.items()}
+    names = sorted({name for own in scores for name in own})
+    values = {name: [own[name] for own in scores if name in own] for name in names}
+    return {f"{prefix}/{name}": sum(each) / len(each) for name, each in values.items()}
 
 
 def heldout_values(successes: int, n: int) -> dict[str, float]:
@@ -109,41 +113,44 @@ class RateWindow:
         return sum(amount for _, amount in self._events) / age_s
 
 
-def by_step(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_step(rows: Iterable[Json]) -> list[MetricRow]:
     """One row a step, in order; of a value logged twice (a resumed run) the later one counts."""
-    merged: dict[int, dict[str, Any]] = {}
+    merged: dict[int, MetricRow] = {}
     for row in rows:
-        if isinstance(row.get("step"), int):
-            merged.setdefault(row["step"], {}).update(
-                {name: value for name, value in row.items() if value is not None}
-            )
+        step = row.get("step")
+        if isinstance(step, int):
+            merged.setdefault(step, {}).update(_numbers(row))
     return [merged[step] for step in sorted(merged)]
+
+
+def _numbers(row: Json) -> MetricRow:
+    return {name: value for name, value in row.items() if isinstance(value, int | float)}
 
 
 class Metrics:
     """metrics.jsonl and the optional sink of one run."""
 
-    def __init__(self, folder: Path, logger: str, config: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, logger: str, config: dict[str, object]) -> None:
         self._sink = make_sink(logger, folder, config)
         self._lines = JsonLines(folder / METRICS_FILE)
-        self._rows = read_json_lines(folder / METRICS_FILE)
+        self._rows: list[Json] = list(read_json_lines(folder / METRICS_FILE))
         self.latest: dict[str, float] = {}
         """The last value of every metric."""
         for row in self._rows:
-            self.latest.update({name: value for name, value in row.items() if value is not None})
+            self.latest.update(_numbers(row))
         record_start(folder)
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[MetricRow]:
         """One row a step, earlier parts of a resumed run included."""
         return by_step(self._rows)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Append one line; a value that is not finite is written as null."""
         finite = {name: float(v) for name, v in values.items() if math.isfinite(v)}
-        lost = {name: None for name in values if name not in finite}
-        row = {"step": int(step), "time_s": round(time.time(), 3), **finite, **lost}
-        self._lines.append(row)
+        missing = {name: None for name in values if name not in finite}
+        row = {"step": int(step), "time_s": round(time.time(), 3), **finite}
+        self._lines.append({**row, **missing})
         self._rows.append(row)
         self.latest.update(finite)
         if self._sink is not None:
@@ -163,23 +170,23 @@ class Timeline:
     def __init__(self, folder: Path) -> None:
         self._lines = JsonLines(folder / TIMELINE_FILE)
 
-    def add(self, loop: Loop, name: str, start_s: float, end_s: float, **info: Any) -> None:
+    def add(self, loop: Loop, name: str, start_s: float, end_s: float, **details: object) -> None:
         """Record one span that has ended."""
         if loop not in LOOPS:
             raise ValueError(f"got loop {loop!r}, expected one of {LOOPS}")
         times = {"start_s": round(start_s, 4), "end_s": round(end_s, 4)}
-        self._lines.append({"loop": loop, "name": name, **times, **info})
+        self._lines.append({"loop": loop, "name": name, **times, **details})
 
     @contextmanager
-    def span(self, loop: Loop, name: str, **info: Any) -> Iterator[None]:
+    def span(self, loop: Loop, name: str, **details: object) -> Iterator[None]:
         """Record the block; one that raised is recorded with `error`."""
         start_s = time.time()
         try:
             yield
         except BaseException as error:
-            self.add(loop, name, start_s, time.time(), **info, error=type(error).__name__)
+            self.add(loop, name, start_s, time.time(), **details, error=type(error).__name__)
             raise
-        self.add(loop, name, start_s, time.time(), **info)
+        self.add(loop, name, start_s, time.time(), **details)
 
     def close(self) -> None:
         self._lines.close()

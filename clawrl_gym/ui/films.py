@@ -22,7 +22,7 @@ _MOST_OF_ONE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FilmShown:
+class Film:
     """One measured episode."""
 
     session: SessionRow
@@ -44,7 +44,7 @@ class FilmCard:
     """A task at its first and at its last measurement."""
 
     task_id: str
-    films: list[FilmShown]
+    films: list[Film]
 
 
 class FilmBox:
@@ -52,10 +52,11 @@ class FilmBox:
 
     def __init__(self, folder: Path, most_bytes: int = MOST_BYTES) -> None:
         self._folder = folder / FILMS_FOLDER
-        self.there = {path.stem for path in self._folder.glob("*.jpg")}
-        """Ids of the sessions that have one."""
+        self.session_ids = {path.stem for path in self._folder.glob("*.jpg")}
+        """Sessions that have a film."""
         self._left = most_bytes
-        self.shown = 0
+        self.taken = 0
+        """How many films are on the page."""
 
     def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
         """The films of these together; None when one cannot be read or they are too large."""
@@ -72,7 +73,7 @@ class FilmBox:
         if size > self._left:
             return None
         self._left -= size
-        self.shown += len(films)
+        self.taken += len(films)
         return [f"data:image/jpeg;base64,{base64.b64encode(film).decode()}" for film in films]
 
 
@@ -82,16 +83,16 @@ def film_cards(
     """Tasks that were learned first, then those that are solved, then the others."""
     tasks: dict[str, list[SessionRow]] = defaultdict(list)
     for session in sorted(sessions, key=lambda session: (session.created_s, session.id)):
-        if _is_measured(session) and session.id in box.there:
+        if _is_measured(session) and session.id in box.session_ids:
             tasks[session.task_id or session.id].append(session)
     cards: list[FilmCard] = []
     for task_id in _in_order(tasks)[:MOST_PAIRS]:
-        shown = tasks[task_id][:1] if len(tasks[task_id]) == 1 else _ends(tasks[task_id])
-        uris = box.take(shown)
+        ends = tasks[task_id][:1] if len(tasks[task_id]) == 1 else _ends(tasks[task_id])
+        uris = box.take(ends)
         if uris is not None:
             films = [
-                FilmShown(session, version_of(session.id), uri)
-                for session, uri in zip(shown, uris, strict=True)
+                Film(session, version_of(session.id), uri)
+                for session, uri in zip(ends, uris, strict=True)
             ]
             cards.append(FilmCard(task_id, films))
     return cards
@@ -110,12 +111,12 @@ def _in_order(tasks: Mapping[str, list[SessionRow]]) -> list[str]:
 
     Kinds are ids without their digits.
     """
-    seen: Counter[tuple[int, str]] = Counter()
+    task_counts: Counter[tuple[int, str]] = Counter()
     places: dict[str, tuple[int, int]] = {}
     for task_id, sessions in tasks.items():
         kind = _rank(sessions), re.sub(r"\d+", "", task_id)
-        places[task_id] = kind[0], seen[kind]
-        seen[kind] += 1
+        places[task_id] = kind[0], task_counts[kind]
+        task_counts[kind] += 1
     return sorted(places, key=lambda task_id: places[task_id])
 
 
@@ -123,5 +124,5 @@ def _rank(sessions: list[SessionRow]) -> int:
     """0: learned, 1: solved before and after, 2: not solved, 3: measured once."""
     if len(sessions) == 1:
         return 3
-    before, after = ((one.reward or 0.0) >= 1.0 for one in _ends(sessions))
+    before, after = ((session.reward or 0.0) >= 1.0 for session in _ends(sessions))
     return 2 if not after else 1 if before else 0

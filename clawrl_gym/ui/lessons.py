@@ -13,17 +13,40 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
-from clawrl_gym.core.types import Sample, Turn, Verdict
+from clawrl_gym.core.types import Sample, Turn, Verdict, VerdictDetail
 from clawrl_gym.judge.enhance import hints_of
 from clawrl_gym.store import SessionRow, StoreReader, effective
 from clawrl_gym.store.journal import EVALUATIONS_FILE
-from clawrl_gym.ui.transcripts import Decoder, ShownTurn, Told, show_turn, told_of
+from clawrl_gym.ui.transcripts import Decoder, ShownMessage, ShownTurn, show_turn, shown_message
 
 _HINTS = 12
 _CARDS = 6
 _KEYS = (b'"hints"', b'"refused"', b'"taught"')
+
+
+class _VerdictRow(TypedDict):
+    """A verdict in evaluations.jsonl, as far as it is read here."""
+
+    session_id: str
+    turn_id: int
+    kind: str
+    value: int | None
+    detail: VerdictDetail
+
+
+class _TaughtRow(TypedDict):
+    """A lesson in evaluations.jsonl."""
+
+    version: int
+    id: int
+    """Of the sample."""
+    session_id: str
+    turn_id: int | None
+    prompt: int
+    ids: list[int]
+    gaps: list[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +94,7 @@ class LessonCard:
     session: SessionRow
     turn: ShownTurn
     hint: str
-    outcome: list[Told]
+    outcome: list[ShownMessage]
 
 
 def read_lesson_log(folder: Path) -> LessonLog:
@@ -90,22 +113,22 @@ def read_lesson_log(folder: Path) -> LessonLog:
                 if row["type"] == "verdict":
                     hints.extend(_hints_of(row))
                 elif row["type"] == "taught":
-                    told = _taught_of(row)
-                    # A resumed run may do an update again: the later telling counts.
-                    taught[told.update, told.sample_id, tuple(told.ids_T)] = told
+                    lesson = _taught_of(row)
+                    # A resumed run may do an update again: the later line counts.
+                    taught[lesson.update, lesson.sample_id, tuple(lesson.ids_T)] = lesson
     return LessonLog(list(hints), sorted(taught.values(), key=lambda line: line.update))
 
 
-def _hints_of(row: dict[str, Any]) -> list[HintLine]:
+def _hints_of(row: _VerdictRow) -> list[HintLine]:
     about = (str(row["session_id"]), int(row["turn_id"]), str(row["kind"]), row["value"])
     detail = row["detail"]
-    told = [HintLine(*about, str(text)) for text in detail.get("hints") or ()]
+    lines = [HintLine(*about, str(text)) for text in detail.get("hints") or ()]
     for refused in detail.get("refused") or ():
-        told.append(HintLine(*about, str(refused["hint"]), str(refused["why"])))
-    return told
+        lines.append(HintLine(*about, str(refused["hint"]), str(refused["why"])))
+    return lines
 
 
-def _taught_of(row: dict[str, Any]) -> TaughtLine:
+def _taught_of(row: _TaughtRow) -> TaughtLine:
     """A line of the log; its `id` is that of the sample."""
     ids_T = [int(token_id) for token_id in row["ids"]]
     gaps_T = [None if gap is None else float(gap) for gap in row["gaps"]]
@@ -118,7 +141,7 @@ def _taught_of(row: dict[str, Any]) -> TaughtLine:
     )  # fmt: skip
 
 
-def some_of(taught: Sequence[TaughtLine], count: int = _CARDS) -> list[TaughtLine]:
+def evenly(taught: Sequence[TaughtLine], count: int = _CARDS) -> list[TaughtLine]:
     """From the whole run, evenly; the first and the last are among them."""
     if len(taught) <= count:
         return list(taught)
@@ -137,18 +160,18 @@ def lesson_cards(
 def _card(reader: StoreReader, line: TaughtLine, decoder: Decoder | None) -> LessonCard | None:
     session = reader.session(line.session_id)
     turns = [turn for turn in reader.turns_of(line.session_id) if turn.kind == "main"]
-    at = next((i for i, turn in enumerate(turns) if _is_taught(turn, line)), None)
-    if session is None or at is None:
+    position = next((i for i, turn in enumerate(turns) if _is_taught(turn, line)), None)
+    if session is None or position is None:
         return None
-    turn = turns[at]
+    turn = turns[position]
     assert turn.id is not None
     samples = reader.samples_of_session(line.session_id)
     verdicts = reader.verdicts_of(line.session_id).get(turn.id, [])
-    before = turns[at - 1].messages if at else []
-    shown = show_turn(turn, before, samples, decoder, effective(verdicts), line.gaps_T)
+    before = turns[position - 1].messages if position else []
+    shown_turn = show_turn(turn, before, samples, decoder, effective(verdicts), line.gaps_T)
     hint = hint_read(line, verdicts, samples, decoder)
-    outcome = [told_of(message) for message in reader.next_state_of(turn.id) or []]
-    return LessonCard(line.update, session, shown, hint, outcome)
+    outcome = [shown_message(message) for message in reader.next_state_of(turn.id) or []]
+    return LessonCard(line.update, session, shown_turn, hint, outcome)
 
 
 def _is_taught(turn: Turn, line: TaughtLine) -> bool:

@@ -11,16 +11,19 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from clawrl_gym.core.files import replace_text
+from clawrl_gym.ui import pages
+
 LIVE_FILE = "live.html"
 FILMS_FOLDER = "films"
-_SHOWN = 24
+_MOST_FILMS = 24
 
 
 class LivePage:
     """Writes the page anew at each film. Its calls come one at a time."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        """`folder` of the run; `say` is told once where the page is."""
+        """`folder` of the run; `say` takes a message, once: where the page is."""
         self._folder = folder
         self._say = say
         self._newest: deque[tuple[str, float]] | None = None
@@ -28,31 +31,23 @@ class LivePage:
     def add(self, film: Path) -> None:
         """Show a film that was just written. Raises OSError."""
         if self._newest is None:
-            self._newest = deque(_there(film.parent, but=film), maxlen=_SHOWN)
+            self._newest = deque(_earlier(film.parent, but=film), maxlen=_MOST_FILMS)
             self._say(f"films: {self._folder / LIVE_FILE}")
         self._newest.append((film.name, time.time()))
         self._write(list(reversed(self._newest)))
 
     def _write(self, films: list[tuple[str, float]]) -> None:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-        pages = Environment(
-            loader=FileSystemLoader(Path(__file__).resolve().parent / "page"), autoescape=True,
-            undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        )  # fmt: skip
-        shown = [
+        rows = [
             (f"{FILMS_FOLDER}/{name}", name.removesuffix(".jpg"), time.strftime("%H:%M:%S", when))
             for name, when in ((name, time.localtime(at_s)) for name, at_s in films)
         ]
-        text = pages.get_template("live.html.j2").render(
-            title=self._folder.resolve().name, films=shown
+        title = self._folder.resolve().name
+        replace_text(
+            self._folder / LIVE_FILE, pages.render("live.html.j2", title=title, films=rows)
         )
-        scratch = self._folder / (LIVE_FILE + ".new")
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(self._folder / LIVE_FILE)
 
 
-def _there(films: Path, but: Path) -> list[tuple[str, float]]:
+def _earlier(films: Path, but: Path) -> list[tuple[str, float]]:
     """Films of before, when a run goes on: (name, time), the newest last."""
-    known = [(path.name, path.stat().st_mtime) for path in films.glob("*.jpg") if path != but]
-    return sorted(known, key=lambda film: film[1])[-_SHOWN:]
+    films_there = [(path.name, path.stat().st_mtime) for path in films.glob("*.jpg") if path != but]
+    return sorted(films_there, key=lambda film: film[1])[-_MOST_FILMS:]

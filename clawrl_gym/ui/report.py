@@ -1,4 +1,4 @@
-"""The report as one HTML page: words and numbers for the template, which does all escaping."""
+"""The report of a run as one HTML page: words and numbers for the template."""
 
 from __future__ import annotations
 
@@ -6,26 +6,34 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from clawrl_gym.core.errors import ClawError
-from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_N, HELDOUT_SUCCESS
-from clawrl_gym.ui import charts, counts, spans
+from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.metrics import (
+    ERRORS_PREFIX,
+    HELDOUT_HIGH,
+    HELDOUT_LOW,
+    HELDOUT_N,
+    HELDOUT_SUCCESS,
+    MetricRow,
+)
+from clawrl_gym.core.provenance import Start
+from clawrl_gym.core.types import Json
+from clawrl_gym.ui import charts, pages
 from clawrl_gym.ui.judging import why
 from clawrl_gym.ui.run_data import Card, RunData, read_run
 from clawrl_gym.ui.text import duration, number, share
-from clawrl_gym.ui.timeline import timeline_svg
+from clawrl_gym.ui.timeline import busy_of_loops, timeline_svg, training_window
 from clawrl_gym.ui.transcripts import Token, Transcript
 
 REPORT_FILE = "report.html"
-_PAGE = Path(__file__).resolve().parent / "page"
 _CLOSE_UP_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class HeldoutResult:
     """One held-out evaluation in words."""
 
     success: str
@@ -38,8 +46,8 @@ class Headline:
     """What the page says first."""
 
     verdict: str
-    before: Result | None
-    after: Result | None
+    before: HeldoutResult | None
+    after: HeldoutResult | None
     change: str
     """`+58 points`, or empty."""
 
@@ -48,10 +56,8 @@ def write_report(folder: Path) -> Path:
     """Write report.html of a run, finished or not; raises ClawError when there is no run."""
     page = render_page(read_run(folder))
     path = folder / REPORT_FILE
-    scratch = folder / (REPORT_FILE + ".new")
     try:
-        scratch.write_text(page, encoding="utf-8", errors="replace")
-        scratch.replace(path)
+        replace_text(path, page)
     except OSError as error:
         raise ClawError(f"cannot write {str(path)!r}: {error}") from error
     return path
@@ -59,48 +65,43 @@ def write_report(folder: Path) -> Path:
 
 def render_page(run: RunData) -> str:
     """The whole page."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    pages = Environment(
-        loader=FileSystemLoader(_PAGE), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     strongest = max(
         (abs(a) for c in run.cards for t in c.transcripts for a in t.advantages), default=0.0
     )
     widest = widest_gap(run)
-    return pages.get_template("report.html.j2").render(
+    return pages.render(
+        "report.html.j2",
         run=run,
         title=run.folder.resolve().name,
         head=headline(run),
         facts=facts(run),
-        commands=[str(start.get("command", "")) for start in run.starts],
+        commands=[start.get("command", "") for start in run.starts],
         reward_is_success=charts.reward_is_success(run),
         main_wide=charts.main_chart(run, 1040, 330),
         main_narrow=charts.main_chart(run, 400, 260),
         smalls=[
             ("Scores", charts.score_charts(run)),
             ("By task family", charts.family_charts(run)),
-            ("In other environments", charts.also_charts(run)),
+            ("In other environments", charts.transfer_charts(run)),
         ],
         details=charts.detail_charts(run),
         judging=charts.judging_charts(run),
-        verdict_counts=counts.verdict_counts(run),
+        verdict_counts=verdict_counts(run),
         hints=list(reversed(run.hints)),
         sign=sign,
         why=why,
         gap_tint=lambda token: tint(token.gap, widest),
         gap_legend=gap_legend(widest),
         films_above={film.session.id for card in run.films for film in card.films},
-        timelines=timelines(run),
+        timelines=timeline_charts(run),
         busy=busy_words(run),
         card_title=card_title,
-        errors=counts.error_counts(run),
-        merges=counts.merge_facts(run),
+        errors=error_counts(run),
+        merges=merge_facts(run),
         changed=changed_settings(run.config),
         tint=lambda token: tint(token.advantage, strongest),
         tip=tip,
-        spoken=spoken,
+        summary=summary,
         number=number,
         made=time.strftime("%Y-%m-%d %H:%M"),
     )
@@ -131,30 +132,30 @@ def headline(run: RunData) -> Headline:
     return Headline(verdict, before, after, f"{points:+.0f} points")
 
 
-def _result(row: dict[str, Any]) -> Result:
+def _result(row: MetricRow) -> HeldoutResult:
     spread = f"n = {number(row.get(HELDOUT_N))}"
     if HELDOUT_LOW in row and HELDOUT_HIGH in row:
         low, high = 100 * row[HELDOUT_LOW], 100 * row[HELDOUT_HIGH]
         spread = f"95 %: {low:.0f} to {high:.0f} %, {spread}"
-    return Result(share(row[HELDOUT_SUCCESS]), spread, int(row["step"]))
+    return HeldoutResult(share(row[HELDOUT_SUCCESS]), spread, int(row["step"]))
 
 
 def facts(run: RunData) -> list[tuple[str, str]]:
     """The small print under the headline."""
-    config, start = run.config, (run.starts[-1] if run.starts else {})
+    start = run.starts[-1] if run.starts else Start()
     machine, versions = start.get("machine", {}), start.get("versions", {})
-    times = [row["time_s"] for row in run.heldout if isinstance(row.get("time_s"), int | float)]
+    times = [row["time_s"] for row in run.heldout if "time_s" in row]
     training = times[-1] - times[0] if len(times) > 1 else None
     memory = [value for _, value in run.points("memory/rss_gb")]
     rows = [
         ("wall time", wall_time(run)),
         ("first to last evaluation", duration(training) if training is not None else None),
         ("episodes", number(run.episodes) if run.episodes else None),
-        ("seed", config.get("seed")),
-        ("environment", config.get("env", {}).get("id") or config.get("env", {}).get("target")),
-        ("model", config.get("policy", {}).get("model")),
-        ("algorithm", config.get("trainer", {}).get("algorithm")),
-        ("judge", config.get("judge", {}).get("type")),
+        ("seed", run.setting("seed")),
+        ("environment", run.setting("env.id") or run.setting("env.target")),
+        ("model", run.setting("policy.model")),
+        ("algorithm", run.setting("trainer.algorithm")),
+        ("judge", run.setting("judge.type")),
         ("memory, at most", f"{max(memory):.1f} GiB" if memory else None),
         ("processor", machine.get("cpu")),
         ("cores", machine.get("cores")),
@@ -173,47 +174,47 @@ def facts(run: RunData) -> list[tuple[str, str]]:
 
 def wall_time(run: RunData) -> str | None:
     """From the command to the last measurement, start-up included; of a resumed run all parts."""
-    logged = [row["time_s"] for row in run.rows if isinstance(row.get("time_s"), int | float)]
-    begun = [s["started_s"] for s in run.starts if isinstance(s.get("started_s"), int | float)]
+    logged_s = [row["time_s"] for row in run.rows if "time_s" in row]
+    starts_s = [s["started_s"] for s in run.starts if isinstance(s.get("started_s"), int | float)]
     total_s = 0.0
-    for start_s, next_s in zip(begun, [*begun, math.inf][1:], strict=True):
-        total_s += max([0.0, *(end_s - start_s for end_s in logged if start_s < end_s < next_s)])
+    for start_s, next_s in zip(starts_s, [*starts_s, math.inf][1:], strict=True):
+        total_s += max([0.0, *(end_s - start_s for end_s in logged_s if start_s < end_s < next_s)])
     if total_s > 0:
         return duration(total_s)
     elapsed = run.points("time/elapsed_s")
     return duration(elapsed[-1][1]) if elapsed else None
 
 
-def _date(seconds: Any) -> str | None:
-    if not isinstance(seconds, int | float):
+def _date(seconds: float | None) -> str | None:
+    if not isinstance(seconds, int | float):  # a damaged run.json
         return None
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 
-def timelines(run: RunData) -> list[tuple[str, Markup, Markup]]:
+def timeline_charts(run: RunData) -> list[tuple[str, Markup, Markup]]:
     """(title, wide, narrow): the whole run, and half a minute of it."""
     if not run.spans:
         return []
     end_s = max(span.end_s for span in run.spans)
-    low_s, high_s = spans.training_window(run.spans)
+    low_s, high_s = training_window(run.spans)
     windows = [("the whole run", 0.0, end_s)]
     if high_s - low_s > 2 * _CLOSE_UP_S:
         middle_s = round((low_s + high_s) / 2)
         windows.append(("half a minute from the middle", middle_s - 15.0, middle_s + 15.0))
-    drawn = []
+    timelines = []
     for title, start_s, stop_s in windows:
         label = f"Timeline of the four loops, {title}"
         wide, narrow = (
             timeline_svg(run.spans, start_s=start_s, end_s=stop_s, width=width, label=label)
             for width in (1040, 400)
         )
-        drawn.append((title, wide, narrow))
-    return drawn
+        timelines.append((title, wide, narrow))
+    return timelines
 
 
 def busy_words(run: RunData) -> list[tuple[str, str]]:
     """How busy each loop was between the first and the last update."""
-    return [(loop, share(value)) for loop, value in spans.busy_of_loops(run.spans).items()]
+    return [(loop, share(value)) for loop, value in busy_of_loops(run.spans).items()]
 
 
 def card_title(card: Card) -> tuple[str, str]:
@@ -228,7 +229,7 @@ def card_title(card: Card) -> tuple[str, str]:
     return "Training task", "an episode"
 
 
-def spoken(transcript: Transcript) -> str:
+def summary(transcript: Transcript) -> str:
     """Turns, weight versions and advantage of an episode."""
     session, turns = transcript.session, len(transcript.turns) + transcript.hidden_turns
     words = [f"{turns} turn{'' if turns == 1 else 's'}"]
@@ -255,15 +256,15 @@ def tip(token: Token) -> str:
     """What is known of a token."""
     logprob = "unknown" if token.logprob is None else f"{token.logprob:.3f}"
     advantage = "not trained on" if token.advantage is None else f"{token.advantage:+.3f}"
-    told = f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
-    return told if token.gap is None else f"{told} · teacher's gap {token.gap:+.3f}"
+    words = f"id {token.id} · log-prob {logprob} · version {token.version} · advantage {advantage}"
+    return words if token.gap is None else f"{words} · teacher's gap {token.gap:+.3f}"
 
 
 def widest_gap(run: RunData) -> float:
     """The gap that gets the full colour: the widest shown, but no wider than what is cut off."""
     gaps = [abs(t.gap) for card in run.lessons for t in card.turn.tokens if t.gap is not None]
-    clip = run.config.get("trainer", {}).get("distillation", {}).get("gap_clip", 5.0)
-    return min(max(gaps, default=0.0), float(clip))
+    clip = run.setting("trainer.distillation.gap_clip")
+    return min(max(gaps, default=0.0), float(clip) if isinstance(clip, int | float) else 5.0)
 
 
 def gap_legend(widest: float) -> list[tuple[str, str]]:
@@ -277,26 +278,78 @@ def sign(value: int | None) -> str:
     return "abstained" if value is None else f"{value:+d}".replace("+0", "0")
 
 
-def changed_settings(config: dict[str, Any]) -> list[tuple[str, str, str]]:
+def changed_settings(config: Json) -> list[tuple[str, str, str]]:
     """(key, value, default) of each setting that differs from the package's default."""
     from clawrl_gym.config import RunConfig, ServeConfig
 
     kind = ServeConfig if "learn" in config else RunConfig
     default = _flat(kind().model_dump())
-    own = _flat(config)
     return [
         (key, str(value), str(default.get(key, "-")))
-        for key, value in own.items()
+        for key, value in _flat(config).items()
         if default.get(key) != value and not isinstance(value, tuple)
-        and not (isinstance(value, list) and list(default.get(key) or []) == value)
+        and not (isinstance(value, list) and _list(default.get(key)) == value)
     ]  # fmt: skip
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def _list(default: object) -> list[object]:
+    return list(default) if isinstance(default, list | tuple) else []
+
+
+def _flat(values: Json, prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
     for key, value in values.items():
         if isinstance(value, dict):
             flat |= _flat(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     return flat
+
+
+def error_counts(run: RunData) -> dict[str, float]:
+    """The last count of each kind of error."""
+    counts: dict[str, float] = {}
+    for row in run.rows:
+        for name, value in row.items():
+            if name.startswith(ERRORS_PREFIX):
+                counts[name.removeprefix(ERRORS_PREFIX)] = value
+    return dict(sorted(counts.items()))
+
+
+def merge_facts(run: RunData) -> list[tuple[str, str]]:
+    """The share of turns that merged, and why the others did not."""
+    facts = []
+    shares = run.points("merge/share")
+    if shares:
+        facts.append(("turns merged into the sequence before them", share(shares[-1][1])))
+    forks = {name for row in run.rows for name in row if name.startswith("merge/fork")}
+    for name in sorted(forks):
+        total = sum(value for _, value in run.points(name))
+        facts.append((name.removeprefix("merge/").replace("_", " "), number(total)))
+    return facts
+
+
+_VERDICT_LABELS = {
+    "positive": "turns judged +1", "neutral": "turns judged 0", "negative": "turns judged -1",
+    "abstained": "abstentions", "hints": "turns with a hint", "hints_asked": "hints asked for",
+    "hints_refused": "hints refused", "votes": "votes", "votes_invalid": "invalid votes",
+    "votes_retried": "votes asked for again", "agree": "agreed with the rules",
+    "disagree": "disagreed with the rules",
+}  # fmt: skip
+
+
+_PROMPT_LABELS = {
+    "prompts": "prompts made for the teacher", "too_long": "hints without room in the prompt",
+    "refused": "prompts that vLLM refused", "failed": "prompts lost to a failure",
+}  # fmt: skip
+
+
+def verdict_counts(run: RunData) -> list[tuple[str, str]]:
+    """What the judge counted since the run's last start."""
+    counts = [(words, run.points(f"verdicts/{name}")) for name, words in _VERDICT_LABELS.items()]
+    counts += [
+        (words, run.points(f"{prefix}hints/{name}"))
+        for name, words in _PROMPT_LABELS.items()
+        for prefix in ("", "live/")
+    ]
+    return [(words, number(points[-1][1])) for words, points in counts if points]

@@ -6,12 +6,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import ClawError, StoreError, boundary
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LOOPS, METRICS_FILE, TIMELINE_FILE, by_step
-from clawrl_gym.core.provenance import read_starts
+from clawrl_gym.core.metrics import (
+    HELDOUT_SUCCESS,
+    LOOPS,
+    METRICS_FILE,
+    TIMELINE_FILE,
+    MetricRow,
+    by_step,
+)
+from clawrl_gym.core.provenance import Start, read_starts
+from clawrl_gym.core.types import Json
 from clawrl_gym.policy.shipped import SHIPPED, model_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
@@ -19,12 +26,12 @@ from clawrl_gym.ui.lessons import (
     HintLine,
     LessonCard,
     TaughtLine,
+    evenly,
     lesson_cards,
     read_lesson_log,
-    some_of,
 )
 from clawrl_gym.ui.live_page import FILMS_FOLDER
-from clawrl_gym.ui.spans import Span, spans_of
+from clawrl_gym.ui.timeline import Span, spans_of
 from clawrl_gym.ui.transcripts import (
     Choice,
     Decoder,
@@ -52,12 +59,12 @@ class RunData:
     """All that a report shows."""
 
     folder: Path
-    config: dict[str, Any]
+    config: Json
     config_text: str
-    rows: list[dict[str, Any]]
+    rows: list[MetricRow]
     """One row of metrics a step."""
     spans: list[Span]
-    starts: list[dict[str, Any]]
+    starts: list[Start]
     """Commands and machines, oldest first."""
     cards: list[Card] = field(default_factory=list)
     episodes: int = 0
@@ -71,7 +78,7 @@ class RunData:
     """What is not shown, and why."""
 
     @property
-    def heldout(self) -> list[dict[str, Any]]:
+    def heldout(self) -> list[MetricRow]:
         """The rows that carry a held-out evaluation."""
         return [row for row in self.rows if HELDOUT_SUCCESS in row]
 
@@ -87,10 +94,10 @@ class RunData:
 
     @property
     def total_steps(self) -> int | None:
-        """Updates that were asked for; None when nobody counts them."""
+        """Updates that were configured; None when nobody counts them."""
         if self.is_serving:
             return None
-        steps = self.config.get("trainer", {}).get("steps")
+        steps = self.setting("trainer.steps")
         return steps if isinstance(steps, int) else None
 
     @property
@@ -100,11 +107,19 @@ class RunData:
 
     def points(self, metric: str) -> list[tuple[float, float]]:
         """(step, value) of a metric."""
-        return [
-            (float(row["step"]), float(row[metric]))
-            for row in self.rows
-            if isinstance(row.get(metric), int | float)
-        ]
+        return [(float(row["step"]), float(row[metric])) for row in self.rows if metric in row]
+
+    def setting(self, key: str) -> object:
+        """A value of the configuration by its dotted key; None when it is not there."""
+        return setting(self.config, key)
+
+
+def setting(config: Json, key: str) -> object:
+    """A value of a configuration by its dotted key; None when it is not there."""
+    value: object = config
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def read_run(folder: Path) -> RunData:
@@ -129,14 +144,14 @@ def read_run(folder: Path) -> RunData:
     if not config:
         notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
     log = read_lesson_log(folder)
-    shown = _read_cards(folder, config, some_of(log.taught))
+    stored = _read_cards(folder, config, evenly(log.taught))
     return RunData(
-        folder, config, config_text, rows, spans, starts, shown.cards, shown.episodes,
-        shown.lessons, log.hints, shown.films, shown.session_films, [*notes, *shown.notes],
+        folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
+        stored.lessons, log.hints, stored.films, stored.session_films, [*notes, *stored.notes],
     )  # fmt: skip
 
 
-def _read_config(path: Path) -> tuple[dict[str, Any], str]:
+def _read_config(path: Path) -> tuple[Json, str]:
     import yaml
 
     try:
@@ -150,8 +165,8 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What the store gave."""
+class _Stored:
+    """What a report takes from the store."""
 
     cards: list[Card] = field(default_factory=list)
     episodes: int = 0
@@ -168,7 +183,7 @@ class _Shown:
         return [*episodes, *(lesson.session for lesson in self.lessons)]
 
 
-def _read_cards(folder: Path, config: dict[str, Any], taught: list[TaughtLine]) -> _Shown:
+def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored:
     """Transcripts and lessons, or notes that say why they are missing."""
     notes: list[str] = []
     decoder: Decoder | None = None
@@ -178,27 +193,27 @@ def _read_cards(folder: Path, config: dict[str, Any], taught: list[TaughtLine]) 
         notes.append(f"{error}.")
     try:
         with boundary(StoreError, "run.db cannot be read"):
-            shown = _read_store(folder, decoder, taught)
+            stored = _read_store(folder, decoder, taught)
     except StoreError as error:
-        return _Shown(notes=[f"No transcripts: {error}."])
+        return _Stored(notes=[f"No transcripts: {error}."])
     if decoder is None:
         notes.append("Tokens are shown as ids: no tokenizer.json of the model is here.")
-    if not shown.cards:
+    if not stored.cards:
         notes.append(
             "No transcripts: no episode ended with a reward, no live session taught anything."
         )
-    if any(session.source == "live" for session in shown.sessions):
+    if any(session.source == "live" for session in stored.sessions):
         notes.append(
             "This page holds words of live conversations. One that is deleted later stays in it "
             "until the page is deleted or written again."
         )
-    if len(shown.lessons) < len(taught):
-        lost = len(taught) - len(shown.lessons)
+    if len(stored.lessons) < len(taught):
+        lost = len(taught) - len(stored.lessons)
         notes.append(f"{lost} of the lessons chosen for this page are not in run.db any more.")
-    return replace(shown, notes=[*notes, *shown.notes])
+    return replace(stored, notes=[*notes, *stored.notes])
 
 
-def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine]) -> _Shown:
+def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine]) -> _Stored:
     reader = StoreReader(folder)
     try:
         sessions = reader.sessions()
@@ -212,11 +227,13 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
     finally:
         reader.close()
-    beside = _session_films(cards, films, box)
+    session_films = _session_films(cards, films, box)
     notes = []
-    if len(box.there) > box.shown:
-        notes.append(f"{box.shown} of {len(box.there)} films are here; all are in {FILMS_FOLDER}/.")
-    return _Shown(cards, len(sessions), lessons, films, beside, notes)
+    if len(box.session_ids) > box.taken:
+        notes.append(
+            f"{box.taken} of {len(box.session_ids)} films are here; all are in {FILMS_FOLDER}/."
+        )
+    return _Stored(cards, len(sessions), lessons, films, session_films, notes)
 
 
 def _version(reader: StoreReader, session_id: str) -> int | None:
@@ -227,17 +244,18 @@ def _version(reader: StoreReader, session_id: str) -> int | None:
 
 def _session_films(cards: list[Card], films: list[FilmCard], box: FilmBox) -> dict[str, str]:
     """The films of the episodes in the cards, but for those that are shown anyway."""
-    shown = {film.session.id for card in films for film in card.films}
-    found: dict[str, str] = {}
+    in_cards = {film.session.id for card in films for film in card.films}
+    uri_by_session: dict[str, str] = {}
     for session in (session for card in cards for session in card.choice.sessions):
-        uris = box.take([session]) if session.id in box.there - shown - set(found) else None
+        is_new = session.id in box.session_ids - in_cards - set(uri_by_session)
+        uris = box.take([session]) if is_new else None
         if uris is not None:
-            found[session.id] = uris[0]
-    return found
+            uri_by_session[session.id] = uris[0]
+    return uri_by_session
 
 
-def model_folders(folder: Path, config: dict[str, Any]) -> Sequence[Path]:
+def model_folders(folder: Path, config: Json) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
-    model = str(config.get("policy", {}).get("model", "tiny"))
+    model = str(setting(config, "policy.model") or "tiny")
     serving = [folder / "serving" / name for name in ("current", "base", "")]
     return [*serving, model_dir(model) if model in SHIPPED else Path(model)]

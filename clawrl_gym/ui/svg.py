@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from markupsafe import Markup, escape
 
@@ -103,8 +104,8 @@ def line_chart(
     label: str = "",
 ) -> Markup:
     """Curves over updates; empty markup when there is nothing to draw."""
-    series = [one for one in series if one.points]
-    points = [point for one in series for point in one.points]
+    series = [curve for curve in series if curve.points]
+    points = [point for curve in series for point in curve.points]
     if not points:
         return Markup("")
     xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -113,7 +114,7 @@ def line_chart(
         width, height, x_range or (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1),
         y_range or span_of(ys), left=12 + 7 * widest,
     )  # fmt: skip
-    parts = [_axes(frame, form, x_label), *[_curve(frame, one) for one in series]]
+    parts = [_axes(frame, form, x_label), *[_curve(frame, curve) for curve in series]]
     return _svg(frame, parts, label, hover=_hover_data(frame, series, form, x_label))
 
 
@@ -172,11 +173,13 @@ def _dots(frame: Frame, series: Series) -> str:
 def _hover_data(frame: Frame, series: Sequence[Series], form: Form, x_label: str) -> str:
     """What the page's script shows under the pointer: per x its position and its lines of text."""
     rows: dict[float, list[str]] = {}
-    for one in series:
-        bars = {x: (low, high) for x, low, high in one.bars or []}
-        for x, y in one.points:
+    for curve in series:
+        bars = {x: (low, high) for x, low, high in curve.bars or []}
+        for x, y in curve.points:
             spread = f" ({form(bars[x][0])} to {form(bars[x][1])})" if x in bars else ""
-            rows.setdefault(x, [f"{x_label} {number(x)}"]).append(f"{one.name}: {form(y)}{spread}")
+            rows.setdefault(x, [f"{x_label} {number(x)}"]).append(
+                f"{curve.name}: {form(y)}{spread}"
+            )
     return json.dumps([[frame.x(x), *rows[x]] for x in sorted(rows)], separators=(",", ":"))
 
 
@@ -187,3 +190,46 @@ def _svg(frame: Frame, parts: Sequence[str], label: str, hover: str = "") -> Mar
         f'<svg viewBox="0 0 {frame.width} {frame.height}" role="img" aria-label="{escape(label)}"'
         f"{data}>{''.join(parts)}{base if hover else ''}</svg>"
     )
+
+
+_PICTURE_WIDTH, _PICTURE_HEIGHT, _HEAD_HEIGHT = 720, 320, 56
+CHART_WIDTH, CHART_HEIGHT = _PICTURE_WIDTH - 24, _PICTURE_HEIGHT - _HEAD_HEIGHT
+"""What the chart itself should measure in a picture of its own."""
+_PICTURE_STYLE = """
+svg{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#e4e7ec;--paper:#ffffff}
+@media (prefers-color-scheme:dark){svg{--ink:#e6e9ef;--dim:#98a2b3;--rule:#2b3240;--paper:#12161d}}
+.s-reward{--c:#8b5cf6}.s-success{--c:#0d9488}.s-heldout{--c:#ea580c}
+.s-recipe0{--c:#0072b2}.s-recipe1{--c:#d55e00}.s-recipe2{--c:#009e73}.s-recipe3{--c:#b8609a}
+.s-recipe4{--c:#4a9fd0}.s-recipe5{--c:#c98a00}.s-recipe6{--c:#6b7280}.s-recipe7{--c:#8a5cd6}
+.s-recipe1.line{stroke-dasharray:8 4}.s-recipe2.line{stroke-dasharray:2 4}
+.s-recipe3.line{stroke-dasharray:10 3 2 3}
+text{fill:var(--dim)}.paper{fill:var(--paper);stroke:var(--rule)}.title{fill:var(--ink);
+font-size:15px;font-weight:600}.grid{stroke:var(--rule);fill:none}.axis{stroke:var(--dim);fill:none}
+.line{stroke:var(--c);fill:none;stroke-width:2;stroke-linejoin:round}.dashed{stroke-dasharray:4 4}
+.bar{stroke:var(--c);stroke-width:1.5;fill:none}.dot{fill:var(--paper);stroke:var(--c);
+stroke-width:2.5}.key{fill:var(--c)}.cursor{display:none}
+"""
+
+
+def write_picture(path: Path, title: str, keys: Sequence[tuple[str, str]], chart: Markup) -> None:
+    """A chart as a picture of its own; `keys` are (colour class, words) of its curves."""
+    legend = Markup("").join(
+        Markup(
+            '<circle class="s-{colour} key" cx="{dot}" cy="44" r="4.5"/><text x="{x}" y="48">{name}'
+            "</text>"
+        ).format(colour=colour, dot=28 + 160 * place, x=38 + 160 * place, name=escape(name))
+        for place, (colour, name) in enumerate(keys)
+    )
+    at = f'<svg x="12" y="{_HEAD_HEIGHT}" width="{CHART_WIDTH}" height="{CHART_HEIGHT - 8}" '
+    text = Markup(
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" '
+        'role="img"><style>{style}</style><rect class="paper" x=".5" y=".5" width="{rw}" '
+        'height="{rh}" rx="10"/><text class="title" x="22" y="27">{title}</text>{legend}{inner}'
+        "</svg>\n"
+    ).format(
+        w=_PICTURE_WIDTH, h=_PICTURE_HEIGHT, rw=_PICTURE_WIDTH - 1, rh=_PICTURE_HEIGHT - 1,
+        style=Markup(_PICTURE_STYLE), title=title, legend=legend,
+        inner=Markup(str(chart).replace("<svg ", at, 1)),
+    )  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(str(text), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Episodes as they are shown: what the policy was told, and each token it said with its advantage.
+"""Episodes as a report shows them: each message, and each sampled token with its advantage.
 
 Pairs are preferred: one solved and one failed attempt at the same task, because their difference is
 what an update learned from. Ids are shown as text by the model's tokenizer.json alone.
@@ -43,8 +43,8 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One message that the policy was given."""
+class ShownMessage:
+    """One message of a request or a next state, in words."""
 
     role: str
     text: str
@@ -52,9 +52,10 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """What came in, what the policy said."""
+    """What came in, what the policy sampled."""
 
-    told: list[Told]
+    added_messages: list[ShownMessage]
+    """Those that the turn before did not have."""
     tokens: list[Token]
     hidden_tokens: int
     finish_reason: str
@@ -69,7 +70,7 @@ class Transcript:
     session: SessionRow
     turns: list[ShownTurn]
     hidden_turns: int
-    outcome: list[Told]
+    outcome: list[ShownMessage]
     """What came back after the last turn."""
 
     @property
@@ -144,12 +145,12 @@ def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]
     sessions = [session for session in sessions if session.source != "live"]
     rewarded = [session for session in sessions if session.reward is not None]
     choices: list[Choice] = []
-    shown: set[str | None] = set()
+    task_ids: set[str | None] = set()
     for update, ids in batches:
-        pair = _pair([s for s in rewarded if s.id in ids and s.task_id not in shown])
+        pair = _pair([s for s in rewarded if s.id in ids and s.task_id not in task_ids])
         if pair:
             choices.append(Choice(pair, update))
-            shown.add(pair[0].task_id)
+            task_ids.add(pair[0].task_id)
     if not choices:
         train = [session for session in rewarded if session.split == "train"]
         choices = [Choice([session]) for session in [*_some_of_both(train), *live[-_LIVE:]]]
@@ -177,12 +178,12 @@ def batches_to_show(reader: StoreReader, count: int) -> list[tuple[int, set[str]
     """Updates from the beginning, the middle and the end, with the sessions they learned from."""
     versions = [update.version for update in reader.updates()]
     last = len(versions) - 1
-    picked = (
+    spread = (
         {versions[round(i * last / max(1, count - 1))] for i in range(count)} if versions else ()
     )
     return [
         (version, {sample.session_id for sample in reader.samples_of_update(version)})
-        for version in sorted(picked)
+        for version in sorted(spread)
     ]
 
 
@@ -194,15 +195,15 @@ def read_transcript(
     samples = reader.samples_of_session(session.id)
     states = reader.next_states_of(session.id)
     verdicts = reader.verdicts_of(session.id)
-    shown: list[ShownTurn] = []
+    shown_turns: list[ShownTurn] = []
     before: list[Message] = []
     for turn in turns[:MAX_TURNS]:
         verdict = effective(verdicts.get(turn.id or 0, []))
-        shown.append(show_turn(turn, before, samples, decoder, verdict))
+        shown_turns.append(show_turn(turn, before, samples, decoder, verdict))
         before = turn.messages
     last = turns[-1].id if turns else None
-    outcome = [told_of(m) for m in states.get(last, [])] if last is not None else []
-    return Transcript(session, shown, max(0, len(turns) - MAX_TURNS), outcome)
+    outcome = [shown_message(m) for m in states.get(last, [])] if last is not None else []
+    return Transcript(session, shown_turns, max(0, len(turns) - MAX_TURNS), outcome)
 
 
 def show_turn(
@@ -214,8 +215,8 @@ def show_turn(
     gaps_T: Sequence[float | None] = (),
 ) -> ShownTurn:
     """A turn without the messages of the turn before; `gaps_T`: of all its tokens, or empty."""
-    known = len(before) if turn.messages[: len(before)] == before else 0
-    told = [told_of(m) for m in turn.messages[known:] if known == 0 or m.get("role") != "assistant"]
+    start = len(before) if turn.messages[: len(before)] == before else 0
+    added = [m for m in turn.messages[start:] if start == 0 or m.get("role") != "assistant"]
     ids_T = turn.sampled_ids_T[:MAX_TOKENS]
     advantages_T = advantages_of(turn, samples)
     tokens = [
@@ -226,7 +227,7 @@ def show_turn(
         )
     ]  # fmt: skip
     hidden = len(turn.sampled_ids_T) - len(ids_T)
-    return ShownTurn(told, tokens, hidden, turn.finish_reason, verdict)
+    return ShownTurn([shown_message(m) for m in added], tokens, hidden, turn.finish_reason, verdict)
 
 
 def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
@@ -240,7 +241,7 @@ def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
     return [None] * len(turn.sampled_ids_T)
 
 
-def told_of(message: Message) -> Told:
+def shown_message(message: Message) -> ShownMessage:
     """A message in words, however long it is."""
     text = text_of(message)
     if message.get("tool_calls"):
@@ -248,4 +249,4 @@ def told_of(message: Message) -> Told:
     cut = len(text) - MAX_CHARACTERS
     if cut > 0:
         text = text[:MAX_CHARACTERS] + f" … {cut:,} more characters"
-    return Told(str(message.get("role", "?")), text)
+    return ShownMessage(str(message.get("role", "?")), text)
