@@ -9,9 +9,9 @@ import pytest
 from clawrl_gym import comparison as benchmark
 from clawrl_gym.comparison.page import COLOURS, colour, write_page
 from clawrl_gym.comparison.results import (
-    Point,
     RecipeResult,
     RunResult,
+    SeedPoint,
     measured,
     points_of,
     smooth,
@@ -65,7 +65,7 @@ def test_measures_have_the_name_of_their_environment_and_no_counts_or_families()
 
 
 def test_seeds_are_put_together_only_where_all_were_measured() -> None:
-    assert points_of([{0: 1.0, 8: 2.0}, {0: 3.0, 4: 9.0}]) == [Point(0, (1.0, 3.0))]
+    assert points_of([{0: 1.0, 8: 2.0}, {0: 3.0, 4: 9.0}]) == [SeedPoint(0, (1.0, 3.0))]
     assert points_of([]) == []
 
 

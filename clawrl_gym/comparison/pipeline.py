@@ -11,7 +11,7 @@ from rich.console import Console
 
 from clawrl_gym.comparison.page import write_curves, write_page
 from clawrl_gym.comparison.plan import PlannedRun, plan_runs
-from clawrl_gym.comparison.progress import BenchView
+from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.results import RecipeResult, read_results
 from clawrl_gym.comparison.runner import TRAIN, Runner, check_same
@@ -38,7 +38,7 @@ async def run_comparison_async(
     runs = plan_runs(config)
     check_same(runs)
     folder = make_folder(config)
-    view = BenchView(console, len(runs))
+    view = RunProgress(console, len(runs))
     runner = Runner(view, config.run_timeout_s, command)
     ended: list[tuple[PlannedRun, RunRecord]] = []
     try:
@@ -84,8 +84,8 @@ def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console)
     """The tables and the failures on the terminal."""
     for table in tables_of(results, config.target):
         console.print(table.rich())
-    for one in results:
-        for name, why in one.failures.items():
+    for recipe in results:
+        for name, why in recipe.failures.items():
             console.print(
                 f"{name}: {why}", style="red3", markup=False, highlight=False, soft_wrap=True
             )

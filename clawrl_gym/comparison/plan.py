@@ -11,7 +11,7 @@ from clawrl_gym.config import BenchConfig, RunConfig
 from clawrl_gym.config.compose import compose, groups_of
 from clawrl_gym.core.errors import ConfigError
 
-_OURS = {
+_RESERVED = {
     "seed": "seeds=N",
     "run.dir": "dir=PATH",
     "run.name": "dir=PATH",
@@ -57,9 +57,9 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     """All runs, seed by seed, so that recipes can be compared early. Raises ConfigError."""
     for override in config.overrides:
         name = override.lstrip("+~").split("=", 1)[0]
-        if name in _OURS:
+        if name in _RESERVED:
             raise ConfigError(
-                f"got {override!r}, expected {_OURS[name]}: the bench sets {name} for each run"
+                f"got {override!r}, expected {_RESERVED[name]}: the bench sets {name} for each run"
             )
     types = {name: _env_type(name) for name in config.environments}
     recipes = {name: _recipe(name, config.overrides) for name in config.experiment}
@@ -67,9 +67,9 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     for seed in range(config.seeds):
         for name, recipe in recipes.items():
             own = (f"experiment={name}", f"seed={seed}", *config.overrides)
-            others = [other for other, kind in types.items() if kind != recipe.env.type]
-            if not recipe.eval.also and others:
-                own = (*own, f"eval.also=[{','.join(others)}]")
+            foreign = [env for env, kind in types.items() if kind != recipe.env.type]
+            if not recipe.eval.also and foreign:
+                own = (*own, f"eval.also=[{','.join(foreign)}]")
             folder = Path(config.dir) / name / f"seed{seed}"
             runs.append(PlannedRun(name, seed, folder, own, recipe))
     return runs
@@ -84,19 +84,19 @@ def quoted(path: Path) -> str:
 
 
 def _env_type(name: str) -> str:
-    _known("env", name)
+    _check_option("env", name)
     return compose("train", [f"env={name}"], RunConfig).env.type
 
 
 def _recipe(name: str, overrides: tuple[str, ...]) -> RunConfig:
-    _known("experiment", name)
+    _check_option("experiment", name)
     try:
         return compose("train", [f"experiment={name}", *overrides], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
 
 
-def _known(group: str, name: str) -> None:
+def _check_option(group: str, name: str) -> None:
     options = groups_of("train")[group]
     if name not in options:
         near = difflib.get_close_matches(name, options, n=1)

@@ -12,7 +12,7 @@ from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.ui.text import duration
 
 
-class BenchView:
+class RunProgress:
     """Shows the run that goes now; a line for each that ended."""
 
     def __init__(self, console: Console, total: int) -> None:
@@ -30,23 +30,23 @@ class BenchView:
             transient=True,
             disable=not console.is_terminal,
         )
-        self._all = self._bars.add_task("all runs", total=total, unit="runs")
-        self._one = self._bars.add_task("", total=1, unit="updates", visible=False)
+        self._all_runs = self._bars.add_task("all runs", total=total, unit="runs")
+        self._this_run = self._bars.add_task("", total=1, unit="updates", visible=False)
         self._bars.start()
 
     def begins(self, run: PlannedRun, how: str) -> None:
         self._begun.add(run.name)
         self._say(f"{run.name} {how}; it writes {run.log_file}")
         self._bars.reset(
-            self._one, description=run.name, total=run.steps, completed=0, visible=True
+            self._this_run, description=run.name, total=run.steps, completed=0, visible=True
         )
 
     def at(self, run: PlannedRun, step: int) -> None:
-        self._bars.update(self._one, completed=step)
+        self._bars.update(self._this_run, completed=step)
 
     def ended(self, run: PlannedRun, record: RunRecord) -> None:
         self._done += 1
-        self._bars.update(self._all, completed=self._done)
+        self._bars.update(self._all_runs, completed=self._done)
         took = duration(record.wall_s)
         if not record.finished:
             words = f"failed after {took}: {record.failure}"

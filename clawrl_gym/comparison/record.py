@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import replace_text
 from clawrl_gym.run.command import INTERRUPTED
 
 TOOK_TOO_LONG = 124
@@ -56,10 +57,8 @@ def read_record(path: Path) -> RunRecord | None:
 
 def write_record(path: Path, record: RunRecord) -> None:
     """Replace the file in one step. Raises ConfigError when it cannot be written."""
-    scratch = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
-        scratch.replace(path)
+        replace_text(path, json.dumps(asdict(record), indent=1) + "\n")
     except OSError as error:
         raise ConfigError(f"cannot write {str(path)!r}: {error}") from error

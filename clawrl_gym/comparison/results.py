@@ -5,14 +5,14 @@ A measure is `ENVIRONMENT SCORE`, such as `conversation personalization`. Only f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clawrl_gym.comparison.plan import PlannedRun
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import ALSO_PREFIX, METRICS_FILE, by_step
+from clawrl_gym.core.types import Json
 from clawrl_gym.ui.text import HELDOUT_PREFIX
 
 _MAIN_SCORES = {"conversation": "personalization"}
@@ -35,7 +35,7 @@ class RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SeedPoint:
     """A measure at one update, of every seed that has it."""
 
     step: int
@@ -77,11 +77,11 @@ class RecipeResult:
     def measures(self) -> list[str]:
         return sorted({name for run in self.runs for name in run.heldout})
 
-    def curve(self, measure: str) -> list[Point]:
+    def curve(self, measure: str) -> list[SeedPoint]:
         """A held-out measure over updates; only updates at which every run was measured."""
         return points_of([run.heldout.get(measure, {}) for run in self.runs])
 
-    def training(self, measure: str, window: int = 1) -> list[Point]:
+    def training(self, measure: str, window: int = 1) -> list[SeedPoint]:
         """The same of sampled episodes; each value is the mean of up to `window` updates."""
         curves = [smooth(run.training.get(measure, {}), window) for run in self.runs]
         return points_of(curves)
@@ -90,12 +90,18 @@ class RecipeResult:
         """The first update at which the main measure's mean was the target; None for never."""
         return next((p.step for p in self.curve(self.main) if p.mean >= target), None)
 
-    def less(self, other: RecipeResult) -> tuple[float, ...]:
+    def less(self, baseline: RecipeResult) -> tuple[float, ...]:
         """By how much the last main measure was above another recipe's, seed by seed."""
-        theirs = {run.seed: last(run.heldout.get(self.main, {})) for run in other.runs}
-        ours = {run.seed: last(run.heldout.get(self.main, {})) for run in self.runs}
-        pairs = [(own, theirs.get(seed)) for seed, own in sorted(ours.items())]
+        subtrahends = {run.seed: last(run.heldout.get(self.main, {})) for run in baseline.runs}
+        minuends = {run.seed: last(run.heldout.get(self.main, {})) for run in self.runs}
+        pairs = [(own, subtrahends.get(seed)) for seed, own in sorted(minuends.items())]
         return tuple(a - b for a, b in pairs if a is not None and b is not None)
+
+
+def measures_of(results: Sequence[RecipeResult]) -> list[str]:
+    """All measures, those that recipes are after first."""
+    measures = list(dict.fromkeys(name for recipe in results for name in recipe.measures))
+    return sorted(measures, key=lambda name: name not in {recipe.main for recipe in results})
 
 
 def read_results(ended: Sequence[tuple[PlannedRun, RunRecord]]) -> list[RecipeResult]:
@@ -136,9 +142,9 @@ def _read(run: PlannedRun) -> RunResult:
     return RunResult(run.seed, heldout, training)
 
 
-def measured(row: Mapping[str, Any], env: str) -> dict[str, float]:
+def measured(row: Json, env: str) -> dict[str, float]:
     """The held-out measures in a row of metrics; families are left out."""
-    found: dict[str, float] = {}
+    measures: dict[str, float] = {}
     for name, value in row.items():
         if name.startswith(HELDOUT_PREFIX):
             where, score = env, name.removeprefix(HELDOUT_PREFIX)
@@ -147,16 +153,16 @@ def measured(row: Mapping[str, Any], env: str) -> dict[str, float]:
         else:
             continue
         if score not in _NO_SCORES and "/" not in score and isinstance(value, int | float):
-            found[f"{where} {score}"] = float(value)
-    return found
+            measures[f"{where} {score}"] = float(value)
+    return measures
 
 
-def points_of(curves: Sequence[Curve]) -> list[Point]:
+def points_of(curves: Sequence[Curve]) -> list[SeedPoint]:
     """Curves as one, at the updates that all of them have."""
     if not curves:
         return []
     common = set(curves[0]).intersection(*curves[1:])
-    return [Point(step, tuple(curve[step] for curve in curves)) for step in sorted(common)]
+    return [SeedPoint(step, tuple(curve[step] for curve in curves)) for step in sorted(common)]
 
 
 def smooth(curve: Curve, window: int) -> Curve:
@@ -164,7 +170,7 @@ def smooth(curve: Curve, window: int) -> Curve:
     steps = sorted(curve)
     smoothed = {}
     for index, step in enumerate(steps):
-        near = [curve[one] for one in steps[max(0, index - window + 1) : index + 1]]
+        near = [curve[s] for s in steps[max(0, index - window + 1) : index + 1]]
         smoothed[step] = sum(near) / len(near)
     return smoothed
 

@@ -33,7 +33,7 @@ _STOP_S = 60.0
 
 
 class Watcher(Protocol):
-    """Who is told how it goes."""
+    """Who follows the runs."""
 
     def begins(self, run: PlannedRun, how: str) -> None: ...
 
@@ -164,6 +164,6 @@ def last_words(log: Path, code: int) -> str:
     """Why a run failed: its last error, else its last line."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     lines = [one_line(line, 300) for line in lines[-200:] if line.strip()]
-    told = [line for line in lines if line.startswith("error:")] or lines
+    errors = [line for line in lines if line.startswith("error:")] or lines
     ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{ended}: {told[-1]}" if told else ended
+    return f"{ended}: {errors[-1]}" if errors else ended

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich import box
-from rich.table import Table as RichTable
+from rich.table import Table
 
-from clawrl_gym.comparison.results import Point, RecipeResult
+from clawrl_gym.comparison.results import RecipeResult, SeedPoint, measures_of
 from clawrl_gym.ui.text import duration
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ResultTable:
     """Words in rows and columns."""
 
     title: str
-    says: str
+    caption: str
     columns: list[str]
     rows: list[list[str]]
 
@@ -26,11 +25,11 @@ class Table:
         lines = [self.columns, ["---"] * len(self.columns), *self.rows]
         cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
         body = "\n".join("| " + " | ".join(line) + " |" for line in cells)
-        return f"**{self.title}**: {self.says}\n\n{body}\n"
+        return f"**{self.title}**: {self.caption}\n\n{body}\n"
 
-    def rich(self) -> RichTable:
-        table = RichTable(
-            title=self.title, caption=self.says, box=box.SIMPLE_HEAD, title_justify="left",
+    def rich(self) -> Table:
+        table = Table(
+            title=self.title, caption=self.caption, box=box.SIMPLE_HEAD, title_justify="left",
             caption_justify="left", header_style="grey62", title_style="bold",
         )  # fmt: skip
         for index, column in enumerate(self.columns):
@@ -41,21 +40,20 @@ class Table:
         return table
 
 
-def tables_of(results: Sequence[RecipeResult], target: float) -> list[Table]:
+def tables_of(results: Sequence[RecipeResult], target: float) -> list[ResultTable]:
     """Before and after everywhere; the way there; nothing of recipes without a finished run."""
     return [_before_after(results), *_ways(results, target)]
 
 
-def _before_after(results: Sequence[RecipeResult]) -> Table:
-    measures = list(dict.fromkeys(name for one in results for name in one.measures))
-    measures.sort(key=lambda name: name not in {one.main for one in results})
+def _before_after(results: Sequence[RecipeResult]) -> ResultTable:
+    measures = measures_of(results)
     rows = []
-    for one in results:
-        total = len(one.runs) + len(one.failures)
-        wall = duration(sum(one.wall_s) / len(one.wall_s)) if one.wall_s else "-"
-        changes = [_change(one.curve(measure)) for measure in measures]
-        rows.append([one.name, f"{len(one.runs)} of {total}", str(one.steps), *changes, wall])
-    return Table(
+    for recipe in results:
+        runs = f"{len(recipe.runs)} of {len(recipe.runs) + len(recipe.failures)}"
+        wall = duration(sum(recipe.wall_s) / len(recipe.wall_s)) if recipe.wall_s else "-"
+        changes = [_change(recipe.curve(measure)) for measure in measures]
+        rows.append([recipe.name, runs, str(recipe.steps), *changes, wall])
+    return ResultTable(
         "Held-out, before → after",
         "mean over seeds, and the lowest and highest seed",
         ["recipe", "runs", "updates", *measures, "wall time"],
@@ -63,23 +61,23 @@ def _before_after(results: Sequence[RecipeResult]) -> Table:
     )
 
 
-def _ways(results: Sequence[RecipeResult], target: float) -> list[Table]:
+def _ways(results: Sequence[RecipeResult], target: float) -> list[ResultTable]:
     """For each environment: its main measure at every update at which a recipe was measured."""
     tables = []
-    for env in dict.fromkeys(one.env for one in results):
-        own = [one for one in results if one.env == env and one.runs]
-        steps = sorted({point.step for one in own for point in one.curve(one.main)})
+    for env in dict.fromkeys(recipe.env for recipe in results):
+        recipes = [recipe for recipe in results if recipe.env == env and recipe.runs]
+        steps = sorted({point.step for recipe in recipes for point in recipe.curve(recipe.main)})
         if not steps:
             continue
-        first = own[0]
+        first = recipes[0]
         compared = f"last, less {first.name}"
         rows = []
-        for one in own:
-            at = {point.step: point for point in one.curve(one.main)}
-            cells = [_spread(at[step]) if step in at else "-" for step in steps]
-            rows.append([one.name, *cells, _reached(one, target), _paired(one, first)])
+        for recipe in recipes:
+            by_step = {point.step: point for point in recipe.curve(recipe.main)}
+            cells = [_spread(by_step[step]) if step in by_step else "-" for step in steps]
+            rows.append([recipe.name, *cells, _reached(recipe, target), _paired(recipe, first)])
         tables.append(
-            Table(
+            ResultTable(
                 first.main,
                 "held-out, by updates; differences are between runs of the same seed",
                 ["recipe", *[f"at {step}" for step in steps], f"first at {target:g}", compared],
@@ -89,7 +87,7 @@ def _ways(results: Sequence[RecipeResult], target: float) -> list[Table]:
     return tables
 
 
-def _change(curve: Sequence[Point]) -> str:
+def _change(curve: Sequence[SeedPoint]) -> str:
     if not curve:
         return "-"
     if len(curve) == 1:
@@ -97,53 +95,53 @@ def _change(curve: Sequence[Point]) -> str:
     return f"{curve[0].mean:.2f} → {_spread(curve[-1])}"
 
 
-def _spread(point: Point) -> str:
+def _spread(point: SeedPoint) -> str:
     if len(point.values) == 1:
         return f"{point.mean:.2f}"
     return f"{point.mean:.2f} ({point.low:.2f} to {point.high:.2f})"
 
 
-def _reached(one: RecipeResult, target: float) -> str:
-    step = one.reached(target)
+def _reached(recipe: RecipeResult, target: float) -> str:
+    step = recipe.reached(target)
     if step is None:
         return "never"
     if step == 0:
         return "before"
-    return f"{step} updates, {step * one.problems_per_update} problems"
+    return f"{step} updates, {step * recipe.problems_per_update} problems"
 
 
-def _paired(one: RecipeResult, first: RecipeResult) -> str:
-    differences = one.less(first)
-    if one is first or not differences:
+def _paired(recipe: RecipeResult, first: RecipeResult) -> str:
+    differences = recipe.less(first)
+    if recipe is first or not differences:
         return "-"
     mean = sum(differences) / len(differences)
     each = ", ".join(f"{value:+.2f}" for value in differences)
     return f"{mean:+.2f} ({each})" if len(differences) > 1 else f"{mean:+.2f}"
 
 
-def data_of(results: Sequence[RecipeResult], target: float) -> list[dict[str, Any]]:
+def data_of(results: Sequence[RecipeResult], target: float) -> list[dict[str, object]]:
     """All numbers, for programs."""
     return [
         {
-            "recipe": one.name,
-            "env": one.env,
-            "main": one.main,
-            "updates": one.steps,
-            "problems_per_update": one.problems_per_update,
-            "episodes_per_update": one.episodes_per_update,
-            "seeds": [run.seed for run in one.runs],
-            "wall_s": one.wall_s,
-            "failures": one.failures,
-            "reached_at_update": one.reached(target),
+            "recipe": recipe.name,
+            "env": recipe.env,
+            "main": recipe.main,
+            "updates": recipe.steps,
+            "problems_per_update": recipe.problems_per_update,
+            "episodes_per_update": recipe.episodes_per_update,
+            "seeds": [run.seed for run in recipe.runs],
+            "wall_s": recipe.wall_s,
+            "failures": recipe.failures,
+            "reached_at_update": recipe.reached(target),
             "heldout": {
-                name: [{"step": p.step, "values": list(p.values)} for p in one.curve(name)]
-                for name in one.measures
+                name: [{"step": p.step, "values": list(p.values)} for p in recipe.curve(name)]
+                for name in recipe.measures
             },
             "training": {
-                name: [{"step": p.step, "values": list(p.values)} for p in one.training(name)]
-                for name in one.measures
-                if one.training(name)
+                name: [{"step": p.step, "values": list(p.values)} for p in recipe.training(name)]
+                for name in recipe.measures
+                if recipe.training(name)
             },
         }
-        for one in results
+        for recipe in results
     ]
