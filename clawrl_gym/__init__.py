@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from clawrl_gym.core.errors import ConfigError as ConfigError
     from clawrl_gym.core.errors import EnvError as EnvError
     from clawrl_gym.core.errors import PolicyError as PolicyError
+    from clawrl_gym.core.errors import TaskError as TaskError
     from clawrl_gym.core.loggers import Logger as Logger
     from clawrl_gym.core.types import Episode as Episode
     from clawrl_gym.core.types import Group as Group
     from clawrl_gym.core.types import Message as Message
     from clawrl_gym.core.types import Sample as Sample
+    from clawrl_gym.core.types import Split as Split
     from clawrl_gym.core.types import StopReason as StopReason
     from clawrl_gym.core.types import TaskRef as TaskRef
     from clawrl_gym.core.types import Turn as Turn
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import merge_turns as merge_turns
     from clawrl_gym.envs.registration import make_env as make_env
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
+    from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
@@ -69,10 +72,14 @@ if TYPE_CHECKING:
     from clawrl_gym.run.library import run_training as run_training
     from clawrl_gym.run.library import run_training_async as run_training_async
     from clawrl_gym.run.policy import ServedPolicy as ServedPolicy
+    from clawrl_gym.run.train import TrainingRun as TrainingRun
     from clawrl_gym.store import Store as Store
     from clawrl_gym.trainers.advantage import group_advantages as group_advantages
     from clawrl_gym.trainers.base import Algorithm as Algorithm
+    from clawrl_gym.trainers.base import Prompts as Prompts
     from clawrl_gym.trainers.base import Term as Term
+    from clawrl_gym.trainers.base import Terms as Terms
+    from clawrl_gym.trainers.base import Verdicts as Verdicts
     from clawrl_gym.trainers.base import make_sample as make_sample
     from clawrl_gym.trainers.learner import Learner as Learner
     from clawrl_gym.ui.report import write_report as write_report
@@ -83,15 +90,15 @@ _HOMES = {
     "agents.agent": ("Action", "Agent", "ParseFailure"),
     "comparison.pipeline": ("run_comparison", "run_comparison_async"),
     "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
-    "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError"),
+    "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError", "TaskError"),
     "core.loggers": ("Logger",),
     "core.types": (
-        "Episode", "Group", "Message", "Sample", "StopReason", "TaskRef", "Turn", "Verdict",
+        "Episode", "Group", "Message", "Sample", "Split", "StopReason", "TaskRef", "Turn", "Verdict",
     ),
     "dialogue.merging": ("Segment", "merge_turns"),
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
-    "judge.interface": ("Judge",),
+    "judge.interface": ("Case", "Judge"),
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
     "rollout.tasks": ("TaskSource",),
@@ -103,9 +110,10 @@ _HOMES = {
         "run_serving_async", "run_training", "run_training_async",
     ),
     "run.policy": ("ServedPolicy",),
+    "run.train": ("TrainingRun",),
     "store": ("Store",),
     "trainers.advantage": ("group_advantages",),
-    "trainers.base": ("Algorithm", "Term", "make_sample"),
+    "trainers.base": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
     "trainers.learner": ("Learner",),
     "ui.report": ("write_report",),
 }  # fmt: skip
