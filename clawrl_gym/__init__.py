@@ -93,7 +93,8 @@ _HOMES = {
     "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError", "TaskError"),
     "core.loggers": ("Logger",),
     "core.types": (
-        "Episode", "Group", "Message", "Sample", "Split", "StopReason", "TaskRef", "Turn", "Verdict",
+        "Episode", "Group", "Message", "Sample", "Split", "StopReason", "TaskRef", "Turn",
+        "Verdict",
     ),
     "dialogue.merging": ("Segment", "merge_turns"),
     "envs.task_env": ("TaskEnv",),

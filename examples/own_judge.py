@@ -7,6 +7,7 @@ What is not known abstains (value None), which is never 0 and never trained on.
 """
 
 import time
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -34,7 +35,7 @@ class ErrorJudge:
         texts = [str(message.get("content") or "").lower() for message in case.next_state]
         named = [word for word in self._words if any(word in text for text in texts)]
         passed = any("test report" in text and "failed" not in text for text in texts)
-        value = -1 if named else 1 if passed else None
+        value: Literal[-1, 1] | None = -1 if named else 1 if passed else None
         return cg.Verdict(
             turn_id=case.turn_id,
             kind="rule",

@@ -1,0 +1,197 @@
+"""The examples in real runs, and seams that a package outside of this repository fills."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.store import StoreReader
+from tests.e2e import runs
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.sandbox,
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]
+
+SMALL = ("rollout.groups=4", "rollout.group_size=4", "rollout.envs_per_worker=16", "eval.tasks=4")
+
+OUTSIDE = {
+    "__init__.py": "",
+    "seams.py": '''
+"""Seams of somebody else's package."""
+
+import json
+import time
+from pathlib import Path
+
+from pydantic import BaseModel
+
+import clawrl_gym as cg
+from clawrl_gym.envs.terminal.agent import TerminalAgent
+
+
+class Signed(cg.Algorithm):
+    """+scale for what succeeded, -scale for what did not: one number a token."""
+
+    class Options(BaseModel):
+        scale: float = 1.0
+
+    def __init__(self, options):
+        super().__init__()
+        self._scale = options.scale
+
+    def terms(self, group, segments_G, verdicts_G, prompts_G):
+        self.counts["used"] += 1
+        return [
+            {
+                turn: cg.Term(advantage=[self._scale if episode.success else -self._scale] * length)
+                for segment in segments
+                for turn, (_, length) in segment.spans.items()
+            }
+            for episode, segments in zip(group.episodes_G, segments_G)
+        ]
+
+
+class Pessimist:
+    """Every turn is bad."""
+
+    kind = "rule"
+
+    async def judge(self, case):
+        return cg.Verdict(case.turn_id, "rule", -1, -1.0, {"why": "outside"}, time.time())
+
+
+class Polite(TerminalAgent):
+    """The terminal's agent, whose system message says please."""
+
+    def __init__(self):
+        super().__init__("Please work in a Linux shell. Reply with one bash block.")
+
+
+class Lines:
+    """A line of JSON for each step."""
+
+    def __init__(self, folder, config):
+        self._file = (Path(folder) / "outside.jsonl").open("a")
+
+    def log(self, step, values):
+        self._file.write(json.dumps({"step": step, "n": len(values)}) + chr(10))
+        self._file.flush()
+
+    def close(self):
+        self._file.close()
+''',
+    "learner.py": '''
+"""A learner of somebody else's package: ours, and a note of every step."""
+
+from pathlib import Path
+
+from clawrl_gym.trainers.learner import Learner
+
+
+class Noting(Learner):
+    def save_weights(self, folder):
+        super().save_weights(folder)
+        (Path(folder).parent / "noted").write_text(str(self.updates))
+''',
+}
+
+
+def test_a_run_from_python(tmp_path: Path) -> None:
+    from examples.train_run import main
+
+    run = main(["trainer.steps=1", *SMALL, f"run.dir={tmp_path / 'run'}", "ui=line"])
+    assert sorted(run.evaluations) == [0, 1]
+    assert run.evaluations[1].n == 4
+    assert run.report.is_file()
+
+
+async def test_a_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> None:
+    from examples import rl_loop
+
+    success = await rl_loop.main(3, ["learner.threads=1"])
+    printed = capsys.readouterr().out
+    assert printed.count("swap 0.") == 3
+    before = int(printed.partition("held-out before: ")[2].partition("%")[0]) / 100
+    assert success > before - 0.05  # three updates lift it from about 0.45 to about 0.6
+
+
+def test_every_seam_takes_a_class_of_an_outside_package(tmp_path: Path) -> None:
+    package = tmp_path / "elsewhere" / "outside_pkg"
+    package.mkdir(parents=True)
+    for name, text in OUTSIDE.items():
+        (package / name).write_text(text)
+    folder = tmp_path / "run"
+    done = subprocess.run(
+        runs.command(
+            folder,
+            *SMALL,
+            "trainer.steps=2",
+            "trainer.algorithm=outside_pkg.seams:Signed",
+            "trainer.options.scale=0.5",
+            "judge=outside_pkg.seams:Pessimist",
+            "agent=outside_pkg.seams:Polite",
+            "learner=outside_pkg.learner:Noting",
+            "logger=outside_pkg.seams:Lines",
+        ),
+        cwd=runs.ROOT,
+        env={**os.environ, "PYTHONPATH": f"{package.parent}{os.pathsep}{runs.ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    steps = [json.loads(line)["step"] for line in (folder / "outside.jsonl").open()]
+    assert {0, 1, 2} <= set(steps)
+    assert (folder / "noted").read_text() == "2"
+    store = StoreReader(folder)
+    try:
+        samples = store.samples_of_update(1)
+        turns = [turn for row in store.sessions()[:8] for turn in store.turns_of(row.id)]
+    finally:
+        store.close()
+    weights = {
+        a
+        for sample in samples
+        for a, m in zip(sample.advantages_T, sample.mask_T, strict=True)
+        if m
+    }
+    assert weights
+    assert weights <= {0.5, -0.5}
+    assert all(str(turn.messages[0]["content"]).startswith("Please") for turn in turns)
+    rows = runs.metrics(folder)
+    assert any(row.get("judge/mean") == -1.0 for row in rows)
+
+
+def test_the_examples_classes_train(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.train(
+        folder,
+        *SMALL,
+        "trainer.steps=1",
+        "trainer.algorithm=examples.own_algorithm:EarlyTokens",
+        "judge=examples.own_judge:ErrorJudge",
+        "agent=examples.own_agent:PlanningAgent",
+        "agent.options.max_plan_lines=2",
+        "logger=examples.own_logger:CsvLogger",
+    )
+    with (folder / "metrics.csv").open() as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["step", "train/reward", "heldout/success"]
+    assert {row[0] for row in table[1:]} >= {"0", "1"}
+
+
+def test_the_examples_environment_trains(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.train(
+        folder, *SMALL, "trainer.steps=1", "env.target=examples.own_environment:WordOrderEnv"
+    )
+    assert any("heldout/success" in row for row in runs.metrics(folder))
