@@ -29,7 +29,7 @@ from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.loop import TrainLoop, Update
@@ -90,7 +90,7 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
     async def on_group(group: Group, started_s: float) -> None:
         await collector.add(group)
 
-    tasks = TaskSource({"train": ["t"], "heldout": []}, seed=0)
+    tasks = TaskSampler({"train": ["t"], "heldout": []}, seed=0)
     pool = WorkerPool([engine], rollout.groups * rollout.group_size)
     dispatcher = Dispatcher(rollout, 1, tasks, pool, on_group, lambda episode: None)
     collector = Collector(rollout, store, Grpo(), dispatcher.release)

@@ -11,7 +11,7 @@ command line does; `write_report` draws a run again.
 
 **Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
 while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
-out), `Store` (what was recorded), `TaskSource`, `merge_turns`, `group_advantages`, `make_sample`.
+out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
 `Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `plugins` resolves them.
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from clawrl_gym.judge.interface import Judge as Judge
     from clawrl_gym.rollout.chat import PolicyAddress as PolicyAddress
     from clawrl_gym.rollout.evaluation import Evaluation as Evaluation
-    from clawrl_gym.rollout.tasks import TaskSource as TaskSource
+    from clawrl_gym.rollout.task_sampler import TaskSampler as TaskSampler
     from clawrl_gym.run.configure import load_config as load_config
     from clawrl_gym.run.environments import Environments as Environments
     from clawrl_gym.run.episode import run_episode_async as run_episode_async
@@ -102,7 +102,7 @@ _HOMES = {
     "judge.interface": ("Case", "Judge"),
     "rollout.chat": ("PolicyAddress",),
     "rollout.evaluation": ("Evaluation",),
-    "rollout.tasks": ("TaskSource",),
+    "rollout.task_sampler": ("TaskSampler",),
     "run.configure": ("load_config",),
     "run.environments": ("Environments",),
     "run.episode": ("run_episode_async",),

@@ -33,7 +33,7 @@ def group_samples(group: cg.Group, turns_G: list[list[cg.Turn]]) -> list[cg.Samp
 
 
 async def collect(
-    policy: cg.ServedPolicy, environments: cg.Environments, tasks: cg.TaskSource, step: int
+    policy: cg.ServedPolicy, environments: cg.Environments, tasks: cg.TaskSampler, step: int
 ) -> tuple[list[cg.Sample], float]:
     """The samples of one batch of groups, and their mean reward."""
     numbers = range(step * GROUPS, (step + 1) * GROUPS)
@@ -51,7 +51,7 @@ async def collect(
 async def main(steps: int, overrides: list[str]) -> float:
     """Train; returns the share of held-out tasks solved at the end."""
     config = cg.load_config(["env=terminal", "policy=tiny", *overrides])
-    tasks = cg.TaskSource.of(config.env, config.seed)
+    tasks = cg.TaskSampler.of(config.env, config.seed)
     async with (
         cg.ServedPolicy(config) as policy,
         cg.Environments(config.env, policy.address, config.agent) as environments,

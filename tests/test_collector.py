@@ -28,7 +28,7 @@ from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.base import Algorithm
 from clawrl_gym.trainers.binary import Binary
@@ -275,7 +275,7 @@ async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Sto
         await whole.add(group)
 
     dispatcher = Dispatcher(
-        config, 1, TaskSource({"train": ["t"], "heldout": []}, 0), WorkerPool([Runner()], 4),
+        config, 1, TaskSampler({"train": ["t"], "heldout": []}, 0), WorkerPool([Runner()], 4),
         add, lambda episode: None,
     )  # fmt: skip
     running = asyncio.create_task(dispatcher.run(range(8)))

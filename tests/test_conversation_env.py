@@ -18,7 +18,7 @@ from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import MAX_CALLS, arguments_of
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gym.config import GymEnvConfig
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import build_agent
 
 WRONG = "tom has 99 and gets 98 more so its 77"
@@ -275,7 +275,7 @@ def test_what_is_not_the_form_is_something_said(text: str) -> None:
 def test_the_configuration_builds_the_environment_and_its_tasks() -> None:
     config = ConversationEnvConfig(persona="clerk", families=["read", "ask"], max_turns=4)
     env = config.make()
-    tasks = TaskSource.of(config, seed=3)
+    tasks = TaskSampler.of(config, seed=3)
     drawn = [tasks.train(n) for n in range(50)]
     assert {ref.id.rsplit("-", 2)[0] for ref in drawn} == {"clerk-ask", "clerk-read"}
     held = tasks.heldout(10)
@@ -318,7 +318,7 @@ def test_a_wrong_option_says_what_was_expected(options: dict, message: str) -> N
 def test_training_on_live_sessions_is_refused_with_the_way_to_do_it() -> None:
     config = ConversationEnvConfig(source="live", gateway_url="http://127.0.0.1:1")
     with pytest.raises(ConfigError, match=r"clawrl_gym\.serve"):
-        TaskSource.of(config, seed=0)
+        TaskSampler.of(config, seed=0)
 
 
 @pytest.mark.parametrize("options", [{"taks": "x"}, {"split": "test"}])

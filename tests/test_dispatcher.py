@@ -13,7 +13,7 @@ from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import evaluate
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 
 CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
 
@@ -40,7 +40,7 @@ def make(runner: Runner, config: RolloutConfig = CONFIG) -> tuple[Dispatcher, li
         groups.append(group)
 
     pool = WorkerPool([runner], slots=64)
-    tasks = TaskSource({"train": ["a", "b", "c"], "heldout": ["h"]}, seed=5)
+    tasks = TaskSampler({"train": ["a", "b", "c"], "heldout": ["h"]}, seed=5)
     return Dispatcher(config, 4, tasks, pool, keep, lambda episode: None), groups
 
 
@@ -139,7 +139,7 @@ async def test_the_pool_never_runs_more_than_its_slots() -> None:
 
 async def test_held_out_tasks_run_greedily_once_each() -> None:
     runner = Runner()
-    tasks = TaskSource({"train": ["a"], "heldout": ["h", "i"]}, seed=0).heldout(9)
+    tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i"]}, seed=0).heldout(9)
     result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
     assert (result.n, result.success) == (2, 1.0)
     assert {spec.temperature for spec in runner.specs} == {0.0}
@@ -162,7 +162,7 @@ class Loses(Runner):
 
 async def test_a_held_out_task_that_cannot_be_run_is_left_out_and_told() -> None:
     runner = Loses("h")
-    tasks = TaskSource({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
+    tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
     result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
     assert (result.n, result.success) == (2, 1.0)
     assert result.lost == ("held-out task 'h' could not be run in 2 attempts: it died",)
@@ -171,15 +171,15 @@ async def test_a_held_out_task_that_cannot_be_run_is_left_out_and_told() -> None
 
 
 async def test_an_evaluation_that_lost_most_tasks_is_no_measure() -> None:
-    tasks = TaskSource({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
+    tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
     with pytest.raises(EnvError, match=r"2 of 3 held-out tasks were lost; .*it died"):
         await evaluate(tasks, WorkerPool([Loses("h", "i")], 8), 4, 5.0, 0)
 
 
 def test_tasks_follow_from_the_seed_and_the_number_alone() -> None:
     ids = [f"t{n}" for n in range(1000)]
-    one, same = (TaskSource({"train": ids, "heldout": ids}, seed=1) for _ in range(2))
-    other = TaskSource({"train": ids, "heldout": ids}, seed=2)
+    one, same = (TaskSampler({"train": ids, "heldout": ids}, seed=1) for _ in range(2))
+    other = TaskSampler({"train": ids, "heldout": ids}, seed=2)
     drawn = [one.train(n) for n in range(50)]
     assert drawn == [same.train(n) for n in range(50)]
     assert drawn != [other.train(n) for n in range(50)]
@@ -187,6 +187,6 @@ def test_tasks_follow_from_the_seed_and_the_number_alone() -> None:
 
 
 def test_seeds_of_the_two_splits_never_meet() -> None:
-    source = TaskSource(None, seed=3)
+    source = TaskSampler(None, seed=3)
     train = {source.train(n).seed for n in range(2000)}
     assert not train & {task.seed for task in source.heldout(2000)}

@@ -16,7 +16,7 @@ from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import Episode, Group
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 
 
 class Dispatcher:
@@ -26,7 +26,7 @@ class Dispatcher:
         self,
         config: RolloutConfig,
         max_turns: int,
-        tasks: TaskSource,
+        tasks: TaskSampler,
         pool: WorkerPool,
         on_group: Callable[[Group, float], Awaitable[None]],
         on_episode: Callable[[Episode], None],

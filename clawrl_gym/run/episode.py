@@ -11,7 +11,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
 from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import EnvironmentThread, build_agent
 from clawrl_gym.run.configure import load_config
 
@@ -63,7 +63,7 @@ async def run_episode_async(
 
 
 def _task(config: RunConfig, task: str | None) -> TaskRef:
-    source = TaskSource.of(config.env, config.seed)
+    source = TaskSampler.of(config.env, config.seed)
     if task is None:
         return (source.heldout(1) or [source.train(0)])[0]
     return TaskRef(task, 0, "heldout")

@@ -16,7 +16,7 @@ from clawrl_gym.core.metrics import heldout_values, wilson
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.folder import RunFolder
@@ -90,7 +90,7 @@ def _share(name: str, solved: int, count: int) -> str:
 
 
 def _tasks(config: EvaluateConfig) -> list[TaskRef]:
-    source = TaskSource.of(config.env, config.seed)
+    source = TaskSampler.of(config.env, config.seed)
     count = config.eval.tasks
     if config.split == "heldout":
         tasks = source.heldout(count)

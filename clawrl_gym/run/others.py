@@ -12,7 +12,7 @@ from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.environments import Environments
 
 
@@ -49,7 +49,7 @@ def other_envs(config: RunConfig) -> list[OtherEnv]:
         env = compose("train", [f"env={name}"], RunConfig).env
         if env == config.env:
             continue
-        tasks = TaskSource.of(env, config.seed).heldout(config.eval.tasks)
+        tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
         found[name] = OtherEnv(name, env, tasks)
     return list(found.values())
 

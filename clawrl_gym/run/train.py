@@ -17,7 +17,7 @@ from clawrl_gym.gateway.server import check_key
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.tasks import TaskSource
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run import cluster
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
@@ -51,7 +51,7 @@ class TrainingRun:
 async def train(config: RunConfig) -> TrainingRun:
     """Train as configured. Raises ClawError for what cannot be run."""
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
-    tasks = TaskSource.of(config.env, config.seed)
+    tasks = TaskSampler.of(config.env, config.seed)
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)
     check_key(config.gateway)
@@ -81,7 +81,7 @@ class Run:
         self,
         config: RunConfig,
         parts: RunParts,
-        tasks: TaskSource,
+        tasks: TaskSampler,
         view: View,
         others: Sequence[OtherEnv] = (),
     ) -> None:

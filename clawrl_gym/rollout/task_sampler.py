@@ -13,7 +13,7 @@ _HELDOUT_SEED = 1 << 30
 """Environments without named tasks: held-out seeds start here, training seeds stay below."""
 
 
-class TaskSource:
+class TaskSampler:
     """Task number n of a split: a function of the run's seed and n alone."""
 
     def __init__(self, ids: dict[Split, Sequence[str]] | None, seed: int) -> None:
@@ -21,7 +21,7 @@ class TaskSource:
         self._seed = seed
 
     @classmethod
-    def of(cls, config: EnvConfig, seed: int) -> TaskSource:
+    def of(cls, config: EnvConfig, seed: int) -> TaskSampler:
         """The tasks of an environment; one without named tasks has seeds."""
         train = config.task_ids("train")
         if train is None:
