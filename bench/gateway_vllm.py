@@ -53,7 +53,7 @@ async def host(folder: Path) -> None:
         servers.fleet(1024),
         servers.model_name,
     )
-    servers.hold_with(gateway.held)
+    servers.hold_with(gateway.hold_requests)
     url = await gateway.start()
     try:
         await servers.start()

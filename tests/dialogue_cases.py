@@ -29,7 +29,7 @@ from clawrl_gym.dialogue.delta import diff_ids, diff_messages
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
-from clawrl_gym.gateway.wire import Labels
+from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.store import Store, StoreReader
 from tests.fakes import FakePolicy, decode, sampled, spell

@@ -12,8 +12,8 @@ from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.env import ConversationEnv
-from clawrl_gym.gateway import wire
-from clawrl_gym.gateway.responders import MOST_CLAIMS, Seats, add_routes
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.responders import MOST_CLAIMS, Responders, add_routes
 from tests.gateway_rig import Bench, text_of, user
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {}}}]
@@ -23,24 +23,24 @@ def assistant(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-async def ask(seats: Seats, messages: list[Message], first: bool = True) -> Message | None:
+async def ask(seats: Responders, messages: list[Message], first: bool = True) -> Message | None:
     """What the gateway does with a main turn of session s."""
-    seat = seats.wants("s", first)
+    seat = seats.of("s", first)
     return None if seat is None else await seat.reply(messages, TOOLS)
 
 
 @pytest.fixture
-async def seats() -> Seats:
-    return Seats()
+async def seats() -> Responders:
+    return Responders()
 
 
 @pytest.fixture
-async def url(seats: Seats) -> AsyncIterator[str]:
+async def url(seats: Responders) -> AsyncIterator[str]:
     @web.middleware
     async def border(request: web.Request, handler: Any) -> web.StreamResponse:
         try:
             return await handler(request)
-        except wire.Refusal as refusal:
+        except Refusal as refusal:
             return web.json_response({"error": str(refusal)}, status=refusal.status)
 
     app = web.Application(middlewares=[border])
@@ -64,7 +64,7 @@ async def until(true: Callable[[], object]) -> None:
     raise TimeoutError("it did not come true within 5 s")
 
 
-async def started(seats: Seats, env: ConversationEnv) -> tuple[Any, asyncio.Task[Any]]:
+async def started(seats: Responders, env: ConversationEnv) -> tuple[Any, asyncio.Task[Any]]:
     """reset() of an environment, and the client's first request that it got."""
     reset = asyncio.create_task(asyncio.to_thread(env.reset))
     await until(lambda: seats._claims)
@@ -72,7 +72,7 @@ async def started(seats: Seats, env: ConversationEnv) -> tuple[Any, asyncio.Task
     return await reset, asked
 
 
-async def test_a_session_is_an_episode(seats: Seats, url: str) -> None:
+async def test_a_session_is_an_episode(seats: Responders, url: str) -> None:
     env = live(url)
     (observation, info), asked = await started(seats, env)
     assert observation == "hi"
@@ -87,15 +87,15 @@ async def test_a_session_is_an_episode(seats: Seats, url: str) -> None:
     assert info["messages"] == [user("more")]
     step = asyncio.create_task(asyncio.to_thread(env.step, "bye"))
     assert await again == assistant("bye")
-    seats.ended("s")
+    seats.end("s")
     observation, reward, terminated, truncated, _ = await step
     assert (observation, reward, terminated, truncated) == ("", 0.0, True, False)
-    assert seats.wants("s", False) is None
+    assert seats.of("s", False) is None
     with pytest.raises(EnvError, match="expected reset"):
         env.step("anybody?")
 
 
-async def test_tool_calls_go_out_and_results_come_back(seats: Seats, url: str) -> None:
+async def test_tool_calls_go_out_and_results_come_back(seats: Responders, url: str) -> None:
     env = live(url)
     _, asked = await started(seats, env)
     calls = Reply("", (Call("c1", "ls", "{}"), Call("c2", "ls", '{"a": 1}')))
@@ -118,41 +118,43 @@ async def test_tool_calls_go_out_and_results_come_back(seats: Seats, url: str) -
     assert await last is None
 
 
-async def test_sessions_that_nobody_waits_for_and_side_turns_are_the_policys(seats: Seats) -> None:
-    assert seats.wants("s", True) is None
+async def test_sessions_that_nobody_waits_for_and_side_turns_are_the_policys(
+    seats: Responders,
+) -> None:
+    assert seats.of("s", True) is None
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
-    assert seats.wants("t", False) is None
-    seat = seats.wants("s", True)
+    assert seats.of("t", False) is None
+    seat = seats.of("s", True)
     assert await claim is seat
-    assert seats.wants("u", True) is None
+    assert seats.of("u", True) is None
 
 
 async def test_a_seat_that_is_given_up_goes_back_to_the_policy_in_mid_turn(
-    seats: Seats, url: str
+    seats: Responders, url: str
 ) -> None:
     env = live(url)
     _, asked = await started(seats, env)
     await asyncio.to_thread(env.close)
     assert await asked is None
-    assert seats.wants("s", False) is None
+    assert seats.of("s", False) is None
     await asyncio.to_thread(env.close)
 
 
 async def test_an_environment_that_is_gone_keeps_nobody_waiting() -> None:
-    seats = Seats(absent_s=0.05)
+    seats = Responders(absent_s=0.05)
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
     async with asyncio.timeout(5):
         assert await ask(seats, [user("hi")]) is None
     await claim
-    assert seats.wants("s", False) is None
+    assert seats.of("s", False) is None
 
 
-async def test_a_claim_that_is_cancelled_gives_its_session_back(seats: Seats) -> None:
+async def test_a_claim_that_is_cancelled_gives_its_session_back(seats: Responders) -> None:
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
-    seat = seats.wants("s", True)
+    seat = seats.of("s", True)
     assert seat is not None
     claim.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -162,33 +164,33 @@ async def test_a_claim_that_is_cancelled_gives_its_session_back(seats: Seats) ->
     await until(lambda: seats._claims)
     other.cancel()
     await asyncio.wait([other])
-    assert seats.wants("t", True) is None
+    assert seats.of("t", True) is None
 
 
-async def test_a_client_that_asks_again_gets_the_same_reply(seats: Seats) -> None:
+async def test_a_client_that_asks_again_gets_the_same_reply(seats: Responders) -> None:
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
     first = asyncio.create_task(ask(seats, [user("hi")]))
     seat = await claim
     assert seat is not None
-    await until(lambda: seat._asked)
+    await until(lambda: seat._pending)
     first.cancel()
     await asyncio.wait([first])
-    seat.say(assistant("hello"))
+    seat.put(assistant("hello"))
     assert await ask(seats, [user("hi")], False) == assistant("hello")
-    with pytest.raises(wire.Refusal, match="nothing waits"):
-        seat.say(assistant("once more"))
+    with pytest.raises(Refusal, match="nothing waits"):
+        seat.put(assistant("once more"))
 
 
 async def test_transient_context_is_not_shown_to_the_environment() -> None:
-    seats = Seats(stable=lambda messages: [m for m in messages if m["content"] != "context"])
+    seats = Responders(stable=lambda messages: [m for m in messages if m["content"] != "context"])
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
     asked = asyncio.create_task(ask(seats, [user("hi"), user("context")]))
     seat = await claim
     assert seat is not None
     assert (await seat.next(5.0))["messages"] == [user("hi")]
-    seats.ended("s")
+    seats.end("s")
     assert await asked is None
 
 
@@ -197,7 +199,7 @@ async def test_nobody_coming_is_an_error_and_never_an_episode(url: str) -> None:
         await asyncio.to_thread(live(url, live_timeout_s=0.05).reset)
 
 
-async def test_a_client_that_says_nothing_more_is_an_error(seats: Seats, url: str) -> None:
+async def test_a_client_that_says_nothing_more_is_an_error(seats: Responders, url: str) -> None:
     env = live(url, live_timeout_s=0.2)
     _, asked = await started(seats, env)
     with pytest.raises(EnvError, match="nothing came back within"):
@@ -205,7 +207,9 @@ async def test_a_client_that_says_nothing_more_is_an_error(seats: Seats, url: st
     assert await asked == assistant("hello")
 
 
-async def test_the_turn_budget_truncates_and_the_policy_goes_on(seats: Seats, url: str) -> None:
+async def test_the_turn_budget_truncates_and_the_policy_goes_on(
+    seats: Responders, url: str
+) -> None:
     env = live(url, max_turns=1)
     _, asked = await started(seats, env)
     step = asyncio.create_task(asyncio.to_thread(env.step, "hello"))
@@ -221,10 +225,10 @@ async def test_a_gateway_that_is_not_there_is_an_error() -> None:
         await asyncio.to_thread(live("http://127.0.0.1:9").reset)
 
 
-async def test_too_many_waiting_environments_are_refused(seats: Seats) -> None:
+async def test_too_many_waiting_environments_are_refused(seats: Responders) -> None:
     waiting = [asyncio.create_task(seats.claim(5.0)) for _ in range(MOST_CLAIMS)]
     await until(lambda: len(seats._claims) == MOST_CLAIMS)
-    with pytest.raises(wire.Refusal, match="wait already"):
+    with pytest.raises(Refusal, match="wait already"):
         await seats.claim(0.0)
     for task in waiting:
         task.cancel()
@@ -251,13 +255,13 @@ async def test_too_many_waiting_environments_are_refused(seats: Seats) -> None:
     ],
 )
 async def test_wrong_requests_are_refused(
-    seats: Seats, url: str, method: str, path: str, body: Any, status: int
+    seats: Responders, url: str, method: str, path: str, body: Any, status: int
 ) -> None:
     from aiohttp import ClientSession
 
     claim = asyncio.create_task(seats.claim(5.0))
     await until(lambda: seats._claims)
-    seat = seats.wants("s", True)
+    seat = seats.of("s", True)
     assert await claim is seat
     assert seat is not None
     async with (
@@ -270,7 +274,7 @@ async def test_wrong_requests_are_refused(
 async def seated(bench: Bench, env: ConversationEnv, **asked: Any) -> asyncio.Task[Any]:
     """A client's first request, which the environment's reset got."""
     reset = asyncio.create_task(asyncio.to_thread(env.reset))
-    await until(lambda: bench.gateway._seats._claims)
+    await until(lambda: bench.gateway._responders._claims)
     reply = asyncio.create_task(bench.say([user("hi")], **asked))
     observation, _ = await reset
     assert observation == "hi"
@@ -303,7 +307,7 @@ async def test_a_gateways_next_session_is_an_episode_and_the_one_after_is_the_po
 async def test_an_environments_own_policy_calls_are_never_claimed(bench: Bench) -> None:
     env = live(bench.url, gateway_key=bench.gateway.key, live_timeout_s=0.5)
     reset = asyncio.create_task(asyncio.to_thread(env.reset))
-    await until(lambda: bench.gateway._seats._claims)
+    await until(lambda: bench.gateway._responders._claims)
     body = {"messages": [user("hi")]}
     status, answer, _ = await bench.post(
         "/sessions/r1/v1/chat/completions", body, X_Task_Id="student-ask-train-000001"
@@ -330,7 +334,7 @@ async def test_a_wrong_key_gets_no_seat(bench: Bench) -> None:
 async def test_a_client_that_names_no_session_is_found_again_by_its_history(bench: Bench) -> None:
     env = live(bench.url, gateway_key=bench.gateway.key)
     reset = asyncio.create_task(asyncio.to_thread(env.reset))
-    await until(lambda: bench.gateway._seats._claims)
+    await until(lambda: bench.gateway._responders._claims)
     path = "/v1/chat/completions"
     first = asyncio.create_task(bench.post(path, {"messages": [user("hi there")]}))
     await reset

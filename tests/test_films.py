@@ -134,7 +134,7 @@ async def test_all_films_together_are_bounded(kept: Bench, tmp_path: Path) -> No
 
     @web.middleware
     async def told(request: web.Request, handler: Any) -> web.StreamResponse:
-        from clawrl_gym.gateway.wire import Refusal
+        from clawrl_gym.gateway.refusals import Refusal
 
         try:
             answer: web.StreamResponse = await handler(request)

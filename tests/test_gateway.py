@@ -228,7 +228,7 @@ async def test_a_conversation_that_was_edited_is_rendered_afresh(bench: Bench) -
 
 
 async def test_new_requests_wait_in_the_gateway_while_weights_are_swapped(bench: Bench) -> None:
-    with bench.gateway.held():
+    with bench.gateway.hold_requests():
         asking = asyncio.create_task(bench.say(HELLO))
         await asyncio.sleep(0.1)
         assert bench.gateway.stats.inside == 1

@@ -302,7 +302,7 @@ async def test_metrics_are_prometheus_text(bench: Bench) -> None:
     await bench.events([user("more")])
     await bench.get("/v1/nothing/here")
     bench.gateway.version = 7
-    with bench.gateway.held():
+    with bench.gateway.hold_requests():
         pass
     async with bench.http.get("/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")

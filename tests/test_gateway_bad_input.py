@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.config import GatewayConfig
-from clawrl_gym.gateway.admission import Bucket
+from clawrl_gym.gateway.admission import TokenBucket
 from tests.gateway_rig import HELLO, Bench, parse_events, user
 
 CHAT = "/v1/chat/completions"
@@ -203,7 +203,7 @@ async def test_more_requests_a_second_than_allowed_are_told_when_to_come(tmp_pat
 
 
 def test_a_rate_allows_bursts_of_some_seconds() -> None:
-    bucket = Bucket(2.0)
+    bucket = TokenBucket(2.0)
     assert [bucket.take() for _ in range(10)] == [0.0] * 10
     assert 0 < bucket.take() <= 0.5
 

@@ -93,7 +93,7 @@ async def test_s9_requests_during_weight_swaps_are_all_answered(bench: Bench) ->
 
     async def swaps() -> None:
         for version in range(1, 21):
-            with bench.gateway.held():
+            with bench.gateway.hold_requests():
                 await asyncio.sleep(0.02)
                 bench.gateway.version = version
             await asyncio.sleep(0.01)

@@ -92,7 +92,7 @@ async def test_reasoning_is_streamed_and_recorded(bench: Bench) -> None:
                 if delta.get("content") == "h":
                     delta = {"reasoning_content": "hm"}
                 yield type(piece)(
-                    piece.ids_T, piece.logprobs_T, delta, piece.done, piece.versions_T
+                    piece.ids_T, piece.logprobs_T, delta, piece.generation, piece.versions_T
                 )
 
     bench.policy = Thinker("h42")
@@ -216,7 +216,7 @@ async def test_an_early_failure_is_a_proper_status(bench: Bench) -> None:
 
 async def test_a_stream_that_waits_is_kept_alive_by_comments(bench: Bench) -> None:
     """A swap, a restart: clients and proxies see that the connection lives."""
-    with bench.gateway.held():
+    with bench.gateway.hold_requests():
         asking = asyncio.create_task(read_stream(bench))
         await asyncio.sleep(0.6)
         assert bench.policy.prompts == []
@@ -301,7 +301,7 @@ async def test_a_stream_without_versions_is_not_gone_on_with(tmp_path: Path) -> 
     class Untold(FakePolicy):
         async def stream(self, *args: Any, **kwargs: Any) -> Any:
             async for piece in super().stream(*args, **kwargs):
-                yield type(piece)(piece.ids_T, piece.logprobs_T, piece.delta, piece.done)
+                yield type(piece)(piece.ids_T, piece.logprobs_T, piece.delta, piece.generation)
 
     bench = Bench(tmp_path)
     bench.policy = Untold("hello there")

@@ -11,7 +11,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.gateway.identify import Identifier, Identity
-from clawrl_gym.gateway.wire import Refusal
+from clawrl_gym.gateway.refusals import Refusal
 from tests.recordings import conversation, recorded, shipped
 from tests.test_sessions import assistant, make_turn, user
 

@@ -10,8 +10,7 @@ from aiohttp import web
 
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.policy.client import Generation, PolicyClient, PolicyUnavailable, Sampling
-from clawrl_gym.policy.draft import assembled
-from clawrl_gym.policy.generation import Piece
+from clawrl_gym.policy.generation import Piece, message_of
 from tests.fake_vllm import FakeVllm, choice, end, event, running, says, sleeps, streams
 
 GENERATE = "/inference/v1/generate"
@@ -246,9 +245,11 @@ async def test_a_stream_comes_in_pieces_and_ends_with_the_whole(
     pieces = await pieces_of(client.stream([1, 2], GREEDY, CHAT, version=4, request_id="r"))
     assert [piece.ids_T for piece in pieces] == [[10], [11, 12], [2]]
     assert [piece.versions_T for piece in pieces] == [[4], [4, 4], [4]]
-    assert assembled(piece.delta for piece in pieces) == {"role": "assistant", "content": "hi"}
-    assert [piece.done for piece in pieces[:-1]] == [None, None]
-    assert pieces[-1].done == Generation([1, 2], [10, 11, 12, 2], [-0.5] * 4, [4] * 4, "stop", "hi")
+    assert message_of(piece.delta for piece in pieces) == {"role": "assistant", "content": "hi"}
+    assert [piece.generation for piece in pieces[:-1]] == [None, None]
+    assert pieces[-1].generation == Generation(
+        [1, 2], [10, 11, 12, 2], [-0.5] * 4, [4] * 4, "stop", "hi"
+    )
     (_, asked) = vllm.calls[0]
     assert asked["chat"] is None, "plain text needs no parser, and so no second copy of the chat"
     assert asked["generate"]["token_ids"] == [1, 2]
@@ -261,8 +262,8 @@ async def test_a_request_with_tools_is_streamed_through_vllms_parsers(
 ) -> None:
     vllm.answers[STREAM] = streams(event([10, 2], delta={"content": "h"}, **end(2)))
     (piece,) = await pieces_of(client.stream([1], GREEDY, {**CHAT, "tools": [{}]}, version=4))
-    assert piece.done is not None
-    assert piece.done.text is None, "the parsed reply is no plain text"
+    assert piece.generation is not None
+    assert piece.generation.text is None, "the parsed reply is no plain text"
     assert vllm.calls[0][1]["parse"] is True
     assert vllm.calls[0][1]["chat"]["tools"] == [{}]
 
@@ -273,8 +274,8 @@ async def test_a_chat_is_rendered_and_streamed_in_one_call(
     vllm.answers[STREAM] = streams({"prompt_ids": [7, 8], "goes_on": True}, *HELLO)
     first, *rest = await pieces_of(client.stream_chat(CHAT, GREEDY, version=4, after=[7]))
     assert first == Piece([], [], {}, prompt_ids_T=[7, 8])
-    assert rest[-1].done is not None
-    assert rest[-1].done.prompt_ids_T == [7, 8]
+    assert rest[-1].generation is not None
+    assert rest[-1].generation.prompt_ids_T == [7, 8]
     assert "token_ids" not in vllm.calls[0][1]["generate"]
     assert vllm.calls[0][1]["after"] == [7]
 
@@ -297,7 +298,7 @@ async def test_a_reply_that_broke_off_goes_on_as_one(vllm: FakeVllm, client: Pol
     ]
     sampling = Sampling(1.0, 1.0, 8, seed=3)
     *_, last = await pieces_of(client.stream([1], sampling, None, version=5, already=before))
-    assert last.done == Generation(
+    assert last.generation == Generation(
         [1], [10, 11, 12, 2], [-1.0, None, -0.5, -0.5], [4, 4, 5, 5], "stop", "hello"
     )
     (_, asked) = vllm.calls[0]
@@ -343,7 +344,7 @@ async def test_a_stream_may_take_its_time_but_not_fall_silent(vllm: FakeVllm) ->
     slow = vllm.client(timeout_s=0.5)
     try:
         vllm.answers[STREAM] = streams(*HELLO, pause_s=0.05, bytes_each=20)
-        assert (await pieces_of(slow.stream([1], GREEDY, None, version=4)))[-1].done
+        assert (await pieces_of(slow.stream([1], GREEDY, None, version=4)))[-1].generation
         vllm.answers[STREAM] = sleeps(5.0)
         with pytest.raises(PolicyUnavailable, match=r"did not answer .* within 0\.5 s"):
             await pieces_of(slow.stream([1], GREEDY, None, version=4))

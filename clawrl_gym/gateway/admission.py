@@ -11,13 +11,14 @@ import ipaddress
 import math
 import resource
 import time
-from typing import Any
 
 from aiohttp import web
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.gateway.wire import Refusal, parse_json
+from clawrl_gym.core.types import Json
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import parse_json
 
 _BURST_S = 5.0
 """Seconds of the allowed rate that may come at once."""
@@ -32,28 +33,28 @@ def check_key(config: GatewayConfig) -> None:
         )
 
 
-def allow_open_files(wanted: int) -> None:
+def allow_open_files(count: int) -> None:
     """Each request is a socket: raise the soft limit as far as the system lets us."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
 
 
-class Bucket:
+class TokenBucket:
     """Lets through so many a second, with bursts of some seconds."""
 
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
         self._most = max(1.0, rate_per_s * _BURST_S)
         self._left = self._most
-        self._seen_s = time.monotonic()
+        self._filled_s = time.monotonic()
 
     def take(self) -> float:
         """0 when one more may pass now, else the seconds until then."""
         now_s = time.monotonic()
-        self._left = min(self._most, self._left + (now_s - self._seen_s) * self._rate_per_s)
-        self._seen_s = now_s
+        self._left = min(self._most, self._left + (now_s - self._filled_s) * self._rate_per_s)
+        self._filled_s = now_s
         if self._left >= 1.0:
             self._left -= 1.0
             return 0.0
@@ -67,7 +68,7 @@ class Admission:
         self._config = config
         self._key = key.encode()
         rate = config.max_requests_per_s
-        self._bucket = None if rate is None else Bucket(rate)
+        self._bucket = None if rate is None else TokenBucket(rate)
 
     def check(self, request: web.Request, inside: int) -> None:
         """Raises Refusal for a stranger, and when as many as may be are inside already."""
@@ -90,7 +91,7 @@ class Admission:
                 429, f"more than {rate:g} requests a second", "rate_limit_exceeded", None, wait_s
             )
 
-    async def json_of(self, request: web.Request, empty: Any = None) -> Any:
+    async def json_of(self, request: web.Request, empty: Json | None = None) -> object:
         """The body as JSON, or `empty` when there is none and that is allowed.
 
         Raises Refusal for one that is too large, too slow or not JSON.

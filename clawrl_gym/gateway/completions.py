@@ -1,7 +1,7 @@
-"""The two ways to ask for a reply: POST /v1/chat/completions and POST /v1/completions.
+"""The two APIs of replies: POST /v1/chat/completions and POST /v1/completions.
 
-Both find the session, have a turn made and tell it, streamed or whole. A plain completion is no
-part of a conversation: it is a side turn.
+Both find the session, have a turn made and send it in their own form, streamed or whole. A plain
+completion is no part of a conversation: it is a side turn.
 """
 
 from __future__ import annotations
@@ -9,73 +9,166 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from aiohttp import web
-from pydantic import field_validator
 
-from clawrl_gym.config import SamplingConfig
-from clawrl_gym.core.types import Message, StopReason, Turn
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Json, Message, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.answers import completion_json, text_json
-from clawrl_gym.gateway.draft import Ask
 from clawrl_gym.gateway.identify import Identity
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
-from clawrl_gym.gateway.requests import ChatRequest, Wishes
+from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
+from clawrl_gym.gateway.requests import (
+    ChatRequest,
+    CompletionRequest,
+    GenerationRequest,
+    Labels,
+    labels_of,
+    parse_as,
+)
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.sse import ChatEvents, EventStream, Pace, encode, event
-from clawrl_gym.gateway.turns import Send, TurnMaker
-from clawrl_gym.gateway.wire import Labels, Refusal, error_json, labels_of, parse_as, refusal_of
+from clawrl_gym.gateway.sse import DONE, EventStream, Pace, encode, event
+from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
 from clawrl_gym.policy.generation import Delta
 
 ALIAS = "policy"
 """A model name that always means the served model."""
-_LARGEST_TOKEN = 2**31 - 1
+R = TypeVar("R", bound=GenerationRequest)
 _log = logging.getLogger(__name__)
 
 
-class CompletionRequest(Wishes):
-    """POST /v1/completions."""
+@dataclass(frozen=True, slots=True)
+class ReplyFormat:
+    """How one of the APIs words a reply."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
-    best_of: Literal[1] | None = None
-    echo: Literal[False] | None = None
-    suffix: Literal[""] | None = None
+    whole_object: str
+    """What the API calls a reply."""
+    chunk_object: str
+    id_prefix: str
+    opening: Mapping[str, object]
+    """Of a stream's first choice."""
+    ending: Mapping[str, object]
+    """Of a stream's last choice."""
+    reply: Callable[[Turn], Mapping[str, object]]
+    """Of the choice of a whole reply."""
+    delta: Callable[[Delta], str]
+    """JSON text of a choice in between, which is made for every token."""
 
-    @field_validator("prompt")
-    @classmethod
-    def _one(cls, prompt: Any) -> str | list[int]:
-        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
-            if len(prompt) > 1:
-                raise ValueError(f"got {len(prompt)} prompts, expected one a request")
-            prompt = prompt[0]
-        if not prompt:
-            raise ValueError("expected a prompt that is not empty")
-        if isinstance(prompt, list) and not 0 <= min(prompt) <= max(prompt) <= _LARGEST_TOKEN:
-            raise ValueError("expected token ids from 0 on")
-        return prompt  # type: ignore[no-any-return]
-
-    def ask(self, default: SamplingConfig) -> Ask:
-        """Ids stand for the message that they are not."""
-        prompt: Any = self.prompt
-        told = prompt if isinstance(prompt, str) else json.dumps(prompt)
-        return Ask([{"role": "user", "content": told}], self.sampling(default), prompt=prompt)
+    def whole(self, turn: Turn, model: str) -> Json:
+        choice = {
+            "index": 0,
+            **self.reply(turn),
+            "logprobs": None,
+            "finish_reason": finish_reason_of(turn),
+        }
+        return {
+            "id": f"{self.id_prefix}{turn.session_id}-{turn.index}",
+            "object": self.whole_object,
+            "created": int(turn.created_s),
+            "model": model,
+            "session_id": turn.session_id,
+            "choices": [choice],
+            "usage": usage_of(turn),
+        }
 
 
-class TextEvents(ChatEvents):
-    """The events of one plain completion."""
+CHAT = ReplyFormat(
+    whole_object="chat.completion",
+    chunk_object="chat.completion.chunk",
+    id_prefix="chatcmpl-",
+    opening={"delta": {"role": "assistant", "content": ""}},
+    ending={"delta": {}},
+    reply=lambda turn: {"message": turn.reply},
+    delta=lambda delta: f'"delta":{encode(delta)}',
+)
+TEXT = ReplyFormat(
+    whole_object="text_completion",
+    chunk_object="text_completion",
+    id_prefix="cmpl-",
+    opening={"text": ""},
+    ending={"text": ""},
+    reply=lambda turn: {"text": text_of(turn.reply)},
+    delta=lambda delta: f'"text":{encode(delta.get("content", ""))}',
+)
 
-    object = "text_completion"
-    prefix = "cmpl-"
-    speaks: ClassVar[dict[str, Any]] = {"text": ""}
-    ends: ClassVar[dict[str, Any]] = {"text": ""}
 
-    def _choice(self, delta: Delta) -> str:
-        return f'"text":{encode(delta.get("content", ""))}'
+class Chunks:
+    """The events of one streamed reply, in order."""
+
+    def __init__(
+        self, reply_format: ReplyFormat, model: str, session_id: str, with_usage: bool
+    ) -> None:
+        self._format = reply_format
+        self._base: dict[str, object] = {
+            "id": reply_format.id_prefix + uuid.uuid4().hex,
+            "object": reply_format.chunk_object,
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._with_usage = with_usage
+        no_usage = ',"usage":null' if with_usage else ""
+        self._before = f'data: {encode(self._base)[:-1]},"choices":[{{"index":0,'
+        self._after = f',"logprobs":null,"finish_reason":null}}]{no_usage}}}\n\n'
+        self._opening = self._event(reply_format.opening, None, {"session_id": session_id})
+
+    @property
+    def has_begun(self) -> bool:
+        """A piece was made."""
+        return not self._opening
+
+    def piece(self, delta: Delta) -> bytes:
+        """What a delta adds; the only event that is made again and again."""
+        opening, self._opening = self._opening, b""
+        return opening + f"{self._before}{self._format.delta(delta)}{self._after}".encode()
+
+    def last(self, turn: Turn) -> bytes:
+        """Why it ended, the usage if the request wants it, and the end."""
+        ids: Json = {"session_id": turn.session_id, "turn_id": turn.id}
+        events = self._opening + self._event(self._format.ending, finish_reason_of(turn), ids)
+        if self._with_usage:
+            events += event({**self._base, "choices": [], "usage": usage_of(turn)})
+        return events + DONE
+
+    def _event(self, fields: Mapping[str, object], finish_reason: str | None, ids: Json) -> bytes:
+        choice = {"index": 0, **fields, "logprobs": None, "finish_reason": finish_reason}
+        usage = {"usage": None} if self._with_usage else {}
+        return event({**self._base, **ids, "choices": [choice], **usage})
+
+
+def usage_of(turn: Turn) -> Usage:
+    """Tokens in and out."""
+    prompt, sampled = len(turn.prompt_ids_T), len(turn.sampled_ids_T)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": sampled,
+        "total_tokens": prompt + sampled,
+    }
+
+
+def finish_reason_of(turn: Turn) -> str:
+    """In OpenAI's words."""
+    has_calls = bool(turn.reply.get("tool_calls")) and turn.finish_reason == "stop"
+    return "tool_calls" if has_calls else turn.finish_reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request to either API, read and assigned to its session."""
+
+    request: web.Request
+    fields: GenerationRequest
+    identity: Identity
+    labels: Labels
+    turn_input: TurnInput
+    reply_format: ReplyFormat
+    began_s: float
 
 
 class Completions:
@@ -100,7 +193,7 @@ class Completions:
         self._pictures = pictures
 
     def check_model(self, name: str | None) -> None:
-        """Raises Refusal (404) for a model that is not served; none named means the one."""
+        """Raises Refusal (404) for a model that is not served; None means the one."""
         if name is not None and name not in (ALIAS, self._model_name):
             wrong = f"got model {name[:100]!r}, expected {self._model_name!r}"
             raise Refusal(404, wrong, "model_not_found", "model")
@@ -108,104 +201,88 @@ class Completions:
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
-        self._admission.check_rate()
-        body = await self._admission.json_of(request)
-        chat = parse_as(ChatRequest, body)
-        self.check_model(chat.model)
-        async with self._pictures.stored(chat.plain_messages()) as messages:
-            return await self._chat(request, body, chat, messages, began_s)
-
-    async def _chat(
-        self,
-        request: web.Request,
-        body: Any,
-        chat: ChatRequest,
-        messages: list[Message],
-        began_s: float,
-    ) -> web.StreamResponse:
-        labels = labels_of(request.headers)
-        identity = self._sessions.identify(
-            messages, body, request.headers, request.match_info.get("id")
-        )
-        ask = Ask(
-            messages,
-            chat.sampling(self._turns.sampling),
-            body=chat.body(messages),
-            claimable=_may_be_claimed(labels),
-        )
-        if chat.stream:
-            events = ChatEvents(self._model_name, identity.session_id, chat.wants_usage)
-            return await self._stream(request, identity, labels, ask, events, began_s)
-        return await self._whole(request, identity, labels, ask, completion_json)
+        chat, body = await self._read(request, ChatRequest)
+        messages = chat.plain_messages()
+        pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
+        async with pictures as stored_messages:
+            labels = labels_of(request.headers)
+            identity = self._identify(request, stored_messages, body)
+            turn_input = TurnInput(
+                stored_messages,
+                chat.sampling(self._turns.sampling),
+                body=chat.body(stored_messages),
+                claimable=labels.is_live,
+            )
+            return await self._answer(
+                _Call(request, chat, identity, labels, turn_input, CHAT, began_s)
+            )
 
     async def text(self, request: web.Request) -> web.StreamResponse:
-        """POST /v1/completions."""
+        """POST /v1/completions. Ids stand for the message that they are not."""
         began_s = time.perf_counter()
+        completion, body = await self._read(request, CompletionRequest)
+        labels = labels_of(request.headers)
+        prompt = completion.one_prompt
+        content = prompt if isinstance(prompt, str) else json.dumps(prompt)
+        messages: list[Message] = [{"role": "user", "content": content}]
+        sampling = completion.sampling(self._turns.sampling)
+        turn_input = TurnInput(messages, sampling, prompt=prompt)
+        identity = self._identify(request, messages, {**body, "turn_type": "side"})
+        identity = replace(identity, kind="side", rule="completion")
+        return await self._answer(
+            _Call(request, completion, identity, labels, turn_input, TEXT, began_s)
+        )
+
+    async def _read(self, request: web.Request, model: type[R]) -> tuple[R, dict[str, object]]:
+        """The request, checked, and its body as it was sent. Raises Refusal."""
         self._admission.check_rate()
         body = await self._admission.json_of(request)
-        asked = parse_as(CompletionRequest, body)
-        self.check_model(asked.model)
-        labels = labels_of(request.headers)
-        ask = asked.ask(self._turns.sampling)
-        identity = self._sessions.identify(
-            ask.messages,
-            {**body, "turn_type": "side"},
-            request.headers,
-            request.match_info.get("id"),
-        )
-        identity = replace(identity, kind="side", rule="completion")
-        if asked.stream:
-            events = TextEvents(self._model_name, identity.session_id, asked.wants_usage)
-            return await self._stream(request, identity, labels, ask, events, began_s)
-        return await self._whole(request, identity, labels, ask, text_json)
+        fields = parse_as(model, body)
+        assert isinstance(body, dict)  # nothing else can be parsed
+        self.check_model(fields.model)
+        return fields, body
 
-    async def _whole(
-        self,
-        request: web.Request,
-        identity: Identity,
-        labels: Labels,
-        ask: Ask,
-        form: Callable[[Turn, str], dict[str, Any]],
-    ) -> web.StreamResponse:
-        async with self._sessions.request(identity, labels, ask.messages) as asked:
-            turn = await self._turn(asked, ask)
+    def _identify(
+        self, request: web.Request, messages: list[Message], body: dict[str, object]
+    ) -> Identity:
+        path_id = request.match_info.get("id")
+        return self._sessions.identify(messages, body, request.headers, path_id)
+
+    async def _answer(self, call: _Call) -> web.StreamResponse:
+        return await (self._stream(call) if call.fields.stream else self._whole(call))
+
+    async def _whole(self, call: _Call) -> web.StreamResponse:
+        async with self._turn_request(call) as turn_request:
+            turn = await self._turn(turn_request, call)
             version = turn.versions_T[-1] if turn.versions_T else self._turns.version
             headers = {
-                "X-Session-Id": identity.session_id,
+                "X-Session-Id": call.identity.session_id,
                 "X-Turn-Id": str(turn.id),
                 "X-Weight-Version": str(version),
             }
-            response = web.json_response(form(turn, self._model_name), headers=headers)
-            await response.prepare(request)
+            body = call.reply_format.whole(turn, self._model_name)
+            response = web.json_response(body, headers=headers)
+            await response.prepare(call.request)
             await response.write_eof()
-            self._sessions.recorder.set_delivered(asked, turn)
+            self._sessions.recorder.set_delivered(turn_request, turn)
         return response
 
-    async def _stream(
-        self,
-        request: web.Request,
-        identity: Identity,
-        labels: Labels,
-        ask: Ask,
-        events: ChatEvents,
-        began_s: float,
-    ) -> web.StreamResponse:
-        headers = {
-            "X-Session-Id": identity.session_id,
-            "X-Weight-Version": str(self._turns.version),
-        }
-        async with EventStream(request, headers, self._pace) as stream:
+    async def _stream(self, call: _Call) -> web.StreamResponse:
+        session_id = call.identity.session_id
+        chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
+        headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._turns.version)}
+        async with EventStream(call.request, headers, self._pace) as stream:
 
             async def send(delta: Delta) -> None:
-                if not events.has_begun:
-                    self._metrics.first_token_s.observe(time.perf_counter() - began_s)
-                await stream.send(events.piece(delta))
+                if not chunks.has_begun:
+                    self._metrics.first_token_s.observe(time.perf_counter() - call.began_s)
+                await stream.send(chunks.piece(delta))
 
             try:
-                async with self._sessions.request(identity, labels, ask.messages) as asked:
-                    turn = await self._turn(asked, ask, send)
-                    response = await stream.close(events.last(turn))
-                    self._sessions.recorder.set_delivered(asked, turn)
+                async with self._turn_request(call) as turn_request:
+                    turn = await self._turn(turn_request, call, send)
+                    response = await stream.close(chunks.last(turn))
+                    self._sessions.recorder.set_delivered(turn_request, turn)
                     return response
             except ConnectionError:
                 raise
@@ -213,19 +290,18 @@ class Completions:
                 if not stream.is_open:
                     raise
                 refusal = refusal_of(error)
-                ours = error if refusal.status == 500 else None
-                _log.warning("%s: a stream failed: %s", request.path, refusal, exc_info=ours)
+                cause = error if refusal.status == 500 else None
+                _log.warning("%s: a stream failed: %s", call.request.path, refusal, exc_info=cause)
                 self._turns.stats.failed += 1
                 return await stream.close(event(error_json(refusal)))
 
-    async def _turn(self, asked: TurnRequest, ask: Ask, send: Send | None = None) -> Turn:
+    def _turn_request(self, call: _Call) -> AbstractAsyncContextManager[TurnRequest]:
+        return self._sessions.request(call.identity, call.labels, call.turn_input.messages)
+
+    async def _turn(self, turn_request: TurnRequest, call: _Call, send: Send | None = None) -> Turn:
         """The turn, and the session's end when the client said that this is the last."""
-        turn = await self._turns.turn(asked, ask, send)
-        if asked.identity.done:
-            await self._sessions.end(asked.session, None, None, StopReason.TERMINATED.value, None)
+        turn = await self._turns.turn(turn_request, call.turn_input, send)
+        if turn_request.identity.done:
+            session = turn_request.session
+            await self._sessions.end(session, None, None, StopReason.TERMINATED.value, None)
         return turn
-
-
-def _may_be_claimed(labels: Labels) -> bool:
-    """By an environment: not its own episodes."""
-    return labels.task_id is None and labels.group_id is None

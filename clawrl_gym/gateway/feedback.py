@@ -15,14 +15,15 @@ from pydantic import Field, model_validator
 
 from clawrl_gym.core.types import Turn, Verdict, VerdictDetail
 from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.wire import Refusal, Wire, parse_as, session_id_of
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import Fields, parse_as, session_id_of
 from clawrl_gym.store import Store
 
 _LONGEST_TEXT = 100_000
 _LARGEST_ID = 2**63 - 1
 
 
-class FeedbackRequest(Wire):
+class FeedbackRequest(Fields):
     """One opinion on one turn; without a turn, on the last main turn of a session."""
 
     session_id: str | None = None

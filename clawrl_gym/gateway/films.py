@@ -15,7 +15,8 @@ from pathlib import Path
 from aiohttp import web
 
 from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.wire import Refusal, session_id_of
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import session_id_of
 from clawrl_gym.store import Store
 
 MOST_BYTES = 4 << 20

@@ -34,7 +34,8 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ContentPart, Json, Message, TurnKind
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode, request_digest
-from clawrl_gym.gateway.wire import Refusal, session_id_of
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import session_id_of
 
 MatchedBy = Literal["path", "header", "body", "runtime", "history", "new"]
 _TRUE = ("1", "true", "yes", "on")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from clawrl_gym.config import ImagesConfig
 from clawrl_gym.core.pictures import parts_of, picture_part
 from clawrl_gym.core.types import Message
-from clawrl_gym.gateway.wire import Refusal
+from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.store import Store
 
 _DATA_URL = re.compile(r"data:([^;,]{0,80});base64,")

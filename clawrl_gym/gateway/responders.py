@@ -1,9 +1,11 @@
-"""Seats: an environment answers a live session in the policy's place.
+"""Responders: an environment answers a live session in the policy's place.
 
 An environment that waits for somebody gets the next live session that starts; the gateway then asks
-its seat for each reply and hands it what the client brings. A seat that is given up, or whose
-environment is gone, goes back to the policy in mid-conversation. Replies of a seat come whole,
-not streamed. Sessions that nobody claimed know nothing of all this.
+its responder for each reply and hands it what the client brings. A responder that is given up, or
+whose environment is gone, leaves the session to the policy in mid-conversation. Its replies come
+whole, not streamed. Sessions that nobody claimed know nothing of all this.
+
+Over HTTP a responder is a seat in its session:
 
     POST   /v1/seats?timeout_s=            claim the next session: {"seat": null} if none came
     GET    /v1/seats/ID/next?timeout_s=    what came after the reply: {"ready": false} if nothing
@@ -17,24 +19,40 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, TypedDict
 from uuid import uuid4
 
 from aiohttp import web
 
 from clawrl_gym.core.types import Message, Tool
-from clawrl_gym.gateway import wire
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import Fields, WireMessage, parse_as, parse_json
 
 LONGEST_POLL_S = 20.0
 ABSENT_S = 120.0
-"""A seat whose environment has not been heard of for so long is given up."""
+"""A responder whose environment has not been heard of for so long is given up."""
 MOST_CLAIMS = 64
 """Environments that may wait for a session at once."""
 
 Stable = Callable[[list[Message]], list[Message]]
 
 
-class Seat:
+class NotReady(TypedDict):
+    """Nothing came yet."""
+
+    ready: Literal[False]
+
+
+class NextState(TypedDict):
+    """What the client brought after the last reply, or the end."""
+
+    ready: Literal[True]
+    ended: bool
+    messages: list[Message]
+    tools: list[Tool]
+
+
+class Responder:
     """Somebody who answers one session."""
 
     def __init__(self, session_id: str, stable: Stable, absent_s: float) -> None:
@@ -44,114 +62,115 @@ class Seat:
         """Ended or given up: the policy answers whatever else comes."""
         self._stable = stable
         self._absent_s = absent_s
-        self._heard_s = time.monotonic()
-        self._asked: list[Message] | None = None
+        self._last_contact_s = time.monotonic()
+        self._pending: list[Message] | None = None
         """The request that waits for a reply."""
         self._tools: list[Tool] = []
-        self._answered: list[Message] | None = None
-        """The last request that got a reply: asked again, it gets the same one."""
-        self._said: Message | None = None
+        self._last_request: list[Message] | None = None
+        """The last request that got a reply: sent again, it gets the same one."""
+        self._reply: Message | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_absent(self) -> bool:
         """Nothing was heard of the environment for long."""
-        return time.monotonic() - self._heard_s > self._absent_s
+        return time.monotonic() - self._last_contact_s > self._absent_s
 
     async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
         """The environment's reply; None when the policy is to answer from now on."""
-        if messages != self._answered:
-            self._asked, self._tools, self._said = messages, tools, None
+        if messages != self._last_request:
+            self._pending, self._tools, self._reply = messages, tools, None
             self._change()
-        while self._said is None and not self.over:
+        while self._reply is None and not self.over:
             changed = self._changed
             try:
                 async with asyncio.timeout(max(0.01, self._absent_s / 4)):
                     await changed.wait()
             except TimeoutError:
                 self.over = self.is_absent
-        return self._said
+        return self._reply
 
-    def say(self, message: Message) -> None:
-        """The environment's reply to what it was given. Raises Refusal when nothing waits."""
-        self.hear()
-        if self._asked is None or self.over:
-            raise wire.Refusal(409, "nothing waits for a reply on this seat", "seat_not_asked")
-        self._said, self._answered, self._asked = message, self._asked, None
+    def put(self, reply: Message) -> None:
+        """The environment's reply to the request that waits. Raises Refusal when none does."""
+        self.touch()
+        if self._pending is None or self.over:
+            raise Refusal(409, "nothing waits for a reply on this seat", "seat_not_asked")
+        self._reply, self._last_request, self._pending = reply, self._pending, None
         self._change()
 
-    async def next(self, timeout_s: float) -> dict[str, Any]:
+    async def next(self, timeout_s: float) -> NextState | NotReady:
         """What the client has brought since the last reply, or the end."""
         try:
             async with asyncio.timeout(timeout_s):
-                while self._asked is None and not self.over:
-                    self.hear()
+                while self._pending is None and not self.over:
+                    self.touch()
                     await self._changed.wait()
         except TimeoutError:
             pass
-        self.hear()
+        self.touch()
         if self.over:
             return {"ready": True, "ended": True, "messages": [], "tools": []}
-        if self._asked is None:
+        if self._pending is None:
             return {"ready": False}
-        messages = self._stable(self._asked)
-        return {"ready": True, "ended": False, "messages": _new_of(messages), "tools": self._tools}
+        messages = _after_last_reply(self._stable(self._pending))
+        return {"ready": True, "ended": False, "messages": messages, "tools": self._tools}
 
     def leave(self) -> None:
         """End it; whoever waits on either side goes on."""
         self.over = True
         self._change()
 
-    def hear(self) -> None:
+    def touch(self) -> None:
         """The environment is there."""
-        self._heard_s = time.monotonic()
+        self._last_contact_s = time.monotonic()
 
     def _change(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def _new_of(messages: list[Message]) -> list[Message]:
-    """What stands behind the last reply; a first request whole."""
+def _after_last_reply(messages: list[Message]) -> list[Message]:
+    """A first request whole."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return messages[replies[-1] + 1 :] if replies else messages
 
 
-class Seats:
+class Responders:
     """Who answers which session, and who waits for one."""
 
     def __init__(self, stable: Stable = lambda messages: messages, absent_s: float = ABSENT_S):
         self._stable = stable
         self._absent_s = absent_s
-        self._seats: dict[str, Seat] = {}
-        self._by_session: dict[str, Seat] = {}
-        self._claims: deque[asyncio.Future[Seat]] = deque()
+        self._by_id: dict[str, Responder] = {}
+        self._by_session: dict[str, Responder] = {}
+        self._claims: deque[asyncio.Future[Responder]] = deque()
 
-    def wants(self, session_id: str, claimable: bool) -> Seat | None:
-        """The seat that answers a session; a session that may be claimed goes to the longest
+    def of(self, session_id: str, claimable: bool) -> Responder | None:
+        """The one that answers a session; a session that may be claimed goes to the longest
         waiting environment."""
-        seat = self._by_session.get(session_id)
-        if seat is not None:
-            return None if seat.over else seat
+        responder = self._by_session.get(session_id)
+        if responder is not None:
+            return None if responder.over else responder
         if not claimable or not self._claims:
             return None
-        seat = Seat(session_id, self._stable, self._absent_s)
-        self._seats[seat.id] = self._by_session[session_id] = seat
-        self._claims.popleft().set_result(seat)
-        return seat
+        responder = Responder(session_id, self._stable, self._absent_s)
+        self._by_id[responder.id] = self._by_session[session_id] = responder
+        self._claims.popleft().set_result(responder)
+        return responder
 
-    def ended(self, session_id: str) -> None:
+    def end(self, session_id: str) -> None:
         """A session ended or was deleted."""
-        seat = self._by_session.get(session_id)
-        if seat is not None:
-            seat.leave()
+        responder = self._by_session.get(session_id)
+        if responder is not None:
+            responder.leave()
 
-    async def claim(self, timeout_s: float) -> Seat | None:
+    async def claim(self, timeout_s: float) -> Responder | None:
         """The next session that starts; None when none did in time."""
-        self._forget_the_absent()
+        for responder in [one for one in self._by_id.values() if one.is_absent]:
+            self.give_up(responder)
         if len(self._claims) >= MOST_CLAIMS:
-            raise wire.Refusal(429, f"{MOST_CLAIMS} environments wait already", "too_many_claims")
-        claim: asyncio.Future[Seat] = asyncio.get_running_loop().create_future()
+            raise Refusal(429, f"{MOST_CLAIMS} environments wait already", "too_many_claims")
+        claim: asyncio.Future[Responder] = asyncio.get_running_loop().create_future()
         self._claims.append(claim)
         try:
             await asyncio.wait([claim], timeout=timeout_s)
@@ -164,60 +183,58 @@ class Seats:
                 self._claims.remove(claim)
         return claim.result() if claim.done() else None
 
-    def seat(self, seat_id: str) -> Seat:
+    def by_id(self, seat_id: str) -> Responder:
         """Raises Refusal (404) for an unknown one."""
-        if seat_id not in self._seats:
-            raise wire.Refusal(404, f"there is no seat {seat_id[:80]!r}", "seat_not_found")
-        return self._seats[seat_id]
+        if seat_id not in self._by_id:
+            raise Refusal(404, f"there is no seat {seat_id[:80]!r}", "seat_not_found")
+        return self._by_id[seat_id]
 
-    def give_up(self, seat: Seat) -> None:
+    def give_up(self, responder: Responder) -> None:
         """The policy answers its session from now on."""
-        seat.leave()
-        self._seats.pop(seat.id, None)
-        self._by_session.pop(seat.session_id, None)
-
-    def _forget_the_absent(self) -> None:
-        for seat in [seat for seat in self._seats.values() if seat.is_absent]:
-            self.give_up(seat)
+        responder.leave()
+        self._by_id.pop(responder.id, None)
+        self._by_session.pop(responder.session_id, None)
 
 
-class _SaidBy(wire.Wire):
+class ReplyRequest(Fields):
     """POST /v1/seats/ID/reply."""
 
-    message: wire.WireMessage
+    message: WireMessage
 
 
-def add_routes(router: web.UrlDispatcher, seats: Seats) -> None:
+def add_routes(router: web.UrlDispatcher, responders: Responders) -> None:
     """The environment's side, as HTTP; the gateway's own border lets in and words errors."""
 
     async def claim(request: web.Request) -> web.Response:
-        seat = await seats.claim(_timeout_s(request))
-        if seat is None:
+        responder = await responders.claim(_timeout_s(request))
+        if responder is None:
             return web.json_response({"seat": None})
         try:
-            came = await seat.next(LONGEST_POLL_S)
+            state = await responder.next(LONGEST_POLL_S)
         except asyncio.CancelledError:  # whoever claimed it has gone
-            seats.give_up(seat)
+            responders.give_up(responder)
             raise
-        return web.json_response({"seat": seat.id, "session_id": seat.session_id} | came)
+        return web.json_response(
+            {"seat": responder.id, "session_id": responder.session_id, **state}
+        )
 
     async def next_state(request: web.Request) -> web.Response:
-        seat = seats.seat(request.match_info["id"])
-        came = await seat.next(_timeout_s(request))
-        if came.get("ended"):
-            seats.give_up(seat)
-        return web.json_response(came)
+        responder = responders.by_id(request.match_info["id"])
+        state = await responder.next(_timeout_s(request))
+        if state["ready"] and state["ended"]:
+            responders.give_up(responder)
+        return web.json_response(state)
 
     async def reply(request: web.Request) -> web.Response:
-        seat = seats.seat(request.match_info["id"])
-        said = wire.parse_as(_SaidBy, wire.parse_json(await request.read())).message
-        if said.role != "assistant":
-            raise wire.Refusal(400, f"message.role: got {said.role!r}, expected 'assistant'")
-        seat.say(said.plain())
+        responder = responders.by_id(request.match_info["id"])
+        message = parse_as(ReplyRequest, parse_json(await request.read())).message
+        if message.role != "assistant":
+            raise Refusal(400, f"message.role: got {message.role!r}, expected 'assistant'")
+        responder.put(message.plain())
         return web.json_response({"delivered": True})
 
     async def give_up(request: web.Request) -> web.Response:
-        seats.give_up(seats.seat(request.match_info["id"]))
+        responders.give_up(responders.by_id(request.match_info["id"]))
         return web.json_response({"given_up": True})
 
     router.add_post("/v1/seats", claim)
@@ -227,11 +244,11 @@ def add_routes(router: web.UrlDispatcher, seats: Seats) -> None:
 
 
 def _timeout_s(request: web.Request) -> float:
-    given = request.query.get("timeout_s", "0")
+    text = request.query.get("timeout_s", "0")
     try:
-        timeout_s = float(given)
+        timeout_s = float(text)
     except ValueError:
         timeout_s = -1.0
     if not 0 <= timeout_s < float("inf"):
-        raise wire.Refusal(400, f"timeout_s: got {given[:40]!r}, expected seconds", "bad_timeout")
+        raise Refusal(400, f"timeout_s: got {text[:40]!r}, expected seconds", "bad_timeout")
     return min(timeout_s, LONGEST_POLL_S)

@@ -1,7 +1,7 @@
 """The gateway: the only HTTP server of the policy.
 
 OpenAI API in; which routes there are, who may come in, what an error looks like. Replies are made
-in `turns.py`, told in `completions.py`; a route that is not listed here does not exist, so none of
+in `turns.py`, sent in `completions.py`; a route that is not listed here does not exist, so none of
 the policy's own is reachable.
 """
 
@@ -24,7 +24,6 @@ from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingC
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.gateway import prometheus
 from clawrl_gym.gateway.admission import Admission, allow_open_files, check_key, retry_after
-from clawrl_gym.gateway.answerers import Policies, Policy
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
@@ -32,15 +31,16 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
-from clawrl_gym.gateway.responders import Seats, add_routes
+from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
+from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.turns import TurnMaker
-from clawrl_gym.gateway.wire import Refusal, error_json, refusal_of
+from clawrl_gym.policy.interface import Policies
 from clawrl_gym.store import Store
 
-__all__ = ["Gateway", "GatewayStats", "Hooks", "Policy", "check_key"]
+__all__ = ["Gateway", "GatewayStats", "Hooks", "check_key"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _READY_TIMEOUT_S = 2.0
@@ -49,7 +49,7 @@ _DRAIN_S = 0.5
 _RECORD_TIMEOUT_S = 2.0
 _IDLE_CONNECTION_S = 120.0
 """A connection without a whole request for so long is closed."""
-_GONE = 499
+_CLIENT_CLOSED_REQUEST = 499
 _log = logging.getLogger(__name__)
 
 
@@ -82,11 +82,14 @@ class Gateway:
         self._policies = policies
         self._model_name = model_name
         self._admission = Admission(config, self.key)
-        self._seats = Seats(TransientBlocks(live.transient).removed_from)
+        transient = TransientBlocks(live.transient)
+        self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
-        hooks = _telling(hooks or Hooks(), self._seats, policies, self._films)
+        hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
         self.sessions = Sessions(store, live, config.max_sessions, hooks)
-        self._turns = TurnMaker(policies, self.sessions, sampling, request_timeout_s, self._seats)
+        self._turns = TurnMaker(
+            policies, self.sessions.recorder, sampling, request_timeout_s, responders
+        )
         self.stats = self._turns.stats
         self._metrics = GatewayMetrics(
             self.stats, lambda: self.sessions.open_count, lambda: self.version, policies.metrics
@@ -115,11 +118,11 @@ class Gateway:
         self._turns.version = version
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_requests(self) -> Iterator[None]:
         """While inside, new requests wait in the gateway instead of in the policy."""
         began_s = time.perf_counter()
         try:
-            with self._turns.held():
+            with self._turns.hold_requests():
                 yield
         finally:
             self._metrics.hold_s.observe(time.perf_counter() - began_s)
@@ -167,7 +170,7 @@ class Gateway:
         for path in ("/v1/sessions/{id}", "/sessions/{id}"):
             get(path, self._sessions_api.show)
             delete(path, self._sessions_api.delete)
-        add_routes(app.router, self._seats)
+        add_routes(app.router, self._responders)
         return app
 
     async def _listen(self, runner: web.AppRunner, sock: socket.socket | None) -> None:
@@ -199,7 +202,7 @@ class Gateway:
         """Admission, counting, and every error as an OpenAI error."""
         if request.path == "/healthz":
             return await handler(request)
-        stats, status = self.stats, _GONE
+        stats, status = self.stats, _CLIENT_CLOSED_REQUEST
         stats.requests += 1
         stats.inside += 1
         try:
@@ -208,8 +211,8 @@ class Gateway:
             status = response.status
             return response
         except ConnectionError:
-            raise  # nobody is there to be told
-        except Exception as error:  # noqa: BLE001 - the border: whatever went wrong is told
+            raise  # nobody is there to read it
+        except Exception as error:  # noqa: BLE001 - the border: whatever went wrong is an answer
             refusal = self._refusal(request, error)
             status = refusal.status
             return self._answer(refusal)
@@ -272,16 +275,16 @@ async def _healthy(_: web.Request) -> web.Response:
     return web.json_response({"alive": True})
 
 
-def _telling(hooks: Hooks, seats: Seats, policies: Policies, films: Films) -> Hooks:
-    """The hooks, with seats, policies and films told of sessions that are over."""
+def _cleaning_up(hooks: Hooks, responders: Responders, policies: Policies, films: Films) -> Hooks:
+    """The hooks, which also drop what a session that is over has left in the gateway."""
 
     def on_end(session_id: str) -> None:
-        seats.ended(session_id)
+        responders.end(session_id)
         policies.forget(session_id)
         hooks.on_end(session_id)
 
     def on_delete(session_id: str) -> None:
-        seats.ended(session_id)
+        responders.end(session_id)
         policies.forget(session_id)
         films.forget(session_id)
         hooks.on_delete(session_id)

@@ -31,7 +31,7 @@ from clawrl_gym.dialogue.graph import (
 from clawrl_gym.dialogue.prompts import PreviousTurn
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity
-from clawrl_gym.gateway.wire import Refusal
+from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.store import Store
 
 WARM_TURNS = 2

@@ -24,8 +24,9 @@ from clawrl_gym.core.types import Json, Message, StopReason
 from clawrl_gym.dialogue.graph import MAX_TURNS, TurnGraph, TurnNode, is_conversation
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import Identifier, Identity
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
-from clawrl_gym.gateway.wire import Labels, Refusal
 from clawrl_gym.store import SessionRow, Store, TurnMark
 
 MAX_OPEN = 100_000

@@ -15,20 +15,20 @@ from clawrl_gym.core.types import Message, Split, StopReason, Turn, Verdict
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.feedback import verdict_json
 from clawrl_gym.gateway.pictures import Pictures
-from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.wire import (
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.requests import (
+    Fields,
     Labels,
-    Refusal,
-    Wire,
     WireMessage,
     labels_of,
     parse_as,
     session_id_of,
 )
+from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.store import SessionRow, SessionSummary, Store
 
 
-class EndRequest(Wire):
+class EndRequest(Fields):
     """POST /v1/sessions/ID/end."""
 
     reward: float | None = Field(None, allow_inf_nan=False)
@@ -38,7 +38,7 @@ class EndRequest(Wire):
     split: Split | None = None
 
 
-class ListRequest(Wire):
+class ListRequest(Fields):
     """GET /v1/sessions."""
 
     limit: int = Field(100, ge=1, le=10_000)
@@ -46,7 +46,7 @@ class ListRequest(Wire):
     """Only sessions that have not ended."""
 
 
-class PageRequest(Wire):
+class PageRequest(Fields):
     """GET /v1/sessions/ID."""
 
     first: int | None = Field(None, ge=0, le=2**62)

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Self
 
 from aiohttp import web
 
-from clawrl_gym.core.types import Turn
-from clawrl_gym.gateway.answers import finish_reason_of, usage_json
-from clawrl_gym.policy.generation import Delta
+from clawrl_gym.core.types import Json
 
 _WAITING = b": waiting\n\n"
-_DONE = b"data: [DONE]\n\n"
+DONE = b"data: [DONE]\n\n"
+"""Ends every stream of the OpenAI API."""
 encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -60,7 +57,7 @@ class EventStream:
 
     @property
     def is_open(self) -> bool:
-        """The status is out: what fails now can only be told by an event."""
+        """The status is out: what fails now can only be sent as an event."""
         return self._response.prepared
 
     async def __aenter__(self) -> Self:
@@ -121,56 +118,6 @@ class EventStream:
             self._request.transport.abort()
 
 
-class ChatEvents:
-    """The events of one chat reply, in order."""
-
-    object = "chat.completion.chunk"
-    prefix = "chatcmpl-"
-    speaks: ClassVar[dict[str, Any]] = {"delta": {"role": "assistant", "content": ""}}
-    ends: ClassVar[dict[str, Any]] = {"delta": {}}
-
-    def __init__(self, model: str, session_id: str, with_usage: bool) -> None:
-        self._base: dict[str, Any] = {
-            "id": self.prefix + uuid.uuid4().hex,
-            "object": self.object,
-            "created": int(time.time()),
-            "model": model,
-        }
-        self._with_usage = with_usage
-        no_usage = ',"usage":null' if with_usage else ""
-        self._before = f'data: {encode(self._base)[:-1]},"choices":[{{"index":0,'
-        self._after = f',"logprobs":null,"finish_reason":null}}]{no_usage}}}\n\n'
-        self._opening = self._choice_event(self.speaks, None, {"session_id": session_id})
-
-    @property
-    def has_begun(self) -> bool:
-        """A piece was made."""
-        return not self._opening
-
-    def piece(self, delta: Delta) -> bytes:
-        """What came; the only event that is made again and again."""
-        opening, self._opening = self._opening, b""
-        return opening + f"{self._before}{self._choice(delta)}{self._after}".encode()
-
-    def last(self, turn: Turn) -> bytes:
-        """Why it ended, the usage when it was asked for, and the end."""
-        told = {"session_id": turn.session_id, "turn_id": turn.id}
-        events = self._opening + self._choice_event(self.ends, finish_reason_of(turn), told)
-        if self._with_usage:
-            events += event({**self._base, "choices": [], "usage": usage_json(turn)})
-        return events + _DONE
-
-    def _choice(self, delta: Delta) -> str:
-        return f'"delta":{encode(delta)}'
-
-    def _choice_event(
-        self, choice: dict[str, Any], finish_reason: str | None, told: dict[str, Any]
-    ) -> bytes:
-        choice = {"index": 0, **choice, "logprobs": None, "finish_reason": finish_reason}
-        usage = {"usage": None} if self._with_usage else {}
-        return event({**self._base, **told, "choices": [choice], **usage})
-
-
-def event(value: Any) -> bytes:
+def event(fields: Json) -> bytes:
     """One event."""
-    return f"data: {encode(value)}\n\n".encode()
+    return f"data: {encode(fields)}\n\n".encode()

@@ -3,8 +3,8 @@
 A turn's life:
 
 1.  Equal requests of a session go one after another. A retry of a turn that nothing has followed
-    gets the stored reply again (`Sessions.stored_reply` tells what is a retry and what is a wish
-    for another reply).
+    gets the stored reply again (`TurnRecorder.stored_reply` says what is a retry and what is a
+    wish for another reply).
 2.  The next state that the request brings is stored, so that it can be judged while the reply is
     still being made.
 3.  The request waits while weights are swapped or the policy is down. It is rendered, joined to the
@@ -13,7 +13,7 @@ A turn's life:
 4.  Pieces go out as they are sampled. When the policy dies, another one, or the same once it is
     back, goes on after the last piece. When the client leaves, or the policy is silent for too
     long, generation is cancelled and what was sampled is stored as INTERRUPTED, with version -1
-    where the policy had not told it. It is never replayed.
+    where the policy had not sent it. It is never replayed.
 5.  With the last piece the turn is stored. Only then may the caller tell the end of the reply: a
     client that saw the end can rely on its turn being on disk.
 """
@@ -23,29 +23,51 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import aclosing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from clawrl_gym.config import SamplingConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError, StoreError
-from clawrl_gym.core.types import ChatBody, Message, TemplateOptions, Turn
-from clawrl_gym.gateway.answerers import Policies, Policy, Seats
-from clawrl_gym.gateway.draft import Ask, Draft, delta_of
+from clawrl_gym.core.pictures import pictures_of
+from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
+from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
 from clawrl_gym.gateway.prometheus import GatewayStats
-from clawrl_gym.gateway.session import TurnRequest
-from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.wire import Refusal
-from clawrl_gym.policy.client import PolicyUnavailable
-from clawrl_gym.policy.generation import Delta, Generation
+from clawrl_gym.gateway.refusals import Refusal
+from clawrl_gym.gateway.responders import Responders
+from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
+from clawrl_gym.policy.generation import (
+    Delta,
+    Generation,
+    Piece,
+    PolicyUnavailable,
+    Sampling,
+    message_of,
+)
+from clawrl_gym.policy.interface import Policies, Policy
 
 Send = Callable[[Delta], Awaitable[None]]
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _MOST_FAILURES = 6
 """Answers that are errors, from a policy that can be reached, before a request is given up."""
+_ONLY_CONTENT = {"content"}
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnInput:
+    """What one turn is to be made of, whatever API it came by."""
+
+    messages: list[Message]
+    sampling: Sampling
+    body: ChatBody | None = None
+    """What the chat template reads; None when `prompt` holds the prompt."""
+    prompt: str | list[int] = ""
+    """A prompt that needs no chat template: text or ids."""
+    claimable: bool = False
+    """An environment may answer the session, if this is its first turn."""
 
 
 class TurnMaker:
@@ -54,95 +76,108 @@ class TurnMaker:
     def __init__(
         self,
         policies: Policies,
-        sessions: Sessions,
+        recorder: TurnRecorder,
         sampling: SamplingConfig,
         timeout_s: float,
-        seats: Seats | None = None,
+        responders: Responders | None = None,
     ) -> None:
         """`timeout_s`: how long the policy may be silent, or a reply that is not streamed take."""
         self.version = 0
         self.stats = GatewayStats()
         self.sampling = sampling
         self._policies = policies
-        self._sessions = sessions
-        self._seats = seats
+        self._recorder = recorder
+        self._responders = responders
         self._timeout_s = timeout_s
-        self._unheld = asyncio.Event()
-        self._unheld.set()
+        self._may_start = asyncio.Event()
+        self._may_start.set()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold_requests(self) -> Iterator[None]:
         """Keep new requests waiting here, and off the policy; those under way go on."""
-        self._unheld.clear()
+        self._may_start.clear()
         try:
             yield
         finally:
-            self._unheld.set()
+            self._may_start.set()
 
-    async def turn(self, asked: TurnRequest, ask: Ask, send: Send | None = None) -> Turn:
+    async def turn(
+        self, request: TurnRequest, turn_input: TurnInput, send: Send | None = None
+    ) -> Turn:
         """The turn that answers a request, on disk. With `send`, its reply goes there in pieces.
 
         Raises Refusal when the session has ended, ContextError, and PolicyError when the policy
         gave no reply in time.
         """
-        stored = await self._sessions.recorder.stored_reply(asked)
+        stored = await self._recorder.stored_reply(request)
         if stored is not None:
             self.stats.replayed += 1
             if send is not None:
                 await send(delta_of(stored.reply))
             return stored
-        await self._sessions.recorder.record_next_states(asked)
-        return await self._seated(asked, ask, send) or await self._new(asked, ask, send)
+        await self._recorder.record_next_states(request)
+        turn = await self._from_responder(request, turn_input, send)
+        return turn or await self._from_policy(request, turn_input, send)
 
-    async def _seated(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn | None:
-        """A reply that no policy sampled, as a side turn without ids; None without a seat."""
-        if self._seats is None or asked.identity.kind != "main" or ask.body is None:
+    async def _from_responder(
+        self, request: TurnRequest, turn_input: TurnInput, send: Send | None
+    ) -> Turn | None:
+        """A reply that no policy sampled, as a side turn without ids; None without a responder."""
+        body = turn_input.body
+        if self._responders is None or request.identity.kind != "main" or body is None:
             return None
-        session = asked.session
-        seat = self._seats.wants(session.id, ask.claimable and session.next_index == 0)
-        reply = seat and await seat.reply(ask.messages, ask.body.get("tools") or [])
+        session = request.session
+        claimable = turn_input.claimable and session.next_index == 0
+        responder = self._responders.of(session.id, claimable)
+        if responder is None:
+            return None
+        reply = await responder.reply(turn_input.messages, body.get("tools") or [])
         if not reply:
             return None
         if send is not None:
             await send(delta_of(reply))
-        turn = _turn(asked, ask, Generation([], [], [], [], "stop"), reply)
-        return await self._record(asked, replace(turn, kind="side", rule="seat"), [])
+        turn = _turn(request, turn_input, Generation([], [], [], [], "stop"), reply)
+        return await self._record(request, replace(turn, kind="side", rule="seat"), [])
 
-    async def _new(self, asked: TurnRequest, ask: Ask, send: Send | None) -> Turn:
-        past = await self._sessions.recorder.previous_turn(asked) if ask.body is not None else None
-        draft = Draft(ask, past)
+    async def _from_policy(
+        self, request: TurnRequest, turn_input: TurnInput, send: Send | None
+    ) -> Turn:
+        previous = (
+            await self._recorder.previous_turn(request) if turn_input.body is not None else None
+        )
+        partial = PartialReply(turn_input, previous)
         try:
-            generation, reply = await self._reply(asked.session.id, draft, send)
+            generation, reply = await self._reply(request.session.id, partial, send)
         except BaseException:
-            await self._keep(asked, draft)
+            await self._record_partial(request, partial)
             raise
-        assert draft.prompt is not None
-        self.stats.fits[draft.prompt.fit] += 1
-        turn = _turn(asked, ask, generation, reply)
-        return await self._record(asked, turn, draft.prompt.rendered_ids_T)
+        assert partial.prompt is not None
+        self.stats.fits[partial.prompt.fit] += 1
+        turn = _turn(request, turn_input, generation, reply)
+        return await self._record(request, turn, partial.prompt.rendered_ids_T)
 
     async def _reply(
-        self, session_id: str, draft: Draft, send: Send | None
+        self, session_id: str, partial: PartialReply, send: Send | None
     ) -> tuple[Generation, Message]:
-        """Ask until a policy has answered, for as long as it may be silent."""
+        """Try until a policy has answered, for as long as it may be silent."""
         last: PolicyError | None = None
         failures, pause_s = 0, _FIRST_PAUSE_S
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 while True:
-                    await self._unheld.wait()
+                    await self._may_start.wait()
                     policy = self._policies.of(session_id)
                     try:
-                        if send is None and draft.ask.body is not None and not draft.is_seen:
-                            return await draft.whole(policy, self.version)
-                        return await self._stream(policy, draft, send, limit)
+                        if send is None and partial.can_be_whole:
+                            return await partial.generate(policy, self.version)
+                        return await self._stream(policy, partial, send, limit)
                     except (ContextError, RequestError):
                         raise
                     except PolicyError as error:
                         last = error
                     self.stats.waited += 1
                     failures += not isinstance(last, PolicyUnavailable)
-                    if not draft.can_go_on or failures == _MOST_FAILURES:
+                    if not partial.can_go_on or failures == _MOST_FAILURES:
                         raise last
                     if self._has_another(session_id, policy, last):
                         continue
@@ -155,23 +190,23 @@ class TurnMaker:
             ) from last
 
     async def _stream(
-        self, policy: Policy, draft: Draft, send: Send | None, limit: asyncio.Timeout
+        self, policy: Policy, partial: PartialReply, send: Send | None, limit: asyncio.Timeout
     ) -> tuple[Generation, Message]:
         clock = asyncio.get_running_loop().time
-        done: Generation | None = None
+        generation: Generation | None = None
         try:
-            async with aclosing(draft.stream(policy, self.version)) as pieces:
+            async with aclosing(partial.stream(policy, self.version)) as pieces:
                 async for piece in pieces:
                     if send is not None and piece.delta:
                         await send(piece.delta)
-                    done = piece.done or done
+                    generation = piece.generation or generation
                     limit.reschedule(clock() + self._timeout_s)
         except PolicyError:
-            if done is None:
+            if generation is None:
                 raise
-        if done is None:
+        if generation is None:
             raise PolicyUnavailable("vLLM ended a stream without saying why")
-        return done, draft.reply()
+        return generation, partial.message()
 
     def _has_another(self, session_id: str, policy: Policy, error: PolicyError) -> bool:
         """Leave a policy out that cannot be reached; whether one is left to go on with at once."""
@@ -180,13 +215,13 @@ class TurnMaker:
         self._policies.failed(policy)
         return self._policies.alive > 0 and self._policies.of(session_id) is not policy
 
-    async def _keep(self, asked: TurnRequest, draft: Draft) -> None:
+    async def _record_partial(self, request: TurnRequest, partial: PartialReply) -> None:
         """Store what was sampled of a reply that was not finished."""
-        if not draft.has_begun or draft.prompt is None:
+        if not partial.has_begun or partial.prompt is None:
             return
-        turn = _turn(asked, draft.ask, draft.interrupted(), draft.reply())
+        turn = _turn(request, partial.turn_input, partial.interrupted(), partial.message())
         try:
-            await self._record(asked, turn, draft.prompt.rendered_ids_T)
+            await self._record(request, turn, partial.prompt.rendered_ids_T)
         except Refusal:  # the session has ended, or was deleted, meanwhile
             return
         except StoreError as error:
@@ -194,11 +229,9 @@ class TurnMaker:
             return
         self.stats.interrupted += 1
 
-    async def _record(self, asked: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
+    async def _record(self, request: TurnRequest, turn: Turn, rendered_ids_T: list[int]) -> Turn:
         """Store a turn; not left before it is stored, so that an equal request then finds it."""
-        recording = asyncio.ensure_future(
-            self._sessions.recorder.record(asked, turn, rendered_ids_T)
-        )
+        recording = asyncio.ensure_future(self._recorder.record(request, turn, rendered_ids_T))
         try:
             await asyncio.wait([recording])
         except asyncio.CancelledError:
@@ -216,23 +249,172 @@ class TurnMaker:
         self.stats.tokens_sampled += len(turn.sampled_ids_T)
 
 
-def _turn(asked: TurnRequest, ask: Ask, generation: Generation, reply: Message) -> Turn:
+@dataclass(slots=True)
+class PartialReply:
+    """A reply in the making, by one policy or, when that fails, by several: its prompt, its pieces,
+    and what is left of it when it breaks off."""
+
+    turn_input: TurnInput
+    previous: PreviousTurn | None
+    """The turn that its prompt is joined to."""
+    prompt: Prompt | None = None
+    _ids_T: list[int] = field(default_factory=list)
+    _logprobs_T: list[float | None] = field(default_factory=list)
+    _versions_T: list[int] = field(default_factory=list)
+    _content: list[str] = field(default_factory=list)
+    _deltas: list[Delta] = field(default_factory=list)
+    """Those that are more than content."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Something was sampled."""
+        return bool(self._ids_T)
+
+    @property
+    def can_be_whole(self) -> bool:
+        """Whether it may come in one piece. A policy that sees pictures reads and replies in one
+        request, with their bytes, and that is a stream."""
+        body = self.turn_input.body
+        return body is not None and not pictures_of(body["messages"])
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another policy can take over: all that was sampled has a version."""
+        return -1 not in self._versions_T
+
+    async def generate(self, policy: Policy, version: int) -> tuple[Generation, Message]:
+        """The reply in one piece, with fewer bytes on the way."""
+        body = self.turn_input.body
+        assert body is not None
+        self.prompt = await make_prompt(policy.render, body, self.previous)
+        generation = await policy.generate(
+            self.prompt.ids_T, self.turn_input.sampling, version=version
+        )
+        return generation, await policy.parse(body, generation)
+
+    async def stream(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+        """The pieces that are still to come."""
+        from_prompt = self.has_begun or self.turn_input.body is None
+        source = self._from_prompt if from_prompt else self._from_chat
+        async with aclosing(source(policy, version)) as pieces:
+            async for piece in pieces:
+                self._add(piece)
+                yield piece
+
+    def _add(self, piece: Piece) -> None:
+        self._ids_T += piece.ids_T
+        self._logprobs_T += piece.logprobs_T
+        self._versions_T += piece.versions_T or [-1] * len(piece.ids_T)
+        if piece.delta.keys() == _ONLY_CONTENT:
+            self._content.append(piece.delta["content"])
+        elif piece.delta:
+            self._deltas.append(piece.delta)
+
+    async def _from_prompt(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+        turn_input = self.turn_input
+        if self.prompt is None:
+            prompt = turn_input.prompt
+            ids_T = await policy.tokenize(prompt) if isinstance(prompt, str) else prompt
+            self.prompt = Prompt(ids_T, ids_T, "first")
+        pieces = policy.stream(
+            self.prompt.ids_T,
+            turn_input.sampling,
+            turn_input.body,
+            version=version,
+            already=self._sampled(),
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def _from_chat(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+        """Render and generate in one call, unless ids of the turn before must take a place."""
+        body, previous = self.turn_input.body, self.previous
+        assert body is not None
+        after_T: list[int] = []
+        if previous is not None and extends(body["messages"], previous.turn):
+            after_T = previous.turn.prompt_ids_T + previous.turn.sampled_ids_T
+        sampling = self.turn_input.sampling
+        pieces = policy.stream_chat(body, sampling, version=version, after=after_T)
+        async with aclosing(pieces):
+            first = await anext(pieces, None)
+            if first is None or first.prompt_ids_T is None:
+                raise PolicyUnavailable("vLLM ended a stream before it began")
+            rendered_T = first.prompt_ids_T
+            render = _render_but_once(policy, body, rendered_T)
+            self.prompt = await make_prompt(render, body, previous)
+            if rendered_T[: len(after_T)] == after_T:
+                async for piece in pieces:
+                    yield piece
+                return
+        async with aclosing(self._from_prompt(policy, version)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    def _sampled(self) -> list[Piece]:
+        """All that was sampled, as one piece."""
+        if not self.has_begun:
+            return []
+        delta: Delta = {"content": "".join(self._content)}
+        ids_T, logprobs_T, versions_T = [*self._ids_T], [*self._logprobs_T], [*self._versions_T]
+        return [Piece(ids_T, logprobs_T, delta, versions_T=versions_T)]
+
+    def message(self) -> Message:
+        """As the client has seen it."""
+        return message_of([{"content": "".join(self._content)}, *self._deltas])
+
+    def interrupted(self) -> Generation:
+        """What was sampled; version -1 where the policy has not sent it."""
+        return Generation(
+            prompt_ids_T=[] if self.prompt is None else self.prompt.ids_T,
+            sampled_ids_T=self._ids_T,
+            logprobs_T=self._logprobs_T,
+            versions_T=self._versions_T,
+            finish_reason=INTERRUPTED,
+        )
+
+
+def _render_but_once(policy: Policy, body: ChatBody, rendered_T: list[int]) -> Render:
+    """The policy's `render`; `body` itself is rendered already."""
+
+    async def render(chat: ChatBody) -> list[int]:
+        return rendered_T if chat is body else await policy.render(chat)
+
+    return render
+
+
+def delta_of(reply: Message) -> Delta:
+    """A whole reply as one delta."""
+    delta: Delta = {}
+    if reply.get("reasoning_content"):
+        delta["reasoning_content"] = reply["reasoning_content"]
+    if reply.get("content"):
+        delta["content"] = str(reply["content"])
+    calls = reply.get("tool_calls")
+    if calls:
+        delta["tool_calls"] = [{"index": at, **call} for at, call in enumerate(calls)]
+    return delta
+
+
+def _turn(
+    request: TurnRequest, turn_input: TurnInput, generation: Generation, reply: Message
+) -> Turn:
     """Numbered when it is recorded."""
-    body = ask.body or ChatBody(messages=[])
-    options = {name: value for name, value in body.items() if name not in ("messages", "tools")}
+    body = turn_input.body or ChatBody(messages=[])
+    options = {name: option for name, option in body.items() if name not in ("messages", "tools")}
     return Turn(
-        session_id=asked.session.id,
+        session_id=request.session.id,
         index=0,
-        kind=asked.identity.kind,
+        kind=request.identity.kind,
         prompt_ids_T=generation.prompt_ids_T,
         sampled_ids_T=generation.sampled_ids_T,
         logprobs_T=generation.logprobs_T,
         versions_T=generation.versions_T,
         finish_reason=generation.finish_reason,
-        messages=ask.messages,
+        messages=turn_input.messages,
         reply=reply,
         created_s=time.time(),
-        rule=asked.identity.rule,
+        rule=request.identity.rule,
         tools=body.get("tools", []),
         template=cast(TemplateOptions, options),
     )

@@ -16,12 +16,13 @@ from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.policy.connections import Connections
-from clawrl_gym.policy.draft import Draft, assembled
 from clawrl_gym.policy.generation import (
     Generation,
     Piece,
     PolicyUnavailable,
+    ReplyStream,
     Sampling,
+    message_of,
     read_generation,
     sampling_params,
 )
@@ -107,19 +108,19 @@ class PolicyClient:
         another server began: this one goes on where they end.
         """
         parse = body is not None and self._reads(body)
-        draft = Draft(prompt_ids, already, plain=not parse)
+        reply = ReplyStream(prompt_ids, already, plain=not parse)
         if already:  # other random numbers than those that are used up
-            left = max(1, sampling.max_tokens - len(draft.sampled_ids_T))
+            left = max(1, sampling.max_tokens - len(reply.sampled_ids_T))
             sampling = replace(sampling, max_tokens=left, seed=None)
         asked = {
             "generate": self._generate(prompt_ids, sampling, version, request_id),
             "chat": self._chat(body) if body is not None and parse else None,
             "parse": parse,
-            "already": list(draft.sampled_ids_T),
+            "already": list(reply.sampled_ids_T),
         }
         if body is not None and pictures_of(body["messages"]):
             asked["seen"] = self._seen(body)
-        return self._pieces(asked, draft)
+        return self._pieces(asked, reply)
 
     def stream_chat(
         self,
@@ -135,14 +136,14 @@ class PolicyClient:
         The first piece has the prompt ids. When they do not begin with `after`, it is the only
         one: nothing was generated, and the caller decides on the prompt.
         """
-        draft = Draft([], plain=not self._reads(body))
+        reply = ReplyStream([], plain=not self._reads(body))
         asked = {
             "generate": self._generate(None, sampling, version, request_id),
             "chat": self._seen(body),
             "parse": self._reads(body),
             "after": list(after),
         }
-        return self._pieces(asked, draft)
+        return self._pieces(asked, reply)
 
     async def parse(self, body: ChatBody, generation: Generation) -> Message:
         """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
@@ -160,7 +161,7 @@ class PolicyClient:
             "stop_text": generation.stop_text,
         }
         asked = {"chat": self._chat(body), "prompt_ids": generation.prompt_ids_T, "reply": reply}
-        return assembled((await self._connections.post("/clawrl/parse", asked))["deltas"])
+        return message_of((await self._connections.post("/clawrl/parse", asked))["deltas"])
 
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, and its cache usage (0 to 1)."""
@@ -234,9 +235,11 @@ class PolicyClient:
             "sampling_params": sampling_params(sampling, self._unspoken),
         }
 
-    async def _pieces(self, asked: dict[str, Any], draft: Draft) -> AsyncGenerator[Piece, None]:
+    async def _pieces(
+        self, asked: dict[str, Any], reply: ReplyStream
+    ) -> AsyncGenerator[Piece, None]:
         async with aclosing(self._connections.events("/clawrl/stream", asked)) as events:
             async for event in events:
-                yield draft.piece(event)
-        if not draft.ended:
+                yield reply.piece(event)
+        if not reply.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")

@@ -6,12 +6,12 @@ that lacks them is an error and never repaired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.types import ToolCall
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 
@@ -81,10 +81,10 @@ class Piece:
     ids_T: list[int]
     logprobs_T: list[float | None]
     delta: Delta
-    done: Generation | None = None
-    """The whole generation, on the last piece only."""
+    generation: Generation | None = None
+    """The whole one, on the last piece only."""
     versions_T: list[int] = field(default_factory=list)
-    """Of the ids, for a reply that breaks off; empty when vLLM does not tell before the end."""
+    """Of the ids, for a reply that breaks off; empty when vLLM sends them with the end."""
     prompt_ids_T: list[int] | None = None
     """On the first piece of `stream_chat`, which has no other ids."""
 
@@ -117,7 +117,7 @@ def read_generation(prompt_ids: list[int], choice: dict[str, Any]) -> Generation
     return whole_generation(
         prompt_ids,
         choice["token_ids"] or [],
-        [_known(entry["logprob"]) for entry in content],
+        [_logprob(entry["logprob"]) for entry in content],
         choice,
         choice.get("text"),
     )
@@ -152,7 +152,7 @@ def whole_generation(
     )
 
 
-def _known(logprob: float) -> float | None:
+def _logprob(logprob: float) -> float | None:
     return None if logprob <= _MISSING_LOGPROB else logprob
 
 
@@ -169,3 +169,90 @@ def _versions(spans: list[dict[str, Any]], length: int) -> list[int]:
             "expected whole numbers for all; was /update_weight_version called?"
         )
     return versions
+
+
+class ReplyStream:
+    """One reply while it is streamed: events in, pieces out, and the whole with the last."""
+
+    def __init__(
+        self, prompt_ids: list[int], already: Sequence[Piece] = (), *, plain: bool
+    ) -> None:
+        """`already`: pieces of the same reply from a stream that broke off. `plain`: the deltas
+        are all of the text."""
+        self.prompt_ids = prompt_ids
+        self.ended = False
+        self.sampled_ids_T = [token for piece in already for token in piece.ids_T]
+        self._logprobs_T = [logprob for piece in already for logprob in piece.logprobs_T]
+        self._versions_before_T = [version for piece in already for version in piece.versions_T]
+        if len(self._versions_before_T) != len(self.sampled_ids_T):
+            raise PolicyError("a reply without weight versions cannot be gone on with: ask anew")
+        self._text = [piece.delta.get("content", "") for piece in already] if plain else None
+
+    def piece(self, event: dict[str, Any]) -> Piece:
+        """The piece in one event of /clawrl/stream, and the whole generation in the last."""
+        if "prompt_ids" in event:
+            self.prompt_ids = event["prompt_ids"]
+            self.ended = not event["goes_on"]
+            return Piece([], [], {}, prompt_ids_T=self.prompt_ids)
+        delta: Delta = event.get("delta") or Delta()
+        self.sampled_ids_T += event["ids"]
+        self._logprobs_T += event["logprobs"]
+        if self._text is not None:
+            self._text.append(delta.get("content", ""))
+        self.ended = "finish_reason" in event
+        generation = self._whole(event) if self.ended else None
+        return Piece(
+            event["ids"], event["logprobs"], delta, generation, _numbers(event["versions"])
+        )
+
+    def _whole(self, end: dict[str, Any]) -> Generation:
+        return whole_generation(
+            self.prompt_ids,
+            self.sampled_ids_T,
+            self._logprobs_T,
+            end,
+            None if self._text is None else "".join(self._text),
+            self._versions_before_T,
+        )
+
+
+def message_of(deltas: Iterable[Delta]) -> Message:
+    """The message that deltas make together."""
+    content, reasoning = [], []
+    calls: dict[int, _CallParts] = {}
+    for delta in deltas:
+        content.append(delta.get("content", ""))
+        reasoning.append(delta.get("reasoning_content", ""))
+        for part in delta.get("tool_calls", ()):
+            calls.setdefault(part["index"], _CallParts()).add(part)
+    text = "".join(content)
+    message: Message = {"role": "assistant", "content": text or (None if calls else "")}
+    if calls:
+        message["tool_calls"] = [calls[index].whole() for index in sorted(calls)]
+    if any(reasoning):
+        message["reasoning_content"] = "".join(reasoning)
+    return message
+
+
+@dataclass(slots=True)
+class _CallParts:
+    """A tool call while its deltas come."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def add(self, delta: ToolCallDelta) -> None:
+        function = delta.get("function") or FunctionCall()
+        self.id = delta.get("id") or self.id
+        self.name += function.get("name") or ""
+        self.arguments += str(function.get("arguments") or "")
+
+    def whole(self) -> ToolCall:
+        function: FunctionCall = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
+
+
+def _numbers(versions: list[str]) -> list[int]:
+    """Nothing when vLLM has not been told a number yet."""
+    return [int(version) for version in versions if version.isdecimal()]

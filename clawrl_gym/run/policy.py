@@ -118,7 +118,7 @@ class ServedPolicy:
         )
         redact.install([self.gateway.key, *(server.key for server in self.servers.servers)])
         self.gateway.version = self.version
-        self.servers.hold_with(self.gateway.held)
+        self.servers.hold_with(self.gateway.hold_requests)
         url = await self.gateway.start(sock)
         stack.push_async_callback(self.gateway.stop)
         self.address = PolicyAddress(url, self.gateway.key, self.servers.model_name)

@@ -48,7 +48,7 @@ class Rig:
             self.servers.model_name,
             240.0,
         )
-        self.servers.hold_with(self.gateway.held)
+        self.servers.hold_with(self.gateway.hold_requests)
         url = await self.gateway.start()
         headers = {"Authorization": f"Bearer {self.gateway.key}"}
         self.http = aiohttp.ClientSession(url, headers=headers)

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable, Sampling
-from clawrl_gym.policy.draft import assembled
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Piece
+from clawrl_gym.policy.generation import Piece, message_of
 from clawrl_gym.policy.servers import PolicyServers
 from tests.e2e.served import CONFIG, tree
 from tests.scripted_model import make_scripted_model
@@ -54,9 +53,9 @@ async def test_a_session_survives_the_death_of_its_server_in_the_middle_of_a_rep
             piece
             async for piece in elsewhere.stream(ids, sampling, ENDLESS, version=1, already=pieces)
         ]
-        text = assembled(piece.delta for piece in [*pieces, *rest])["content"]
+        text = message_of(piece.delta for piece in [*pieces, *rest])["content"]
         assert text == " tick tock" * 200
-        done = rest[-1].done
+        done = rest[-1].generation
         assert done is not None
         assert done.versions_T == [1] * 400
 

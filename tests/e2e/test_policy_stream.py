@@ -14,8 +14,7 @@ import pytest
 from clawrl_gym.core.errors import ContextError, RequestError
 from clawrl_gym.core.types import Message
 from clawrl_gym.policy.client import PolicyClient, Sampling
-from clawrl_gym.policy.draft import assembled
-from clawrl_gym.policy.generation import Delta, Piece
+from clawrl_gym.policy.generation import Delta, Piece, message_of
 from clawrl_gym.policy.swap import WeightSwap
 from tests.e2e.served import CONFIG, Served
 from tests.scripted_model import make_scripted_model
@@ -111,14 +110,14 @@ def test_the_deltas_make_the_message_that_vllms_own_stream_makes(
     async def go() -> None:
         client = served.client()
         try:
-            theirs = assembled(await vllms_own_deltas(served, chat(script)))
+            theirs = message_of(await vllms_own_deltas(served, chat(script)))
             ids = await client.render(chat(script))
             pieces = await pieces_of(client.stream(ids, SURE, chat(script), version=0))
-            ours = assembled(piece.delta for piece in pieces)
+            ours = message_of(piece.delta for piece in pieces)
             assert without_ids(ours) == without_ids(theirs)
             assert all(call["id"] for call in ours.get("tool_calls", []))
             assert len(pieces) > 3
-            done = pieces[-1].done
+            done = pieces[-1].generation
             assert done is not None
             assert done.sampled_ids_T == [i for piece in pieces for i in piece.ids_T]
             assert done.logprobs_T == [x for piece in pieces for x in piece.logprobs_T]
@@ -143,10 +142,10 @@ def test_what_looked_like_a_tool_call_and_is_none_is_told_at_the_end(
         client = served.client()
         try:
             pieces = await pieces_of(client.stream_chat(chat(script), SURE, version=0))
-            message = assembled(piece.delta for piece in pieces)
+            message = message_of(piece.delta for piece in pieces)
             assert message["content"] == said
-            assert pieces[-1].done is not None
-            assert await client.parse(chat(script), pieces[-1].done) == message
+            assert pieces[-1].generation is not None
+            assert await client.parse(chat(script), pieces[-1].generation) == message
         finally:
             await client.close()
 
@@ -161,9 +160,9 @@ def test_a_stop_text_ends_a_stream_and_is_in_no_delta(
         stopped = Sampling(0.0, 1.0, 64, stop=("how",))
         try:
             pieces = await pieces_of(client.stream_chat(chat("text"), stopped, version=0))
-            message = assembled(piece.delta for piece in pieces)
+            message = message_of(piece.delta for piece in pieces)
             assert message["content"] == "Hello, "
-            done = pieces[-1].done
+            done = pieces[-1].generation
             assert done is not None
             assert done.stop_text == "how"
             assert await client.parse(chat("text"), done) == message
@@ -186,7 +185,7 @@ def test_rendering_and_streaming_in_one_call_is_the_same_as_in_two(
             assert first.prompt_ids_T == ids
             assert first.ids_T == []
             two = await pieces_of(client.stream(ids, SURE, chat("call"), version=0))
-            assert rest[-1].done == two[-1].done
+            assert rest[-1].generation == two[-1].generation
             only = await pieces_of(
                 client.stream_chat(chat("call"), SURE, version=0, after=[*ids[:5], 7])
             )
@@ -218,7 +217,7 @@ def test_a_stream_through_a_swap_knows_the_version_of_every_token(
                         publishing = asyncio.create_task(swap.publish(served.version, weights))
             assert publishing is not None
             await publishing
-            done = pieces[-1].done
+            done = pieces[-1].generation
             assert done is not None
             assert set(done.versions_T) == {old, served.version}
             assert done.versions_T == sorted(done.versions_T)
@@ -298,13 +297,13 @@ def test_a_stream_that_broke_off_goes_on_where_it_ended(
         try:
             ids = await client.render(chat(script))
             whole = await pieces_of(client.stream(ids, SURE, chat(script), version=version))
-            before = [piece for piece in whole[:begun] if piece.done is None]
+            before = [piece for piece in whole[:begun] if piece.generation is None]
             after = await pieces_of(
                 client.stream(ids, SURE, chat(script), version=version, already=before)
             )
-            assert after[-1].done == whole[-1].done
-            both = assembled(piece.delta for piece in [*before, *after])
-            assert without_ids(both) == without_ids(assembled(piece.delta for piece in whole))
+            assert after[-1].generation == whole[-1].generation
+            both = message_of(piece.delta for piece in [*before, *after])
+            assert without_ids(both) == without_ids(message_of(piece.delta for piece in whole))
         finally:
             await client.close()
 

@@ -1,16 +1,16 @@
-"""Who can answer a request: a policy, one of several with the same weights, or somebody's seat."""
+"""What a policy is to those who use it, and what several with the same weights are."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol
 
-from clawrl_gym.core.types import ChatBody, Message, Tool
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.policy.generation import Generation, Piece, Sampling
 
 
 class Policy(Protocol):
-    """What the gateway needs of a policy's client."""
+    """Token ids in, token ids out; see `PolicyClient`."""
 
     async def render(self, body: ChatBody) -> list[int]: ...
 
@@ -59,21 +59,10 @@ class Policies(Protocol):
 
     def of(self, session_id: str) -> Policy: ...
 
-    def failed(self, policy: Any) -> None: ...
+    def failed(self, policy: Any) -> None:
+        """One of its own: Any, because a fleet of clients takes nothing but clients."""
+        ...
 
     def forget(self, session_id: str) -> None: ...
 
     async def metrics(self) -> dict[str, float]: ...
-
-
-class Seat(Protocol):
-    """Answers a session in the policy's place."""
-
-    async def reply(self, messages: list[Message], tools: list[Tool]) -> Message | None:
-        """None when the seat was given up: the policy answers."""
-
-
-class Seats(Protocol):
-    """Who answers which session."""
-
-    def wants(self, session_id: str, claimable: bool) -> Seat | None: ...

@@ -1,0 +1,71 @@
+"""Refusals: what the gateway does not serve, as an exception inside and an OpenAI error outside."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from clawrl_gym.core.errors import ClawError, ContextError, PolicyError, RequestError
+
+
+class Refusal(Exception):
+    """A request that the gateway does not serve, and the answer to it."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        code: str = "invalid_request",
+        param: str | None = None,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        """`retry_after_s` is sent with 429 and 503 only."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class ErrorFields(TypedDict):
+    """What is inside of an OpenAI error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorBody(TypedDict):
+    """An error in the OpenAI form."""
+
+    error: ErrorFields
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """How a client reads of an error."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, ContextError):
+        return Refusal(400, str(error), "context_length_exceeded", "messages")
+    if isinstance(error, RequestError):
+        return Refusal(400, str(error), param="messages")
+    if isinstance(error, PolicyError):
+        return Refusal(502, str(error), "policy_unavailable")
+    if isinstance(error, RecursionError):
+        return Refusal(400, "the request is nested too deeply")
+    is_ours = isinstance(error, ClawError)
+    message = str(error) if is_ours else "the gateway failed; its log says why"
+    return Refusal(500, message, "internal")
+
+
+def error_json(refusal: Refusal) -> ErrorBody:
+    kind = "invalid_request_error" if refusal.status < 500 else "server_error"
+    if refusal.status == 429:
+        kind = "rate_limit_error"
+    fields: ErrorFields = {
+        "message": str(refusal),
+        "type": kind,
+        "param": refusal.param,
+        "code": refusal.code,
+    }
+    return {"error": fields}
