@@ -52,10 +52,10 @@ class SimulatedEngine:
             spec.session_id, spec.task.id, spec.group_id, "train", "rollout", now_s
         )
         await self._store.add_session(session)
-        asked, said = Message(role="user", content="x"), Message(role="assistant", content="y")
+        request, reply = Message(role="user", content="x"), Message(role="assistant", content="y")
         turn = Turn(
             spec.session_id, 0, "main", [1, 2, 3], [4, 5], [-0.5, -0.5], [self.version] * 2,
-            "stop", [asked], said, now_s,
+            "stop", [request], reply, now_s,
         )  # fmt: skip
         await self._store.add_turn(turn)
         reward = float(self._random.random() < 0.5)

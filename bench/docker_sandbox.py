@@ -34,9 +34,9 @@ _MOST_ALIVE = 500
 _OWNER = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
-from bench_docker import open_one
+from bench_docker import open_sandbox
 with ThreadPoolExecutor(4) as pool:
-    kept = list(pool.map(lambda _: open_one(), range(int(sys.argv[1]))))
+    kept = list(pool.map(lambda _: open_sandbox(), range(int(sys.argv[1]))))
 print("up", flush=True)
 time.sleep(600)
 """
@@ -74,7 +74,7 @@ def main() -> None:
         parser.error(f"got --alive {args.alive}, expected 1 to {_MOST_ALIVE}")
     ensure_image(BASE_IMAGE)
     figures = {"commands": args.commands, "alive": args.alive, "load": round(os.getloadavg()[0], 1)}
-    figures |= _percentiles("command_ms", ours(args.commands))
+    figures |= _percentiles("command_ms", sandbox_exec(args.commands))
     figures |= _percentiles("exec_ms", docker_exec(max(20, args.commands // 10)))
     if not args.no_swerex:
         figures |= _percentiles("swerex_ms", swerex(args.commands))
@@ -83,12 +83,12 @@ def main() -> None:
     print(json.dumps(figures))
 
 
-def open_one() -> Any:
+def open_sandbox() -> Any:
     return open_docker_sandbox(Limits(memory_mb=256), SandboxSpec(), image=BASE_IMAGE)
 
 
-def ours(commands: int) -> list[float]:
-    with open_one() as sandbox:
+def sandbox_exec(commands: int) -> list[float]:
+    with open_sandbox() as sandbox:
         sandbox.exec("true", _COMMAND_S)
         return [_timed(lambda: sandbox.exec("/bin/true", _COMMAND_S)) for _ in range(commands)]
 
@@ -97,16 +97,16 @@ def docker_exec(commands: int) -> list[float]:
     """Through the engine's API, without the cost of starting its command line client."""
     api = engine().api
 
-    def one(identity: str) -> None:
-        made = api.exec_create(identity, ["/bin/true"])
-        api.exec_start(made["Id"])
+    def execute(container_id: str) -> None:
+        execution = api.exec_create(container_id, ["/bin/true"])
+        api.exec_start(execution["Id"])
 
-    made = api.create_container(BASE_IMAGE, ["sleep", "600"])
+    container = api.create_container(BASE_IMAGE, ["sleep", "600"])
     try:
-        api.start(made["Id"])
-        return [_timed(lambda: one(made["Id"])) for _ in range(commands)]
+        api.start(container["Id"])
+        return [_timed(lambda: execute(container["Id"])) for _ in range(commands)]
     finally:
-        api.remove_container(made["Id"], force=True)
+        api.remove_container(container["Id"], force=True)
 
 
 def swerex(commands: int) -> list[float]:
@@ -118,7 +118,7 @@ def swerex(commands: int) -> list[float]:
         subprocess.run([*pip, "--target", folder, "swe-rex"], check=True, timeout=600)
         api = engine().api
         server = ["python3", "-m", "swerex.server", "--host", "127.0.0.1"]
-        made = api.create_container(
+        container = api.create_container(
             BASE_IMAGE,
             [*server, "--port", str(port), "--auth-token", token],
             environment={"PYTHONPATH": "/swerex"},
@@ -127,7 +127,7 @@ def swerex(commands: int) -> list[float]:
             ),
         )
         try:
-            api.start(made["Id"])
+            api.start(container["Id"])
             client = subprocess.run(
                 [sys.executable, "-c", _SWEREX_CLIENT, str(port), token, str(commands)],
                 env=os.environ | {"PYTHONPATH": folder},
@@ -136,10 +136,10 @@ def swerex(commands: int) -> list[float]:
                 check=True,
                 timeout=600,
             )
-            taken: list[float] = json.loads(client.stdout.splitlines()[-1])
-            return taken
+            times_ms: list[float] = json.loads(client.stdout.splitlines()[-1])
+            return times_ms
         finally:
-            api.remove_container(made["Id"], force=True)
+            api.remove_container(container["Id"], force=True)
 
 
 def alive(count: int, threads: int) -> dict[str, float]:
@@ -147,7 +147,7 @@ def alive(count: int, threads: int) -> dict[str, float]:
     before_kb = _available_kb()
     started_s = time.monotonic()
     with ThreadPoolExecutor(threads) as pool:
-        sandboxes = list(pool.map(lambda _: open_one(), range(count)))
+        sandboxes = list(pool.map(lambda _: open_sandbox(), range(count)))
         wall_s = time.monotonic() - started_s
         each_kb = (before_kb - _available_kb()) / count
         started_s = time.monotonic()
@@ -184,8 +184,8 @@ def killed_owner(count: int) -> float:
 
 
 def _owned_by(pid: int) -> int:
-    found = engine().api.containers(all=True, filters={"label": OWNER_LABEL})
-    return sum(f"-{pid}-" in entry["Labels"][OWNER_LABEL] for entry in found)
+    containers = engine().api.containers(all=True, filters={"label": OWNER_LABEL})
+    return sum(f"-{pid}-" in container["Labels"][OWNER_LABEL] for container in containers)
 
 
 def _timed(call: Callable[[], Any]) -> float:
@@ -198,8 +198,8 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     per_s = 1e3 * len(ordered) / sum(ordered)
     figures = {"p50": ordered[len(ordered) // 2], "p95": ordered[len(ordered) * 95 // 100]}
-    named = {f"{name}_{key}": round(value, 2) for key, value in figures.items()}
-    return named | {f"{name.removesuffix('_ms')}_per_s": round(per_s, 1)}
+    percentiles = {f"{name}_{key}": round(value, 2) for key, value in figures.items()}
+    return percentiles | {f"{name.removesuffix('_ms')}_per_s": round(per_s, 1)}
 
 
 def _available_kb() -> int:

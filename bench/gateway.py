@@ -91,12 +91,12 @@ class SleepingPolicy:
             ids_T.append(token)
             logprobs_T: list[float | None] = [-0.5] * len(ids_T)
             versions_T = [version] * len(ids_T)
-            done = (
+            generation = (
                 Generation(prompt_ids, ids_T, logprobs_T, versions_T, "length")
                 if token + 1 == sampling.max_tokens
                 else None
             )
-            yield Piece([token], [-0.5], {"content": " word"}, done, [version])
+            yield Piece([token], [-0.5], {"content": " word"}, generation, [version])
 
     async def stream_chat(
         self,
@@ -167,7 +167,7 @@ async def measure(folder: Path, sessions: int, turns: int, delay_s: float) -> No
     child = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     try:
         async with asyncio.timeout(LIMIT_S):
-            told, _ = await child.communicate()
+            output, _ = await child.communicate()
     finally:
         if child.returncode is None:
             child.kill()
@@ -175,17 +175,22 @@ async def measure(folder: Path, sessions: int, turns: int, delay_s: float) -> No
     commits = store.commits
     await gateway.stop()
     await store.close()
-    report(json.loads(told), policy, gateway, commits, cpu_s, delay_s)
+    report(json.loads(output), policy, gateway, commits, cpu_s, delay_s)
     count_on_disk(folder, sessions, turns)
 
 
 def report(
-    told: Any, policy: SleepingPolicy, gateway: Gateway, commits: int, cpu_s: float, delay_s: float
+    client: dict[str, Any],
+    policy: SleepingPolicy,
+    gateway: Gateway,
+    commits: int,
+    cpu_s: float,
+    delay_s: float,
 ) -> None:
-    over_ms = sorted((latency - delay_s) * 1e3 for latency in told["latencies_s"])
-    requests = len(over_ms)
+    over_ms = sorted((latency - delay_s) * 1e3 for latency in client["latencies_s"])
+    requests, wall_s = len(over_ms), client["wall_s"]
     print(f"requests              {requests}, most inside at once {policy.most_inside}")
-    print(f"requests/s            {requests / told['wall_s']:.0f} (wall {told['wall_s']:.1f} s)")
+    print(f"requests/s            {requests / wall_s:.0f} (wall {wall_s:.1f} s)")
     print(f"gateway CPU a request {cpu_s / requests * 1e3:.2f} ms")
     print(
         f"added latency         p50 {statistics.median(over_ms):.0f} ms, "
@@ -197,11 +202,11 @@ def report(
 
 def count_on_disk(folder: Path, sessions: int, turns: int) -> None:
     reader = StoreReader(folder)
-    found = sum(len(reader.turns_of(row.id)) for row in reader.sessions())
+    stored = sum(len(reader.turns_of(row.id)) for row in reader.sessions())
     reader.close()
     size_kb = (folder / "run.db").stat().st_size / 1e3
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    print(f"turns in SQLite       {found} of {sessions * turns}, {size_kb / found:.2f} KB a turn")
+    print(f"turns in SQLite       {stored} of {sessions * turns}, {size_kb / stored:.2f} KB a turn")
     print(f"peak memory           {peak_mb:.0f} MB")
 
 
@@ -218,8 +223,8 @@ async def rest(url: str, key: str, sessions: int, streams: int) -> None:
 
         async def talk() -> None:
             for number in left:
-                said = {"role": "user", "content": f"I am number {number}. " * 20}
-                body = {"messages": [system, said]}
+                message = {"role": "user", "content": f"I am number {number}. " * 20}
+                body = {"messages": [system, message]}
                 path = f"/sessions/idle{number}/v1/chat/completions"
                 async with http.post(path, json=body) as answer:
                     answer.raise_for_status()
@@ -270,7 +275,7 @@ async def measure_memory(folder: Path, idle: int, streams: int) -> None:
                 most_open = max(most_open, gateway.stats.inside)
                 most_mb = max(most_mb, memory_mb())
                 await asyncio.wait([reading], timeout=0.5)
-            told = json.loads(reading.result())
+            client = json.loads(reading.result())
             cpu_s = time.process_time() - cpu_s
             await child.wait()
     finally:
@@ -280,8 +285,9 @@ async def measure_memory(folder: Path, idle: int, streams: int) -> None:
     print(f"open streams at once  {most_open}")
     print(f"memory                {start_mb:.0f} MB empty, {idle_mb:.0f} MB with {idle} idle")
     print(f"                      sessions, {most_mb:.0f} MB with {most_open} streams beside them")
-    print(f"pieces                {told['pieces']}, {told['pieces'] / told['wall_s']:.0f} a second")
-    print(f"CPU a piece           {cpu_s / told['pieces'] * 1e6:.0f} us")
+    pieces = client["pieces"]
+    print(f"pieces                {pieces}, {pieces / client['wall_s']:.0f} a second")
+    print(f"CPU a piece           {cpu_s / pieces * 1e6:.0f} us")
     await gateway.stop()
     await store.close()
 
@@ -300,17 +306,17 @@ def main() -> None:
     parser.add_argument("--idle", type=int, default=0, help="sessions that rest")
     parser.add_argument("--streams", type=int, default=500, help="beside sessions that rest")
     parser.add_argument("--client", nargs=2, metavar=("URL", "KEY"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.client:
-        url, key = given.client
-        if given.idle:
-            return asyncio.run(rest(url, key, given.idle, given.streams))
-        return asyncio.run(clients(url, key, given.sessions, given.turns))
+    options = parser.parse_args()
+    if options.client:
+        url, key = options.client
+        if options.idle:
+            return asyncio.run(rest(url, key, options.idle, options.streams))
+        return asyncio.run(clients(url, key, options.sessions, options.turns))
     with tempfile.TemporaryDirectory() as folder:
-        if given.idle:
-            asyncio.run(measure_memory(Path(folder), given.idle, given.streams))
+        if options.idle:
+            asyncio.run(measure_memory(Path(folder), options.idle, options.streams))
         else:
-            asyncio.run(measure(Path(folder), given.sessions, given.turns, given.delay))
+            asyncio.run(measure(Path(folder), options.sessions, options.turns, options.delay))
 
 
 if __name__ == "__main__":

@@ -131,8 +131,8 @@ async def hosting(folder: Path) -> AsyncIterator[tuple[Host, dict[str, str]]]:
 
 
 @dataclass
-class Seen:
-    """What one phase's clients saw."""
+class Traffic:
+    """What the clients of one phase measured."""
 
     first_s: list[float] = field(default_factory=list)
     """From sending a request to its first text."""
@@ -164,13 +164,13 @@ def body_of(number: int, stream: bool) -> dict[str, Any]:
     }
 
 
-async def ask(target: Target, number: int, seen: Seen, *, stream: bool = True) -> None:
+async def ask(target: Target, number: int, traffic: Traffic, *, stream: bool = True) -> None:
     began_s = time.perf_counter()
     async with target.http.post(target.path(number), json=body_of(number, stream)) as answer:
-        seen.statuses[answer.status] += 1
+        traffic.statuses[answer.status] += 1
         if not stream or answer.status != 200:
-            told = await answer.json()
-            seen.tokens += told.get("usage", {}).get("completion_tokens", 0)
+            reply = await answer.json()
+            traffic.tokens += reply.get("usage", {}).get("completion_tokens", 0)
             return
         raw, last_s, longest_s = b"", None, 0.0
         async for data in answer.content.iter_any():
@@ -180,18 +180,18 @@ async def ask(target: Target, number: int, seen: Seen, *, stream: bool = True) -
                 longest_s = max(longest_s, now_s - last_s)
                 last_s = now_s
             elif has_text(raw):
-                seen.first_s.append(now_s - began_s)
+                traffic.first_s.append(now_s - began_s)
                 last_s = now_s
-    seen.gaps_s.append(longest_s)
+    traffic.gaps_s.append(longest_s)
     last = events_of(raw)[-1]
     if "usage" not in last:
         raise RuntimeError(f"a stream broke off: {last}")
-    seen.tokens += last["usage"]["completion_tokens"]
+    traffic.tokens += last["usage"]["completion_tokens"]
 
 
 def has_text(raw: bytes) -> bool:
-    told = [event["choices"][0]["delta"] for event in events_of(raw) if event["choices"]]
-    return any(delta.get("content") for delta in told)
+    deltas = [event["choices"][0]["delta"] for event in events_of(raw) if event["choices"]]
+    return any(delta.get("content") for delta in deltas)
 
 
 def events_of(raw: bytes) -> list[Any]:
@@ -200,27 +200,27 @@ def events_of(raw: bytes) -> list[Any]:
     return [json.loads(part[6:]) for part in parts if part.startswith(b"data: {")]
 
 
-async def phase(target: Target, numbers: range, streams: int) -> Seen:
+async def phase(target: Target, numbers: range, streams: int) -> Traffic:
     """All these requests, so many at a time."""
-    seen, left = Seen(), iter(numbers)
+    traffic, left = Traffic(), iter(numbers)
     began_s = time.perf_counter()
 
     async def worker() -> None:
         for number in left:
-            await ask(target, number, seen)
+            await ask(target, number, traffic)
 
     await asyncio.gather(*(worker() for _ in range(streams)))
-    seen.wall_s = time.perf_counter() - began_s
-    return seen
+    traffic.wall_s = time.perf_counter() - began_s
+    return traffic
 
 
 @asynccontextmanager
-async def clients(told: dict[str, str]) -> AsyncIterator[tuple[Target, Target]]:
+async def clients(addresses: dict[str, str]) -> AsyncIterator[tuple[Target, Target]]:
     """Both sides: vLLM itself, and the gateway before it."""
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     async with (
-        _session(told["vllm"], told["vllm_key"], timeout) as direct,
-        _session(told["url"], told["key"], timeout) as gateway,
+        _session(addresses["vllm"], addresses["vllm_key"], timeout) as direct,
+        _session(addresses["url"], addresses["key"], timeout) as gateway,
     ):
         yield (
             Target(direct, lambda _: "/v1/chat/completions"),
@@ -242,27 +242,28 @@ def _session(url: str, key: str, timeout: aiohttp.ClientTimeout) -> aiohttp.Clie
 
 async def latency(folder: Path, phases: int) -> dict[str, Any]:
     """First tokens at 8 streams, tokens a second at 64; the sides take turns."""
-    few: dict[str, list[Seen]] = {"direct": [], "gateway": []}
-    many: dict[str, list[Seen]] = {"direct": [], "gateway": []}
-    async with hosting(folder) as (host, told), clients(told) as (direct, gateway):
+    few: dict[str, list[Traffic]] = {"direct": [], "gateway": []}
+    many: dict[str, list[Traffic]] = {"direct": [], "gateway": []}
+    async with hosting(folder) as (host, addresses), clients(addresses) as (direct, gateway):
         sides = {"direct": direct, "gateway": gateway}
         number = 0
         for at in range(-1, phases):  # the first one warms both sides up
-            for streams, count, kept in ((8, 64, few), (64, 192, many)):
+            for streams, count, traffic_by_side in ((8, 64, few), (64, 192, many)):
                 order = list(sides) if at % 2 else list(reversed(sides))
                 for side in order:
-                    seen = await phase(sides[side], range(number, number + count), streams)
+                    traffic = await phase(sides[side], range(number, number + count), streams)
                     if at >= 0:
-                        kept[side].append(seen)
+                        traffic_by_side[side].append(traffic)
                 number += count
         end = await host.order("end")
     first_ms = {
-        side: statistics.median(s for seen in seens for s in seen.first_s) * 1e3
-        for side, seens in few.items()
+        side: statistics.median(s for traffic in traffics for s in traffic.first_s) * 1e3
+        for side, traffics in few.items()
     }
     speed = {
-        side: sum(seen.tokens for seen in seens) / sum(seen.wall_s for seen in seens)
-        for side, seens in many.items()
+        side: sum(traffic.tokens for traffic in traffics)
+        / sum(traffic.wall_s for traffic in traffics)
+        for side, traffics in many.items()
     }
     by_phase = [
         statistics.median(g.first_s) * 1e3 - statistics.median(d.first_s) * 1e3
@@ -284,20 +285,20 @@ async def latency(folder: Path, phases: int) -> dict[str, Any]:
 
 async def swaps(folder: Path, chats: int, count: int) -> dict[str, Any]:
     """Mixed chats without and with swaps; nobody may notice more than a short pause."""
-    async with hosting(folder) as (host, told), clients(told) as (_, gateway):
+    async with hosting(folder) as (host, addresses), clients(addresses) as (_, gateway):
         await phase(gateway, range(10**6, 10**6 + 32), 32)  # warm
         calm = await mixed(gateway, range(chats))
         pauses_s: list[float] = []
-        done = asyncio.Event()
+        all_swapped = asyncio.Event()
 
         async def swapping() -> None:
             for _ in range(count):
                 pauses_s.append((await host.order("swap"))["pause_s"])
                 await asyncio.sleep(0.2)
-            done.set()
+            all_swapped.set()
 
         task = asyncio.create_task(swapping())
-        busy = await mixed(gateway, range(chats, 2 * chats), until=done)
+        busy = await mixed(gateway, range(chats, 2 * chats), until=all_swapped)
         await task
         end = await host.order("end")
     reader = StoreReader(folder / "run")
@@ -327,18 +328,18 @@ async def swaps(folder: Path, chats: int, count: int) -> dict[str, Any]:
     }
 
 
-async def mixed(target: Target, numbers: range, until: asyncio.Event | None = None) -> Seen:
+async def mixed(target: Target, numbers: range, until: asyncio.Event | None = None) -> Traffic:
     """Half streamed, half whole, 32 at a time; goes on until the event when it is not set yet."""
-    seen, left = Seen(), iter(numbers)
+    traffic, left = Traffic(), iter(numbers)
     extra = iter(range(numbers.stop + 10**7, numbers.stop + 2 * 10**7))
 
     async def worker() -> None:
         while (number := next(left, None)) is not None or (until and not until.is_set()):
             number = next(extra) if number is None else number
-            await ask(target, number, seen, stream=number % 2 == 0)
+            await ask(target, number, traffic, stream=number % 2 == 0)
 
     await asyncio.gather(*(worker() for _ in range(32)))
-    return seen
+    return traffic
 
 
 def main() -> None:
@@ -348,15 +349,15 @@ def main() -> None:
     parser.add_argument("--phases", type=int, default=6)
     parser.add_argument("--chats", type=int, default=1000)
     parser.add_argument("--swaps", type=int, default=20)
-    given = parser.parse_args()
-    if given.what == "host":
-        return asyncio.run(host(given.folder))
+    options = parser.parse_args()
+    if options.what == "host":
+        return asyncio.run(host(options.folder))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if given.what == "latency":
-            figures = asyncio.run(latency(folder, given.phases))
+        if options.what == "latency":
+            figures = asyncio.run(latency(folder, options.phases))
         else:
-            figures = asyncio.run(swaps(folder, given.chats, given.swaps))
+            figures = asyncio.run(swaps(folder, options.chats, options.swaps))
     print(json.dumps(figures))
 
 

@@ -33,7 +33,7 @@ from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.miniwob.pages import html_folder
 
 _MOST_CONTEXTS = 2000
-_GONE_S = 60.0
+_END_PATIENCE_S = 60.0
 _PAGES = ("click-test", "click-test-2", "click-button", "click-dialog", "click-checkboxes")
 """Of MiniWoB++; what is clicked there is in the instruction."""
 _KINDS: dict[str, dict[str, Any]] = {
@@ -60,10 +60,10 @@ def names(page, goal):
         return [*([] if listed == "nothing" else listed.split(", ")), "Submit"]
     known = {"click-test": "Click Me!", "click-test-2": "ONE", "click-dialog": "Close"}
     return [known.get(page) or re.search(r'"(.+)"', goal)[1]]
-def timed(told, call):
+def timed(times_ms, call):
     started = time.perf_counter()
     result = call()
-    told.append((time.perf_counter() - started) * 1e3)
+    times_ms.append((time.perf_counter() - started) * 1e3)
     return result
 resets, steps, won = [], [], 0
 for page in pages:
@@ -113,27 +113,27 @@ def speed(episodes: int) -> dict[str, Any]:
     """Each episode: a fresh context, a look, a picture, and the oracle's turns."""
     figures: dict[str, Any] = {"episodes": episodes}
     for name, options in _KINDS.items():
-        told: dict[str, list[float]] = {"reset": [], "look": [], "jpeg": [], "act": []}
+        times_ms: dict[str, list[float]] = {"reset": [], "look": [], "jpeg": [], "act": []}
         with closing(GuiEnv(**options)) as env:
             ids = env.task_ids("heldout")
             env.reset(options={"task": ids[0]})
             won = 0
             for number in range(episodes):
-                won += _episode(env, ids[number + 1], told)
+                won += _episode(env, ids[number + 1], times_ms)
         figures[f"{name}_won"] = won
-        for kind, values in told.items():
+        for kind, values in times_ms.items():
             figures |= _percentiles(f"{name}_{kind}_ms", values)
     return figures
 
 
-def _episode(env: GuiEnv, task: str, told: dict[str, list[float]]) -> bool:
+def _episode(env: GuiEnv, task: str, times_ms: dict[str, list[float]]) -> bool:
     """Whether the oracle won."""
-    _timed(told["reset"], lambda: env.reset(options={"task": task}))
-    _timed(told["look"], lambda: env.step("screenshot()"))
-    _timed(told["jpeg"], env.shot)
+    _timed(times_ms["reset"], lambda: env.reset(options={"task": task}))
+    _timed(times_ms["look"], lambda: env.step("screenshot()"))
+    _timed(times_ms["jpeg"], env.shot)
     reward = 0.0
     for reply in env.solve():
-        reward = _stepped(env, reply, told["act"])
+        reward = _stepped(env, reply, times_ms["act"])
     return reward >= 1.0
 
 
@@ -156,7 +156,7 @@ def contexts(count: int, threads: int) -> dict[str, Any]:
             list(pool.map(begin, range(count)))
             all_begun_s = time.monotonic() - started_s
             started_s = time.monotonic()
-            answered = sum(pool.map(look, envs))
+            answer_count = sum(pool.map(look, envs))
             all_looked_s = time.monotonic() - started_s
         processes, pss_mb, rss_mb = _memory()
         started_s = time.monotonic()
@@ -166,7 +166,7 @@ def contexts(count: int, threads: int) -> dict[str, Any]:
     closed_s = time.monotonic() - started_s
     return {
         "contexts": count,
-        "answered": answered,
+        "answered": answer_count,
         "begun_per_s": round(count / all_begun_s, 1),
         "looks_per_s": round(count / all_looked_s, 1),
         **_percentiles("reset_ms", resets),
@@ -181,23 +181,27 @@ def contexts(count: int, threads: int) -> dict[str, Any]:
 
 def side_by_side(episodes: int, alive: int, rounds: int) -> dict[str, Any]:
     """Rounds in turn, so that what else runs on the machine weighs on both."""
-    told: dict[str, list[dict[str, Any]]] = {"ours": [], "browsergym": [], "browsergym_no_wait": []}
+    parts: dict[str, list[dict[str, Any]]] = {
+        "ours": [],
+        "browsergym": [],
+        "browsergym_no_wait": [],
+    }
     with tempfile.TemporaryDirectory() as folder:
         python = _install(Path(folder))
         for _ in range(rounds):
-            told["ours"].append(_ours(episodes, alive))
-            told["browsergym"].append(_browsergym(python, episodes, alive, waits=True))
-            told["browsergym_no_wait"].append(_browsergym(python, episodes, alive, waits=False))
+            parts["ours"].append(_own_environment(episodes, alive))
+            parts["browsergym"].append(_browsergym(python, episodes, alive, waits=True))
+            parts["browsergym_no_wait"].append(_browsergym(python, episodes, alive, waits=False))
     figures: dict[str, Any] = {"episodes": episodes * len(_PAGES) * rounds, "alive": alive}
-    for name, parts in told.items():
+    for name, own_parts in parts.items():
         resets, steps = (
-            [value for part in parts for value in part[key]] for key in ("resets", "steps")
+            [value for part in own_parts for value in part[key]] for key in ("resets", "steps")
         )
-        figures[f"{name}_won"] = sum(part["won"] for part in parts)
+        figures[f"{name}_won"] = sum(part["won"] for part in own_parts)
         figures[f"{name}_steps_per_s"] = round(len(steps) * 1e3 / (sum(resets) + sum(steps)), 2)
         figures |= _percentiles(f"{name}_reset_ms", resets)
         figures |= _percentiles(f"{name}_step_ms", steps)
-        each_mb = statistics.median(part["pss_mb"] for part in parts) / alive
+        each_mb = statistics.median(part["pss_mb"] for part in own_parts) / alive
         figures[f"{name}_pss_mb_each"] = round(each_mb, 1)
     for name in ("browsergym", "browsergym_no_wait"):
         faster = figures["ours_steps_per_s"] / figures[f"{name}_steps_per_s"]
@@ -209,34 +213,34 @@ def side_by_side(episodes: int, alive: int, rounds: int) -> dict[str, Any]:
     return figures
 
 
-def _ours(episodes: int, alive: int) -> dict[str, Any]:
+def _own_environment(episodes: int, alive: int) -> dict[str, Any]:
     """One click a step, as on the other side."""
-    told: dict[str, list[float]] = {"resets": [], "steps": []}
+    times_ms: dict[str, list[float]] = {"resets": [], "steps": []}
     won = 0
     for page in _PAGES:
         with closing(GuiEnv(tasks="miniwob", families=[page])) as env:
-            won += sum(_clicked(env, task, told) for task in env.task_ids("train")[:episodes])
+            won += sum(_clicked(env, task, times_ms) for task in env.task_ids("train")[:episodes])
     with ExitStack() as stack:
         for number in range(alive):
             env = GuiEnv(tasks="miniwob", families=["click-button"])
             stack.callback(env.close)
             env.reset(options={"task": env.task_ids("train")[number]})
         pss_mb = _memory()[1]
-    return {**told, "won": won, "pss_mb": pss_mb}
+    return {**times_ms, "won": won, "pss_mb": pss_mb}
 
 
-def _clicked(env: GuiEnv, task: str, told: dict[str, list[float]]) -> bool:
+def _clicked(env: GuiEnv, task: str, times_ms: dict[str, list[float]]) -> bool:
     """Whether the clicks won."""
-    _timed(told["resets"], lambda: env.reset(options={"task": task}))
+    _timed(times_ms["resets"], lambda: env.reset(options={"task": task}))
     reward = 0.0
     for click in "\n".join(env.solve()).splitlines():
-        reward = _stepped(env, click, told["steps"])
+        reward = _stepped(env, click, times_ms["steps"])
     return reward > 0
 
 
-def _stepped(env: GuiEnv, action: str, told: list[float]) -> float:
+def _stepped(env: GuiEnv, action: str, times_ms: list[float]) -> float:
     """The reward."""
-    return float(_timed(told, lambda: env.step(action))[1])
+    return float(_timed(times_ms, lambda: env.step(action))[1])
 
 
 def _install(folder: Path) -> Path:
@@ -246,8 +250,8 @@ def _install(folder: Path) -> Path:
     pip = [str(python), "-m", "pip", "install", "-qq"]
     subprocess.run([*pip, "browsergym-miniwob", "psutil"], check=True, timeout=900)
     code = [str(python), "-c", _PLAYWRIGHT]
-    asked = subprocess.run(code, check=True, timeout=60, text=True, stdout=subprocess.PIPE)
-    place = folder / "browsers" / f"chromium-{asked.stdout.strip()}" / "chrome-linux"
+    process = subprocess.run(code, check=True, timeout=60, text=True, stdout=subprocess.PIPE)
+    place = folder / "browsers" / f"chromium-{process.stdout.strip()}" / "chrome-linux"
     place.mkdir(parents=True)
     (place / "chrome").symlink_to(find(BrowserConfig()))
     return python
@@ -261,23 +265,23 @@ def _browsergym(python: Path, episodes: int, alive: int, *, waits: bool) -> dict
         "MINIWOB_URL": f"{(html_folder() / 'miniwob').as_uri()}/",
         "PLAYWRIGHT_BROWSERS_PATH": str(python.parents[2] / "browsers"),
     }
-    asked = json.dumps([_PAGES, episodes, alive, waits])
-    done = subprocess.run(
-        [str(python), "-c", _BROWSERGYM, asked],
+    request = json.dumps([_PAGES, episodes, alive, waits])
+    process = subprocess.run(
+        [str(python), "-c", _BROWSERGYM, request],
         env=variables,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=3600,
     )
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    part: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return part
 
 
-def _timed(told: list[float], call: Callable[[], Any]) -> Any:
+def _timed(times_ms: list[float], call: Callable[[], Any]) -> Any:
     started_s = time.perf_counter()
     result = call()
-    told.append((time.perf_counter() - started_s) * 1e3)
+    times_ms.append((time.perf_counter() - started_s) * 1e3)
     return result
 
 
@@ -289,9 +293,9 @@ def _percentiles(name: str, values: list[float]) -> dict[str, float]:
 
 def _memory() -> tuple[int, float, float]:
     """Processes below this one, and their proportional and resident memory in MB."""
-    found = list(_rollups())
-    pss_mb, rss_mb = (sum(one[key] for one in found) / 2**10 for key in ("Pss", "Rss"))
-    return len(found), pss_mb, rss_mb
+    rollups = list(_rollups())
+    pss_mb, rss_mb = (sum(rollup[key] for rollup in rollups) / 2**10 for key in ("Pss", "Rss"))
+    return len(rollups), pss_mb, rss_mb
 
 
 def _rollups() -> Iterator[dict[str, int]]:
@@ -301,13 +305,13 @@ def _rollups() -> Iterator[dict[str, int]]:
             lines = Path(f"/proc/{child.pid}/smaps_rollup").read_text().splitlines()[1:]
         except OSError:  # it ended just now
             continue
-        named = (line.split() for line in lines)
-        yield {fields[0].rstrip(":"): int(fields[1]) for fields in named}
+        rows = (line.split() for line in lines)
+        yield {fields[0].rstrip(":"): int(fields[1]) for fields in rows}
 
 
 def _left() -> int:
     """Browser processes that are still there after a while."""
-    patience_s = time.monotonic() + _GONE_S
+    patience_s = time.monotonic() + _END_PATIENCE_S
     while (left := _browsers()) and time.monotonic() < patience_s:
         time.sleep(0.2)
     return left

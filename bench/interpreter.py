@@ -45,7 +45,7 @@ def main() -> None:
 def measure(
     make: Callable[[], Interpreter], starts: int, calls: int, asleep: int
 ) -> dict[str, float | int]:
-    found: dict[str, float | int] = {"load": round(os.getloadavg()[0], 1)}
+    figures: dict[str, float | int] = {"load": round(os.getloadavg()[0], 1)}
     start_ms, first_ms = [], []
     for _ in range(starts):
         interpreter = make()
@@ -55,8 +55,8 @@ def measure(
     interpreter = make()
     call_ms = [_timed_ms(lambda: interpreter.run("x = 6 * 7\nx", _CALL_S)) for _ in range(calls)]
     interpreter.close()
-    found |= {**_percentiles("start_ms", start_ms), **_percentiles("first_call_ms", first_ms)}
-    return found | _percentiles("call_ms", call_ms) | _sleeping(make, asleep)
+    figures |= {**_percentiles("start_ms", start_ms), **_percentiles("first_call_ms", first_ms)}
+    return figures | _percentiles("call_ms", call_ms) | _sleeping(make, asleep)
 
 
 def _sleeping(make: Callable[[], Interpreter], count: int) -> dict[str, float | int]:

@@ -103,12 +103,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("overrides", nargs="*")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows = []
-    for seed in given.seeds:
-        folder = given.out / f"seed{seed}"
+    for seed in options.seeds:
+        folder = options.out / f"seed{seed}"
         if not (folder / "wall_s").exists():
-            run(folder, seed, given.overrides)
+            run(folder, seed, options.overrides)
         rows.append(figures(folder, seed))
     names = [name for name in COLUMNS if any(row[name] for row in rows)]
     print("| " + " | ".join(COLUMNS[name] for name in names) + " |")

@@ -28,8 +28,8 @@ async def _load(client: PolicyClient, stop: asyncio.Event, versions: list[list[i
     draw = random.Random(id(stop) + len(versions))
     while not stop.is_set():
         prompt = [draw.randrange(10, 900) for _ in range(40)]
-        made = await client.generate(prompt, Sampling(1.0, 1.0, 120), version=0)
-        versions.append(made.versions_T)
+        generation = await client.generate(prompt, Sampling(1.0, 1.0, 120), version=0)
+        versions.append(generation.versions_T)
 
 
 async def measure(swaps: int, requests: int, folder: Path) -> dict[str, float]:
@@ -61,7 +61,7 @@ async def measure(swaps: int, requests: int, folder: Path) -> dict[str, float]:
         "pause_max_s": round(max(pauses_s), 3),
         "requests_answered": len(versions),
         "requests_failed": 0,
-        "requests_that_lived_through_a_swap": sum(len(set(seen)) > 1 for seen in versions),
+        "requests_that_lived_through_a_swap": sum(len(set(reply)) > 1 for reply in versions),
     }
 
 
@@ -69,9 +69,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--swaps", type=int, default=50)
     parser.add_argument("--requests", type=int, default=24)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(given.swaps, given.requests, Path(folder)))
+        figures = asyncio.run(measure(options.swaps, options.requests, Path(folder)))
     sys.stdout.write(json.dumps(figures) + "\n")
 
 

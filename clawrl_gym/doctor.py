@@ -9,7 +9,6 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich import box
@@ -39,8 +38,8 @@ def show(checks: Sequence[Check], console: Console) -> None:
         table.add_column("needed for", style="grey62", no_wrap=True)
     for check in checks:
         fine = check.status is Status.OK
-        found = Text(check.found, no_wrap=fine, overflow="ellipsis" if fine else "fold")
-        cells = [Text(check.name), _MARKS[check.status], found]
+        finding = Text(check.finding, no_wrap=fine, overflow="ellipsis" if fine else "fold")
+        cells = [Text(check.name), _MARKS[check.status], finding]
         table.add_row(*cells, *([Text(check.needed_for)] if wide else []))
     console.print(table)
     for status, heading in (
@@ -51,13 +50,21 @@ def show(checks: Sequence[Check], console: Console) -> None:
     console.print(verdict(checks))
 
 
+def _fields(check: Check) -> dict[str, str]:
+    """A check as programs read it."""
+    return {
+        "name": check.name, "status": check.status, "found": check.finding,
+        "needed_for": check.needed_for, "cure": check.cure,
+    }  # fmt: skip
+
+
 def _show_cures(checks: Sequence[Check], heading: str, console: Console) -> None:
     if not checks:
         return
     console.print(Text(heading, style="bold"))
     for check in checks:
         console.print(Text(f"  {check.name} (for {check.needed_for})"))
-        console.print(Text(f"      {check.cure or check.found}", style="cyan"), soft_wrap=True)
+        console.print(Text(f"      {check.cure or check.finding}", style="cyan"), soft_wrap=True)
     console.print()
 
 
@@ -79,10 +86,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     checks = run_checks(Path("runs").absolute())
-    if given.json:
-        rows = {"ok": is_ready(checks), "checks": [asdict(check) for check in checks]}
+    if options.json:
+        rows = {"ok": is_ready(checks), "checks": [_fields(check) for check in checks]}
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
     else:
         show(checks, Console())

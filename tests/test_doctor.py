@@ -77,19 +77,19 @@ def test_an_old_python_is_missing() -> None:
 
 def test_a_processor_without_vectors_is_missing() -> None:
     assert host.check_cpu({"sse2"}, "x86_64").status is Status.MISSING
-    assert "avx512f" in host.check_cpu({"avx2", "avx512f"}, "x86_64").found
+    assert "avx512f" in host.check_cpu({"avx2", "avx512f"}, "x86_64").finding
     assert host.check_cpu(set(), "aarch64").status is Status.OK
 
 
 def test_little_memory_is_missing() -> None:
     low = host.check_memory(16.0, 2.0)
     assert low.status is Status.MISSING
-    assert low.found == "2.0 GiB free of 16.0"
+    assert low.finding == "2.0 GiB free of 16.0"
     assert host.check_memory(16.0, 12.0).status is Status.OK
 
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    found = host.check_disk(tmp_path / "runs" / "later").found
+    found = host.check_disk(tmp_path / "runs" / "later").finding
     assert found.endswith(f"at {tmp_path}")
 
 
@@ -123,6 +123,6 @@ def test_a_gpu_without_the_build_for_it_is_said() -> None:
     if version("vllm"):
         assert check.status is Status.OK
     else:
-        assert "cannot use it" in check.found
+        assert "cannot use it" in check.finding
         assert check.cure == "make setup BUILD=gpu"
     assert host.check_gpu([]).status is Status.OPTIONAL

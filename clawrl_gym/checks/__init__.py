@@ -41,5 +41,5 @@ def run_checks(folder: Path) -> list[Check]:
         lambda: [software.check_browser()],
     ]
     with ThreadPoolExecutor(len(steps)) as pool:
-        found = [pool.submit(step) for step in steps]
-        return [check for future in found for check in future.result()]
+        pending = [pool.submit(step) for step in steps]
+        return [check for future in pending for check in future.result()]

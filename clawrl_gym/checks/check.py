@@ -24,18 +24,27 @@ class Check:
 
     name: str
     status: Status
-    found: str
+    finding: str
     needed_for: str
     cure: str = ""
     """The command that mends it; empty when all is well."""
 
 
-def required(name: str, ok: bool, found: str, needed_for: str, cure: str) -> Check:
-    return Check(name, Status.OK if ok else Status.MISSING, found, needed_for, "" if ok else cure)
+def required(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> Check:
+    """Missing unless `ok`; the cure of what is there is left out."""
+    return _check(name, ok, Status.MISSING, finding, needed_for, cure)
 
 
-def optional(name: str, ok: bool, found: str, needed_for: str, cure: str) -> Check:
-    return Check(name, Status.OK if ok else Status.OPTIONAL, found, needed_for, "" if ok else cure)
+def optional(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> Check:
+    """Optional unless `ok`."""
+    return _check(name, ok, Status.OPTIONAL, finding, needed_for, cure)
+
+
+def _check(
+    name: str, ok: bool, otherwise: Status, finding: str, needed_for: str, cure: str
+) -> Check:
+    status = Status.OK if ok else otherwise
+    return Check(name, status, finding, needed_for, "" if ok else cure)
 
 
 def version(name: str) -> str | None:

@@ -23,11 +23,11 @@ def check_cpu(flags: set[str], machine: str) -> Check:
     if machine in ("x86_64", "AMD64"):
         best = next((f for f in ("amx_bf16", "avx512f", "avx2") if f in flags), None)
         ok = best is not None
-        found = f"{cores} cores, {best or 'no AVX2'}"
+        finding = f"{cores} cores, {best or 'no AVX2'}"
     else:
-        ok, found = True, f"{cores} cores, {machine}"
+        ok, finding = True, f"{cores} cores, {machine}"
     return required(
-        "processor", ok, found, "vLLM on the CPU (AVX2 or better)",
+        "processor", ok, finding, "vLLM on the CPU (AVX2 or better)",
         "use a machine with AVX2, or a GPU: pip install 'clawrl-gym[gpu]'",
     )  # fmt: skip
 
@@ -49,9 +49,9 @@ def check_disk(folder: Path) -> Check:
         folder = folder.parent
     free_gb = shutil.disk_usage(folder).free / 2**30
     writable = os.access(folder, os.W_OK)
-    found = f"{free_gb:.1f} GiB free at {folder}" + ("" if writable else ", not writable")
+    finding = f"{free_gb:.1f} GiB free at {folder}" + ("" if writable else ", not writable")
     return required(
-        "disk", free_gb >= MIN_DISK_GB and writable, found, f"runs/ ({MIN_DISK_GB:.0f} GiB)",
+        "disk", free_gb >= MIN_DISK_GB and writable, finding, f"runs/ ({MIN_DISK_GB:.0f} GiB)",
         "make room, or write elsewhere: run.root=PATH",
     )  # fmt: skip
 
@@ -81,10 +81,10 @@ def check_loopback() -> Check:
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
             with socket.create_connection(("127.0.0.1", port), timeout=1.0):
-                ok, found = True, "a port can be opened and reached"
+                ok, finding = True, "a port can be opened and reached"
     except OSError as error:
-        ok, found = False, str(error)
-    return required("loopback", ok, found, "vLLM and the gateway", "ip link set lo up")
+        ok, finding = False, str(error)
+    return required("loopback", ok, finding, "vLLM and the gateway", "ip link set lo up")
 
 
 def check_isolation() -> list[Check]:
@@ -108,11 +108,11 @@ def check_isolation() -> list[Check]:
 
 def check_gpu(names: list[str]) -> Check:
     """NVIDIA devices and a vLLM build that can use them."""
-    found = ", ".join(names) or "none (the CPU build of vLLM serves)"
+    finding = ", ".join(names) or "none (the CPU build of vLLM serves)"
     if names and not version("vllm"):
         return Check(
-            "GPU", Status.OPTIONAL, f"{found}; the installed vLLM cannot use it",
+            "GPU", Status.OPTIONAL, f"{finding}; the installed vLLM cannot use it",
             "larger models", "make setup BUILD=gpu",
         )  # fmt: skip
     cure = "install the NVIDIA driver, then: make setup BUILD=gpu"
-    return optional("GPU", bool(names), found, "larger models", cure)
+    return optional("GPU", bool(names), finding, "larger models", cure)

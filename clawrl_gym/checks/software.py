@@ -33,9 +33,9 @@ def check_packages() -> list[Check]:
                   "make setup, or: pip install 'clawrl-gym[cpu]' ([gpu] on a CUDA machine)"),
     ]  # fmt: skip
     for name, needed_for in needs.items():
-        found = version(name)
+        installed = version(name)
         checks.append(
-            required(name, found is not None, found or "not installed", needed_for, "make setup")
+            required(name, bool(installed), installed or "not installed", needed_for, "make setup")
         )
     return checks
 
@@ -87,10 +87,10 @@ def check_docker(path: Path) -> Check:
             client.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
             answer = client.recv(1024).decode(errors="replace")
     except OSError as error:
-        found = f"no engine at {path}: {error.strerror or error}"
+        finding = f"no engine at {path}: {error.strerror or error}"
     ok = " 200 " in answer.partition("\r\n")[0]
     return optional(
-        "Docker", ok, f"answers at {path}" if ok else found if not answer else answer[:60],
+        "Docker", ok, f"answers at {path}" if ok else finding if not answer else answer[:60],
         "SWE instances and tasks that bring an image (others: sandbox=bubblewrap)",
         "apt-get install -y docker.io && systemctl start docker; without systemd, as root:"
         " docker/engine.sh start .docker",
@@ -108,10 +108,10 @@ def check_browser() -> Check:
         browser = find(BrowserConfig(), _downloaded())
     except ConfigError:
         browser = None
-    found = f"playwright {package}" if package else "no playwright"
-    found += f", {browser or 'no Chromium'}"
+    finding = f"playwright {package}" if package else "no playwright"
+    finding += f", {browser or 'no Chromium'}"
     return optional(
-        "Chromium", package is not None and browser is not None, found, "env=gui",
+        "Chromium", package is not None and browser is not None, finding, "env=gui",
         "make browser, or: pip install 'clawrl-gym[gui]' and apt-get install"
         " chromium-headless-shell (elsewhere: playwright install chromium-headless-shell)",
     )  # fmt: skip
@@ -120,5 +120,5 @@ def check_browser() -> Check:
 def _downloaded() -> str:
     """Some Chromium in Playwright's cache, if there is one."""
     cache = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")).expanduser()
-    found = sorted(cache.glob("chromium*/*/*chrom*")) + sorted(cache.glob("chromium*/*/*shell*"))
-    return str(found[-1]) if found else ""
+    paths = sorted(cache.glob("chromium*/*/*chrom*")) + sorted(cache.glob("chromium*/*/*shell*"))
+    return str(paths[-1]) if paths else ""

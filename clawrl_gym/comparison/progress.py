@@ -18,7 +18,7 @@ class RunProgress:
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
         self._total = total
-        self._done = 0
+        self._ended_runs = 0
         self._begun: set[str] = set()
         self._started_s = time.monotonic()
         self._bars = Progress(
@@ -45,8 +45,8 @@ class RunProgress:
         self._bars.update(self._this_run, completed=step)
 
     def ended(self, run: PlannedRun, record: RunRecord) -> None:
-        self._done += 1
-        self._bars.update(self._all_runs, completed=self._done)
+        self._ended_runs += 1
+        self._bars.update(self._all_runs, completed=self._ended_runs)
         took = duration(record.wall_s)
         if not record.finished:
             words = f"failed after {took}: {record.failure}"
@@ -54,7 +54,7 @@ class RunProgress:
             words = f"done in {took}"
         else:
             words = f"was done before, in {took}"
-        self._say(f"{run.name} {words} ({self._done} of {self._total} runs)")
+        self._say(f"{run.name} {words} ({self._ended_runs} of {self._total} runs)")
 
     def close(self) -> None:
         """Idempotent."""

@@ -16,13 +16,16 @@ HIDDEN = "[hidden]"
 _SHORTEST = 6
 """Shorter secrets would blot out ordinary words."""
 _QUOTE = r"['\"]?"
-_KEPT = r"\g<1>" + HIDDEN
+_PREFIXED = r"\g<1>" + HIDDEN
 _PATTERNS = (
-    (re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{6,}"), _KEPT),
-    (re.compile(rf"(?i)\b(authorization{_QUOTE}\s*[:=]\s*{_QUOTE}basic\s+)[\w+/=-]+"), _KEPT),
-    (re.compile(rf"(?i)\b(api[-_]?key{_QUOTE}\s*[:=]\s*{_QUOTE})[^\s'\",;&)]{{6,}}"), _KEPT),
+    (re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{6,}"), _PREFIXED),
+    (
+        re.compile(rf"(?i)\b(authorization{_QUOTE}\s*[:=]\s*{_QUOTE}basic\s+)[\w+/=-]+"),
+        _PREFIXED,
+    ),
+    (re.compile(rf"(?i)\b(api[-_]?key{_QUOTE}\s*[:=]\s*{_QUOTE})[^\s'\",;&)]{{6,}}"), _PREFIXED),
     (re.compile(r"\b(?:sk-[\w-]{16,}|hf_[A-Za-z0-9]{20,})"), HIDDEN),
-    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"), _KEPT),
+    (re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"), _PREFIXED),
 )
 _Factory = Callable[..., logging.LogRecord]
 
@@ -36,8 +39,8 @@ class Redactor:
 
     def add(self, secrets: Iterable[str | None]) -> None:
         """Hide these too, the longest first."""
-        known = {*self._secrets, *(s for s in secrets if s and len(s) >= _SHORTEST)}
-        self._secrets = tuple(sorted(known, key=len, reverse=True))
+        hidden = {*self._secrets, *(s for s in secrets if s and len(s) >= _SHORTEST)}
+        self._secrets = tuple(sorted(hidden, key=len, reverse=True))
 
     def clean(self, text: str) -> str:
         """The text without secrets."""

@@ -55,7 +55,7 @@ class FilmBox:
         self.session_ids = {path.stem for path in self._folder.glob("*.jpg")}
         """Sessions that have a film."""
         self._left = most_bytes
-        self.taken = 0
+        self.embedded = 0
         """How many films are on the page."""
 
     def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
@@ -73,7 +73,7 @@ class FilmBox:
         if size > self._left:
             return None
         self._left -= size
-        self.taken += len(films)
+        self.embedded += len(films)
         return [f"data:image/jpeg;base64,{base64.b64encode(film).decode()}" for film in films]
 
 

@@ -110,16 +110,16 @@ def render_page(run: RunData) -> str:
 def headline(run: RunData) -> Headline:
     """Before and after, or what is missing for saying that."""
     evaluations = run.heldout
-    done = f"{run.last_step} update{'' if run.last_step == 1 else 's'}"
+    updates = f"{run.last_step} update{'' if run.last_step == 1 else 's'}"
     if run.is_serving:
-        verdict = f"A serving run: {done} so far."
+        verdict = f"A serving run: {updates} so far."
         if not evaluations:
             return Headline(verdict, None, None, "")
     elif not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"
         verdict = f"This run is not finished: {run.last_step}{total} updates so far."
     else:
-        verdict = f"{done}, finished."
+        verdict = f"{updates}, finished."
     if not evaluations:
         return Headline(f"{verdict} It has no held-out evaluation.", None, None, "")
     before = _result(evaluations[0])

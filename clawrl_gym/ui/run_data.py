@@ -229,9 +229,9 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         reader.close()
     session_films = _session_films(cards, films, box)
     notes = []
-    if len(box.session_ids) > box.taken:
+    if len(box.session_ids) > box.embedded:
         notes.append(
-            f"{box.taken} of {len(box.session_ids)} films are here; all are in {FILMS_FOLDER}/."
+            f"{box.embedded} of {len(box.session_ids)} films are here; all are in {FILMS_FOLDER}/."
         )
     return _Stored(cards, len(sessions), lessons, films, session_films, notes)
 
