@@ -84,21 +84,21 @@ class TaskId:
 def parse_id(task_id: object, families: Collection[str], prefix: str = "") -> TaskId:
     """Raises TaskError for what is not an id of one of these families."""
     family, split, digits = (*str(task_id).removeprefix(prefix).rsplit("-", 2), "", "")[:3]
-    id_split: Split = "heldout" if split == "heldout" else "train"
+    split_in_id: Split = "heldout" if split == "heldout" else "train"
     if (
-        task_id != f"{prefix}{family}-{id_split}-{digits}"
+        task_id != f"{prefix}{family}-{split_in_id}-{digits}"
         or family not in families
         or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
-        or int(digits) >= NUMBERS[id_split]
+        or int(digits) >= NUMBERS[split_in_id]
     ):
         examples = list(islice(families, _SHOWN_FAMILIES))
         more = ["..."] if len(families) > len(examples) else []
         raise TaskError(
             f"got task {task_id!r}, expected {prefix}FAMILY-SPLIT-NUMBER with six digits below "
-            f"{NUMBERS[id_split]}, such as '{prefix}{examples[0]}-train-000123'; "
+            f"{NUMBERS[split_in_id]}, such as '{prefix}{examples[0]}-train-000123'; "
             f"families: {', '.join([*examples, *more])}"
         )
-    return TaskId(family, id_split, int(digits))
+    return TaskId(family, split_in_id, int(digits))
 
 
 def split_of_content(content: str) -> Split:

@@ -162,9 +162,9 @@ class BubblewrapSandbox:
         self._shell = Shell(ShellSession(transport), output_bytes, self._channel.kill_all_but)
         capture = Capture(output_bytes, bytearray())
         if not self._shell.greet(capture, _START_S):
-            complaint = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
+            failure = capture.text.strip() or f"no shell answered within {_START_S:.0f} s"
             raise SandboxError(
-                f"could not start a sandbox: {complaint}; to mend it: {cure_for(complaint)}"
+                f"could not start a sandbox: {failure}; to mend it: {cure_for(failure)}"
             )
         self._channel.started()
 

@@ -100,35 +100,35 @@ def _cgroups() -> Finding:
         missing = "" if home.version == 2 or "cpu" in home.parents else "; cpu is not limited"
         detail = f"version {home.version}, below {where}{missing}"
         return Finding("cgroup limits", True, detail, required=False)
-    loss = (
+    detail = (
         "not writable: rlimits instead. Lost: memory holds for each process and not for all"
         " together, and the share of the processors is not limited"
     )
-    return Finding("cgroup limits", False, loss, _CURE_CGROUPS, required=False)
+    return Finding("cgroup limits", False, detail, _CURE_CGROUPS, required=False)
 
 
 def _overlay() -> Finding:
     name = "overlay file system"
     if os.geteuid() != 0:
-        loss = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
-        return Finding(name, True, loss, required=False)
+        detail = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
+        return Finding(name, True, detail, required=False)
     listed_by_kernel = any(line.endswith("\toverlay") for line in _file_systems())
     loadable = Path(f"/lib/modules/{platform.release()}").is_dir()
     if listed_by_kernel or loadable:
         return Finding(name, True, "known to the kernel", required=False)
-    loss = "unknown to the kernel: /usr is read-only in sandboxes"
-    return Finding(name, False, loss, "modprobe overlay", required=False)
+    detail = "unknown to the kernel: /usr is read-only in sandboxes"
+    return Finding(name, False, detail, "modprobe overlay", required=False)
 
 
 def _file_systems() -> list[str]:
     return Path("/proc/filesystems").read_text().splitlines()
 
 
-def cure_for(complaint: str) -> str:
+def cure_for(error_text: str) -> str:
     """The command that mends what a failed start complained about."""
-    if "bwrap not found" in complaint:
+    if "bwrap not found" in error_text:
         return _CURE_BUBBLEWRAP
     signs = ("unshare", "user namespace", "uid_map", "uid map", "mount flags on /")
-    if any(sign in complaint for sign in signs):
+    if any(sign in error_text for sign in signs):
         return _CURE_USER_NAMESPACES
     return "`python -m clawrl_gym.doctor` says what this machine lacks"

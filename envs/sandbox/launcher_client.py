@@ -71,11 +71,9 @@ class LauncherClient:
         self._control.settimeout(None)
         if word != "ready":
             self._process.kill()
-            complaint = self._process.communicate()[1].decode(errors="replace").strip()
+            stderr = self._process.communicate()[1].decode(errors="replace").strip()
             self._control.close()
-            raise SandboxError(
-                f"the sandbox launcher did not start: {complaint or 'no word from it'}"
-            )
+            raise SandboxError(f"the sandbox launcher did not start: {stderr or 'no word from it'}")
         return kind
 
     @property

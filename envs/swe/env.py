@@ -106,31 +106,31 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._last, self._submitted = _NOTHING_RAN, ""
         return self._repository(task)
 
-    def _act(self, task: Instance, workspace: Repository, action: str) -> tuple[str, bool]:
-        result = self._last = self._run(action, task, workspace.sandbox)
+    def _act(self, task: Instance, repository: Repository, action: str) -> tuple[str, bool]:
+        result = self._last = self._run(action, task, repository.sandbox)
         submitted = submission_of(result)
         if submitted is not None:
             self._submitted = submitted
             return SUBMITTED, True
         return observation_text(_code(result), result.output, self._exception()), False
 
-    def _grade(self, task: Instance, workspace: Repository) -> tuple[float, str]:
+    def _grade(self, task: Instance, repository: Repository) -> tuple[float, str]:
         try:
             changes = (
                 RepositoryChanges(self._submitted)
                 if self._submitted
-                else read_changes(workspace, task.workdir, self._grader_timeout_s)
+                else read_changes(repository, task.workdir, self._grader_timeout_s)
             )
         finally:
-            workspace.close()
+            repository.close()
         if changes.why_not:
             return 0.0, f"Test report: failed\n- {changes.why_not}"
 
         def fresh() -> Sandbox:
             return self._repository(task, for_grading=True).sandbox
 
-        grade_of_patch = grade(task, changes.patch, fresh, self._grader_timeout_s)
-        return grade_of_patch.reward, grade_of_patch.report
+        patch_grade = grade(task, changes.patch, fresh, self._grader_timeout_s)
+        return patch_grade.reward, patch_grade.report
 
     def _repository(self, instance: Instance, *, for_grading: bool = False) -> Repository:
         if instance.image is not None and self._sandboxes.kind == "docker":

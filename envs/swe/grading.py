@@ -131,7 +131,7 @@ def _apply(sandbox: Sandbox, instance: Instance, patch: Patch) -> str:
     path = f"/tmp/{secrets.token_hex(8)}.diff"
     sandbox.write(path, patch.text.encode(errors="surrogateescape"))
     before = _changed(sandbox, instance)
-    complaint = ""
+    error_output = ""
     for command in (
         f"{_GIT} apply --whitespace=nowarn {path}",
         f"{_GIT} apply --whitespace=nowarn --3way {path}",
@@ -142,10 +142,10 @@ def _apply(sandbox: Sandbox, instance: Instance, patch: Patch) -> str:
             strange = sorted(_changed(sandbox, instance) - before - patch.paths)
             paths = ", ".join(repr(path) for path in strange[:3])
             return f"the patch changes more than it names: {paths}" if strange else ""
-        complaint = complaint or " ".join(result.output.split())[-300:]
+        error_output = error_output or " ".join(result.output.split())[-300:]
         if _changed(sandbox, instance) != before:
             _reset(sandbox, instance)
-    return f"the patch does not apply: {complaint}"
+    return f"the patch does not apply: {error_output}"
 
 
 def _reset(sandbox: Sandbox, instance: Instance) -> None:

@@ -84,12 +84,12 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     def _open(self, task: Task) -> Trial:
         return Trial(task, self._machines, self._grader_timeout_s)
 
-    def _act(self, task: Task, workspace: Trial, action: str) -> tuple[str, bool]:
+    def _act(self, task: Task, trial: Trial, action: str) -> tuple[str, bool]:
         if action.strip() == SUBMIT:
             self._turns -= 1  # only commands count
-            next_instruction = self._submit(workspace)
+            next_instruction = self._submit(trial)
             return next_instruction or "(submitted)", next_instruction is None
-        result = workspace.exec(action, self._command_timeout_s)
+        result = trial.exec(action, self._command_timeout_s)
         return observation_of(result), task.turns is not None and self._turns >= task.turns
 
     def _submit(self, trial: Trial) -> str | None:
@@ -100,10 +100,10 @@ class TerminalEnv(TaskEnv[Task, Trial]):
             self.close()  # without a verdict the trial has ended
             raise
 
-    def _grade(self, task: Task, workspace: Trial) -> tuple[float, str]:
-        if not workspace.ended:
-            workspace.submit(last=True)
-        return workspace.reward, workspace.report
+    def _grade(self, task: Task, trial: Trial) -> tuple[float, str]:
+        if not trial.ended:
+            trial.submit(last=True)
+        return trial.reward, trial.report
 
 
 def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:
