@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeGuard
 
 from clawrl_gym.core.types import ContentPart as Part
 
@@ -66,7 +66,7 @@ def _form(text: str) -> list[Part] | None:
     return form["parts"] if all(_is_part(part) for part in form["parts"]) else None
 
 
-def _is_part(part: Any) -> bool:
+def _is_part(part: object) -> TypeGuard[Part]:
     """Text, or a picture that is here: nothing is fetched from elsewhere."""
     if not isinstance(part, dict):
         return False

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from gymnasium.spaces import Space
 
@@ -36,7 +34,7 @@ class Unicode(Space[str]):  # type: ignore[misc]
         """Text has no fixed width: False."""
         return False
 
-    def sample(self, mask: Any = None, probability: Any = None) -> str:
+    def sample(self, mask: object = None, probability: object = None) -> str:
         """Printable ASCII of at most `sample_length` characters; masks mean nothing here."""
         if mask is not None or probability is not None:
             raise ValueError("got a mask or probability, expected None: text is not enumerated")
@@ -44,7 +42,7 @@ class Unicode(Space[str]):  # type: ignore[misc]
         picks = self.np_random.integers(0, len(PRINTABLE), size=length)
         return "".join(PRINTABLE[int(i)] for i in picks)
 
-    def contains(self, x: Any) -> bool:
+    def contains(self, x: object) -> bool:
         return isinstance(x, str) and len(x) <= self.max_length
 
     def __eq__(self, other: object) -> bool:

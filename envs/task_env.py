@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypedDict, TypeVar
 
 import gymnasium
 
@@ -34,7 +34,7 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.envs.task_source import TaskSource, requested_task
 
-Info = dict[str, Any]
+Info = dict[str, object]
 
 
 class TaskLike(Protocol):
@@ -63,10 +63,17 @@ TaskT = TypeVar("TaskT", bound=TaskLike)
 WorkspaceT = TypeVar("WorkspaceT", bound=Workspace)
 
 
+class Metadata(TypedDict):
+    """What Gymnasium reads of an environment class."""
+
+    render_modes: list[str]
+    render_fps: int
+
+
 class UnicodeEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
     """Any text as observation and action, and in render mode "ansi" the transcript so far."""
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}
+    metadata: ClassVar[Metadata] = {"render_modes": ["ansi"], "render_fps": 1}
     shows_shell: ClassVar[bool] = False
     """The transcript reads as a shell's, else as a conversation."""
 
@@ -129,7 +136,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         """Reward and report of what is there now. It may close what is held before it is done."""
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
     ) -> tuple[str, Info]:
         """Start an episode. Raises TaskError for a bad task, EnvError for what fails to start."""
         super().reset(seed=seed)
@@ -154,7 +161,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             if terminated or truncated:
                 reward = self._graded(task, workspace)
         info = self._info(task)
-        self._went_on(action, observation, info["next_state_role"])
+        self._went_on(action, observation, str(info["next_state_role"]))
         return observation, reward, terminated, truncated, info
 
     def finish(self) -> float:
@@ -197,7 +204,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             "error": None,
         }
 
-    def _choose(self, options: Mapping[str, Any]) -> TaskT:
+    def _choose(self, options: Mapping[str, object]) -> TaskT:
         task_id, split = requested_task(options)
         if task_id is not None:
             return self._source.load(task_id)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar
 
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 
 LoadedT = TypeVar("LoadedT", covariant=True)
@@ -21,12 +21,18 @@ class TaskSource(Protocol[LoadedT]):
         ...
 
 
-def requested_task(options: Mapping[str, Any]) -> tuple[Any, Split]:
-    """The task id, or None, and the split that reset's options name. Raises ConfigError."""
+def requested_task(options: Mapping[str, object]) -> tuple[str | None, Split]:
+    """The task id, or None, and the split that reset's options name.
+
+    Raises ConfigError for other options, TaskError for what is no id.
+    """
     split = options.get("split", "train")
     if set(options) - {"task", "split"} or split not in ("train", "heldout"):
         raise ConfigError(
             f"got reset options {options!r}, expected 'task' (an id) "
             "and 'split' ('train' or 'heldout')"
         )
-    return options.get("task"), cast(Split, split)
+    task_id = options.get("task")
+    if task_id is not None and not isinstance(task_id, str):
+        raise TaskError(f"got task {task_id!r}, expected an id: a text")
+    return task_id, "heldout" if split == "heldout" else "train"

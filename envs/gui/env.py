@@ -25,7 +25,7 @@ from clawrl_gym.envs.gui.task import GuiTask, Step, resolve
 from clawrl_gym.envs.gui.text import heading, render
 from clawrl_gym.envs.parts import encode_parts, plain
 from clawrl_gym.envs.report import report_of
-from clawrl_gym.envs.task_env import Info, TaskEnv
+from clawrl_gym.envs.task_env import Info, Metadata, TaskEnv
 
 if TYPE_CHECKING:
     from clawrl_gym.envs.gui.film import Film
@@ -77,7 +77,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         v0: first version.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
+    metadata: ClassVar[Metadata] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 1}
 
     def __init__(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.swe.instance import Instance
@@ -21,11 +20,12 @@ _FIELDS = ("image", "image_name", "docker_image")
 """Of 5.x and our own; of SWE-smith; of R2E-Gym."""
 
 
-def image_of(row: Mapping[str, Any]) -> str:
+def image_of(row: Mapping[str, object]) -> str:
     """The image of a row: the one that it names, else by the rule of its data set."""
     for field in _FIELDS:
-        if isinstance(row.get(field), str) and row[field].strip():
-            return str(row[field]).strip()
+        image = row.get(field)
+        if isinstance(image, str) and image.strip():
+            return image.strip()
     instance_id = str(row["instance_id"]).lower()
     if str(row.get("repo", "")).lower() in SWE_GYM_REPOSITORIES:
         return f"{SWE_GYM_NAMESPACE}/sweb.eval.x86_64.{instance_id.replace('__', '_s_')}:latest"

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
@@ -76,14 +75,17 @@ def _files(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def _gather(parts: list[tuple[Path, Iterator[Row]]]) -> Rows:
+def _gather(parts: list[tuple[Path, Iterator[object]]]) -> Rows:
     rows: dict[str, Row] = {}
     splits: dict[str, Split] = {}
     for path, part_rows in parts:
         split = _split_of(path)
         for number, row in enumerate(part_rows, 1):
-            instance_id = row.get("instance_id") if isinstance(row, Mapping) else None
-            if not isinstance(instance_id, str) or not instance_id:
+            if (
+                not isinstance(row, Mapping)
+                or not isinstance(instance_id := row.get("instance_id"), str)
+                or not instance_id
+            ):
                 raise TaskError(f"{path}: row {number} has no 'instance_id', expected a text in it")
             if instance_id in rows:
                 raise TaskError(f"{path}: row {number} is a second {instance_id!r}, expected one")
@@ -107,8 +109,8 @@ def _split_of(path: Path) -> Split | None:
     return None
 
 
-def _read_file(path: Path) -> Iterator[Row]:
-    readers: dict[str, Callable[[Path], Iterator[Row]]] = {
+def _read_file(path: Path) -> Iterator[object]:
+    readers: dict[str, Callable[[Path], Iterator[object]]] = {
         ".json": _read_json,
         ".jsonl": _read_jsonl,
         ".parquet": _read_parquet,
@@ -118,7 +120,7 @@ def _read_file(path: Path) -> Iterator[Row]:
     return readers[path.suffix](path)
 
 
-def _read_json(path: Path) -> Iterator[Row]:
+def _read_json(path: Path) -> Iterator[object]:
     """A list of rows, or rows by id."""
     value = _loads(_text(path), str(path))
     if isinstance(value, dict) and "instance_id" in value:
@@ -131,14 +133,13 @@ def _read_json(path: Path) -> Iterator[Row]:
     yield from value
 
 
-def _read_jsonl(path: Path) -> Iterator[Row]:
+def _read_jsonl(path: Path) -> Iterator[object]:
     for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
-            row: Row = _loads(line, f"{path}, line {number}")
-            yield row
+            yield _loads(line, f"{path}, line {number}")
 
 
-def _read_parquet(path: Path) -> Iterator[Row]:
+def _read_parquet(path: Path) -> Iterator[object]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -152,7 +153,7 @@ def _read_parquet(path: Path) -> Iterator[Row]:
         raise TaskError(f"{path}: no Parquet file that can be read: {error}") from error
 
 
-def _read_hub(name: str, split: str) -> Iterator[Row]:
+def _read_hub(name: str, split: str) -> Iterator[object]:
     try:
         import datasets
     except ImportError as error:
@@ -171,7 +172,7 @@ def _read_hub(name: str, split: str) -> Iterator[Row]:
         yield dict(row)
 
 
-def _read_tasks(root: Path) -> Iterator[Row]:
+def _read_tasks(root: Path) -> Iterator[object]:
     """A task repository of swebench 5: tasks/ID/ with task.yaml, tests.json, patches, eval.sh."""
     for folder in sorted(path for path in (root / "tasks").iterdir() if path.is_dir()):
         if (folder / _TASK).is_file():
@@ -210,7 +211,7 @@ def _text(path: Path) -> str:
         raise TaskError(f"{path}: {error}, expected text in UTF-8") from error
 
 
-def _loads(text: str, where: str) -> Any:
+def _loads(text: str, where: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
@@ -22,7 +22,7 @@ from clawrl_gym.envs.swe.instance import WORKDIR, Instance
 from clawrl_gym.envs.swe.logs import parser_registry
 from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
 
-Row = Mapping[str, Any]
+Row = Mapping[str, object]
 SMITH_PREFIX = "swesmith/"
 CONTEXT_FIELD = "_context"
 """Put into rows of a task repository: the folder of the task."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 _NUMBERS = {
     "astropy__astropy": """12907 13033 13236 13398 13453 13579 13977 14096 14182 14309 14365 14369
@@ -59,6 +58,6 @@ def verified_ids() -> frozenset[str]:
     )
 
 
-def is_verified(row: Mapping[str, Any]) -> bool:
+def is_verified(row: Mapping[str, object]) -> bool:
     """Whether a row is one of them."""
     return row.get("instance_id") in verified_ids()

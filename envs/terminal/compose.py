@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 import yaml
 
@@ -62,7 +61,7 @@ def read_compose(
     )
 
 
-def _service(text: str, where: str, main: str) -> dict[str, Any]:
+def _service(text: str, where: str, main: str) -> dict[str, object]:
     if len(text) > _MAX_BYTES:
         raise TaskError(f"{where}: larger than {_MAX_BYTES >> 20} MiB")
     try:
@@ -86,24 +85,29 @@ def _service(text: str, where: str, main: str) -> dict[str, Any]:
     return service
 
 
-def _refuse(service: Mapping[str, Any], where: str) -> None:
+def _refuse(service: Mapping[str, object], where: str) -> None:
     """What opens the host, and what is not carried out."""
     refused = sorted(map(str, set(service) - WITHOUT_EFFECT - CARRIED_OUT))
     if service.get("network_mode", "bridge") not in ("bridge", "none", "default"):
         refused.append(f"network_mode: {service['network_mode']}")
     volumes = service.get("volumes") or []
-    refused += [f"volumes: {volume}" for volume in volumes if not _is_logs(volume)]
+    if isinstance(volumes, list):
+        refused += [f"volumes: {volume}" for volume in volumes if not _is_logs(volume)]
+    else:
+        refused.append(f"volumes: {volumes}")
     if refused:
         raise TaskError(f"{where} asks for {', '.join(refused)}: not supported")
 
 
-def _is_logs(volume: Any) -> bool:
+def _is_logs(volume: object) -> bool:
     """The mounts by which a harness fetches logs; ours reads them out of the container."""
     source, colon, _ = str(volume).partition(":")
     return isinstance(volume, str) and bool(colon) and LOGS.fullmatch(source) is not None
 
 
-def _build(build: Any, where: str, variables: Mapping[str, str]) -> tuple[str, str, dict[str, str]]:
+def _build(
+    build: object, where: str, variables: Mapping[str, str]
+) -> tuple[str, str, dict[str, str]]:
     if build is None:
         return ".", "Dockerfile", {}
     table = {"context": build} if isinstance(build, str) else build
@@ -121,7 +125,7 @@ def _joined(folder: str, context: str, where: str) -> str:
     return "/".join([folder, *parts])
 
 
-def _pairs(value: Any, key: str, variables: Mapping[str, str], where: str) -> dict[str, str]:
+def _pairs(value: object, key: str, variables: Mapping[str, str], where: str) -> dict[str, str]:
     """Compose's two forms: a table, or a list of NAME=VALUE."""
     if value is None:
         return {}
@@ -166,7 +170,7 @@ def _user(user: str, where: str) -> str:
     return user
 
 
-def _health(table: Any, where: str) -> Health | None:
+def _health(table: object, where: str) -> Health | None:
     if table is None or (isinstance(table, dict) and table.get("disable") is True):
         return None
     keys = {"test", "interval", "timeout", "retries", "start_period", "start_interval"}
@@ -197,7 +201,7 @@ def _health(table: Any, where: str) -> Health | None:
     )
 
 
-def _seconds(text: Any, where: str) -> float:
+def _seconds(text: object, where: str) -> float:
     """Compose's durations: 1m30s, 500ms."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     parts = re.findall(r"(\d{1,6}(?:\.\d{1,6})?)(ms|h|m|s)", str(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -13,7 +13,7 @@ from clawrl_gym.envs.terminal.task import Artifact, Health
 from clawrl_gym.envs.terminal.task_folder import TaskFolder
 
 
-def _no_bool(value: Any) -> Any:
+def _no_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("expected a number")
     return value
@@ -23,7 +23,7 @@ Seconds = Annotated[float, Field(gt=0, lt=1e6), BeforeValidator(_no_bool)]
 _PORTABLE = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 
-def _variables(values: Any) -> Any:
+def _variables(values: object) -> object:
     """Variables of this machine are never read, only their defaults."""
     if not isinstance(values, dict):
         return values
@@ -39,7 +39,7 @@ def _variables(values: Any) -> Any:
     return result
 
 
-def _user(value: Any) -> Any:
+def _user(value: object) -> object:
     if value is None or isinstance(value, bool):
         return value
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", str(value)):
@@ -76,8 +76,8 @@ class EnvironmentTable(_Part):
     os: str = "linux"
     gpus: int | None = None
     gpu_types: list[str] | None = None
-    tpu: dict[str, Any] | None = None
-    mcp_servers: list[Any] = []
+    tpu: dict[str, object] | None = None
+    mcp_servers: list[object] = []
     skills_dir: str | None = None
     env: Variables = {}
     healthcheck: HealthTable | None = None
@@ -148,7 +148,7 @@ class ArtifactTable(_Part):
         return Artifact(self.source, tuple(self.exclude))
 
 
-def _artifact(value: Any) -> Any:
+def _artifact(value: object) -> object:
     return {"source": value} if isinstance(value, str) else value
 
 
@@ -176,7 +176,7 @@ class SolutionTable(_Part):
 
 
 class TaskToml(_Part):
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, object] = {}
     agent: AgentTable = AgentTable()
     verifier: VerifierTable = VerifierTable()
     environment: EnvironmentTable = EnvironmentTable()

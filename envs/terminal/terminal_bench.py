@@ -9,9 +9,10 @@ with exit code 0. The agent's shell is ours, not tmux; interactive solutions are
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -108,7 +109,7 @@ def _config(context: TaskFolder) -> TaskYaml:
         raise TaskError(f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}") from error
 
 
-def _yaml(context: TaskFolder, name: str) -> Any:
+def _yaml(context: TaskFolder, name: str) -> object:
     try:
         return yaml.safe_load(context.text(name))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -147,6 +148,8 @@ def _solution(context: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]
         return (), {}
     document = _yaml(context, "solution.yaml")
     try:
+        if not isinstance(document, Iterable | None):
+            raise TypeError(f"got {document!r:.100}")
         typed = [TypedCommand.model_validate(entry) for entry in document or ()]
     except (ValidationError, TypeError) as error:
         raise TaskError(

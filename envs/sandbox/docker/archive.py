@@ -13,10 +13,10 @@ import posixpath
 import stat
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import requests
 
@@ -121,11 +121,10 @@ def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[i
     put(container, parent, packed.getvalue(), f"cannot write {path!r} in the sandbox")
 
 
-def put(container: str, folder: str, packed: Any, doing: str) -> None:
+def put(container: str, folder: str, packed: bytes | IO[bytes], doing: str) -> None:
     """Unpack an archive in a folder of the container."""
-    query = {"path": folder}
     with engine_call(doing):
-        answer = _request("PUT", container, params=query, data=packed)
+        answer = _request("PUT", container, {"path": folder}, packed=packed)
         _check_answer(answer, doing)
 
 
@@ -164,20 +163,33 @@ def _check_regular(status: PathStatus, path: str) -> None:
 def _call(method: str, container: str, path: str, *, stream: bool = False) -> requests.Response:
     doing = f"cannot open {path!r} in the sandbox"
     with engine_call(doing):
-        answer = _request(method, container, params={"path": path}, stream=stream)
+        answer = _request(method, container, {"path": path}, stream=stream)
     if answer.status_code == 404 and not _says_no_container(answer):
         return answer
     _check_answer(answer, doing)
     return answer
 
 
-def _request(method: str, container: str, **options: Any) -> requests.Response:
+def _request(
+    method: str,
+    container: str,
+    query: Mapping[str, str],
+    *,
+    packed: bytes | IO[bytes] | None = None,
+    stream: bool = False,
+) -> requests.Response:
     """One call of the engine's archive routes, of which the client offers no look without read."""
     api = engine().api
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/archive"
     plain = {"Accept-Encoding": "identity"}
     answer: requests.Response = api.request(
-        method, url, timeout=api.timeout, headers=plain, **options
+        method,
+        url,
+        timeout=api.timeout,
+        headers=plain,
+        params=query,
+        data=packed,
+        stream=stream,
     )
     return answer
 

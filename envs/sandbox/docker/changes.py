@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker import archive
@@ -216,7 +216,7 @@ def _members(
                     yield member, None
 
 
-def _rename(member: Any, above: str) -> None:
+def _rename(member: tarfile.TarInfo, above: str) -> None:
     member.name = posixpath.join(above, member.name.strip("/"))
     if member.islnk():
         member.linkname = posixpath.join(above, member.linkname.strip("/"))

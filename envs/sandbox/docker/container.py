@@ -7,13 +7,13 @@ and it removes itself.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import socket
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from clawrl_gym.envs.sandbox import processes
 from clawrl_gym.envs.sandbox.docker import ownership
@@ -47,11 +47,11 @@ class ContainerSpec:
     network: bool
     ttl_s: float
 
-    def config(self) -> dict[str, Any]:
-        """In the words of the engine's API."""
+    def config(self, *, quota: bool) -> dict[str, object]:
+        """In the words of the engine's API. `quota`: with a limit on what is written."""
         limits, memory = self.limits, self.limits.memory_mb << 20
         ulimits = {"core": 0, "nofile": _MAX_OPEN_FILES, "fsize": limits.disk_mb << 20}
-        host = {
+        host: dict[str, object] = {
             "AutoRemove": True,
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
@@ -65,7 +65,9 @@ class ContainerSpec:
             "LogConfig": _NO_LOG,
             "Ulimits": [{"Name": n, "Soft": v, "Hard": v} for n, v in ulimits.items()],
         }
-        config = {
+        if quota:
+            host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
+        config: dict[str, object] = {
             "Image": self.image,
             "Entrypoint": ["/bin/bash", "--noprofile", "--norc", "-c", INIT_SCRIPT],
             "Cmd": [],
@@ -98,7 +100,7 @@ class Container:
         """Raises docker's ImageNotFound for an image that is not there; then nothing is left."""
         name = f"clawrl-{secrets.token_hex(8)}"
         try:
-            return cls(plan, _create(plan.config(), name, plan.limits.disk_mb))
+            return cls(plan, _create(plan, name))
         except BaseException:
             remove(name)  # an engine that answered too late may have made it
             raise
@@ -201,16 +203,14 @@ def has_quota() -> bool:
     return _quotas.get(engine().api.base_url, False)
 
 
-def _create(config: dict[str, Any], name: str, disk_mb: int) -> str:
+def _create(plan: ContainerSpec, name: str) -> str:
     """With a quota where the engine's storage has one, which only trying tells."""
     from docker.errors import APIError
 
     api = engine().api
-    host = config["HostConfig"]
     if _quotas.get(api.base_url, True):
-        limited = config | {"HostConfig": host | {"StorageOpt": {"size": f"{disk_mb}M"}}}
         try:
-            container = api.create_container_from_config(limited, name=name)
+            container = api.create_container_from_config(plan.config(quota=True), name=name)
         except APIError as error:
             if "storage-opt" not in error_text(error) and "StorageOpt" not in error_text(error):
                 raise
@@ -218,7 +218,7 @@ def _create(config: dict[str, Any], name: str, disk_mb: int) -> str:
         else:
             _quotas[api.base_url] = True
             return str(container["Id"])
-    return str(api.create_container_from_config(config, name=name)["Id"])
+    return str(api.create_container_from_config(plan.config(quota=False), name=name)["Id"])
 
 
 def remove(identity: str) -> None:
@@ -244,7 +244,7 @@ def _removed(identity: str) -> bool:
     return True
 
 
-def _own_socket(attached: Any) -> socket.socket:
+def _own_socket(attached: io.RawIOBase | socket.socket) -> socket.socket:
     """A socket of our own on the attached connection; what the client wrapped it in is closed."""
     inner = getattr(attached, "_sock", attached)
     copy = socket.socket(fileno=os.dup(inner.fileno()))

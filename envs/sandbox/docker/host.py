@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
+
+
+class _Mount(TypedDict):
+    Destination: str
+
+
+class _State(TypedDict):
+    Pid: int
+
+
+class _Driver(TypedDict, total=False):
+    Name: str
+    Data: dict[str, str] | None
+
+
+class Inspection(TypedDict, total=False):
+    """What is read of the engine's description of a container."""
+
+    Id: Required[str]
+    State: Required[_State]
+    Mounts: list[_Mount] | None
+    GraphDriver: _Driver | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +48,7 @@ class HostView:
     """Folders of volumes that the image asks for, inside; known on any machine."""
 
     @classmethod
-    def of(cls, inspected: Mapping[str, Any]) -> HostView:
+    def of(cls, inspected: Inspection) -> HostView:
         volumes = tuple(mount["Destination"] for mount in inspected.get("Mounts") or ())
         pid = int(inspected["State"]["Pid"])
         try:

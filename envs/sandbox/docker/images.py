@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
 from clawrl_gym.envs.sandbox.docker import build_context
@@ -170,7 +169,7 @@ def _build(
         raise error(f"building {dockerfile!r} of {str(context)!r} made no image: {log[-3:]}")
 
 
-def _text_of(line: Mapping[str, Any]) -> str:
+def _text_of(line: Mapping[str, object]) -> str:
     return str(line.get("stream") or line.get("error") or line.get("status") or "")
 
 
