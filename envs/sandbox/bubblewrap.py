@@ -13,18 +13,19 @@ import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
 from clawrl_gym.envs.sandbox.isolation import Finding, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
-from clawrl_gym.envs.sandbox.opening import limits_of
 from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
+
+if TYPE_CHECKING:
+    from clawrl_gym.config.envs import SandboxConfig
 
 _ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -95,7 +96,7 @@ class BubblewrapSandbox:
     def from_config(cls, config: SandboxConfig, spec: SandboxSpec) -> BubblewrapSandbox:
         """A fresh one. Raises SandboxError, saying the cure, where the host cannot isolate."""
         return open_sandbox(
-            limits_of(config),
+            Limits.of(config),
             rootfs=config.rootfs,
             workdir=spec.workdir,
             env=spec.env,

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:  # a sandbox of its own needs no configuration
+    from clawrl_gym.config.envs import SandboxConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,17 @@ class Limits:
     pids: int = 64
     output_bytes: int = 16_384
     """Output kept of one command; the rest is drained and counted."""
+
+    @classmethod
+    def of(cls, config: SandboxConfig) -> Limits:
+        """Those of a configuration."""
+        return cls(
+            memory_mb=config.memory_mb,
+            disk_mb=config.disk_mb,
+            cpus=config.cpus,
+            pids=config.pids,
+            output_bytes=config.output_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Sandboxes:
 
     @property
     def limits(self) -> Limits:
-        return limits_of(self.config)
+        return Limits.of(self.config)
 
     def open(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox. Raises SandboxError where it cannot be isolated, or has no image."""
@@ -50,14 +50,3 @@ class Sandboxes:
             env=dict(spec.env),
             unsafe_no_limits=self.config.unsafe_no_limits,
         )
-
-
-def limits_of(config: SandboxConfig) -> Limits:
-    """What one sandbox of this configuration may use."""
-    return Limits(
-        memory_mb=config.memory_mb,
-        disk_mb=config.disk_mb,
-        cpus=config.cpus,
-        pids=config.pids,
-        output_bytes=config.output_bytes,
-    )

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import files
 from clawrl_gym.envs.sandbox.docker import archive
@@ -27,8 +26,10 @@ from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import limits_of
 from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
+
+if TYPE_CHECKING:
+    from clawrl_gym.config.envs import SandboxConfig
 
 _START_S = 60.0
 _GREET_S = 15.0
@@ -101,7 +102,7 @@ class DockerSandbox:
     def from_config(cls, config: SandboxConfig, spec: SandboxSpec) -> DockerSandbox:
         """A fresh one, of the task's image or the configured one. Raises SandboxError."""
         return open_docker_sandbox(
-            limits_of(config),
+            Limits.of(config),
             spec,
             image=spec.image or config.image,
             network=config.network,
