@@ -18,7 +18,7 @@ from functools import partial
 
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
 _LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32}

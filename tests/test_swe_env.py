@@ -295,7 +295,7 @@ def test_reset_options_that_cannot_be_are_refused(env: SweEnv, options: dict[str
 def test_an_instance_that_lives_in_an_image_needs_docker(env: SweEnv) -> None:
     from dataclasses import replace
 
-    from clawrl_gym.envs.sandbox.opening import Sandboxes
+    from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
     from clawrl_gym.envs.swe.repository import open_repository
 
     instance = replace(make_instance(TASK), image="some/image")
@@ -374,7 +374,7 @@ git remote add origin /nowhere && echo dirty > local.txt
 def test_s23_later_history_of_an_image_is_forgotten_and_earlier_tags_stay() -> None:
     """S23: `git log --all`, the reflog and packed objects after the base held the gold patch."""
     from clawrl_gym.envs.sandbox.interface import SandboxSpec
-    from clawrl_gym.envs.sandbox.opening import Sandboxes
+    from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
     from clawrl_gym.envs.swe.repository import Repository, adopt, read_changes
 
     instance = make_instance(TASK)

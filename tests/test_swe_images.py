@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import SandboxError
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade

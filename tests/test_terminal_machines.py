@@ -4,7 +4,7 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.machines import Machines, absolute_path, await_health
 from clawrl_gym.envs.terminal.task import BuildStep, Health, Image, MachineSpec
 from tests.terminal_fakes import MemoryOpener, MemorySandbox

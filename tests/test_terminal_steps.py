@@ -4,7 +4,7 @@ import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.task import Task

@@ -6,7 +6,7 @@ import pytest
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.interpreter import RENEWED, Interpreter
 from clawrl_gym.envs.toolcall.toolsets.python import Python

@@ -8,7 +8,7 @@ import pytest
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
 from clawrl_gym.envs.toolcall.goals import (
     AnswerGoal,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import ready_image

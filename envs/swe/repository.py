@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.setup import set_up
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
-from clawrl_gym.envs.sandbox.opening import Opener, Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import TaskEnv
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
 from clawrl_gym.envs.sandbox.interface import FileData, Sandbox, SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 
 _STEP_S = 60.0

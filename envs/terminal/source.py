@@ -6,7 +6,7 @@ from pathlib import Path
 
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks

@@ -11,7 +11,7 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.sandbox.opening import Opener
+from clawrl_gym.envs.sandbox.sandboxes import Opener
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade

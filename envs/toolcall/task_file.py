@@ -31,7 +31,7 @@ from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.goals import (
     AnswerGoal,
     CallsGoal,

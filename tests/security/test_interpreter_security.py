@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
-from clawrl_gym.envs.sandbox.opening import Sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 from tests.security.probes import sleepers, wait_until
 
