@@ -30,11 +30,11 @@ class Agent(Protocol):
         """The request for the next turn. There is one observation more than replies."""
         ...
 
-    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
         """Which of the environment's tools (`info["tools"]`) each request offers to the model."""
         ...
 
-    def instructions(self, offered: Sequence[Tool]) -> str:
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
         """What the system message ends with: tools in words, for a model that is offered none."""
         ...
 

@@ -70,9 +70,9 @@ class HeadTail:
         task, *turns = _turns(messages)
         if not self._out:
             return list(messages)
-        kept = [message for turn in [task, *turns[: self._head]] for message in turn]
+        head = [message for turn in [task, *turns[: self._head]] for message in turn]
         tail = [message for turn in turns[self._head + self._out :] for message in turn]
-        return [*_noted(kept, self._out), *tail]
+        return [*_noted(head, self._out), *tail]
 
 
 def size_chars(messages: Sequence[Message]) -> int:
@@ -82,8 +82,8 @@ def size_chars(messages: Sequence[Message]) -> int:
 
 def _size(message: Message) -> int:
     calls = message.get("tool_calls")
-    told = len(text_of(message)) + len(message.get("reasoning_content") or "")
-    return told + (len(json.dumps(calls)) if calls else 0)
+    length = len(text_of(message)) + len(message.get("reasoning_content") or "")
+    return length + (len(json.dumps(calls)) if calls else 0)
 
 
 def _turns(messages: Sequence[Message]) -> list[list[Message]]:
@@ -96,15 +96,15 @@ def _turns(messages: Sequence[Message]) -> list[list[Message]]:
     return turns
 
 
-def _noted(kept: list[Message], count: int) -> list[Message]:
+def _noted(head: list[Message], count: int) -> list[Message]:
     """The note belongs to the last thing that the user said: roles go on alternating."""
     note = f"({count} {'turn was' if count == 1 else 'turns were'} left out here)"
-    last = kept[-1]
+    last = head[-1]
     if last.get("role") != "user":
-        return [*kept, {"role": "user", "content": note}]
+        return [*head, {"role": "user", "content": note}]
     content = last.get("content")
     if isinstance(content, list):
         note_part: TextPart = {"type": "text", "text": note}
-        return [*kept[:-1], {**last, "content": [*content, note_part]}]
+        return [*head[:-1], {**last, "content": [*content, note_part]}]
     noted: Message = {**last, "content": f"{content or ''}\n\n{note}"}
-    return [*kept[:-1], noted]
+    return [*head[:-1], noted]

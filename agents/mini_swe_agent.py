@@ -21,23 +21,33 @@ import platform
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 _COMMAND_S = 3600.0
 """Longest wait for a step: the environment has its own limits, which are shorter."""
 
 
+class Answer(TypedDict, total=False):
+    """What the episode sends back to an action."""
+
+    observation: str
+    info: dict[str, object]
+    """`output`, `returncode` and `exception`, where the environment gives them."""
+    done: bool
+    error: str
+
+
 class EpisodeEnvironment:
     """Runs each command as a step of the episode; `environment_class` of mini-swe-agent."""
 
-    def __init__(self, **config: Any) -> None:
-        self.config = {"path": os.environ["CLAWRL_SOCKET"]} | config
+    def __init__(self, **config: object) -> None:
+        self.config: dict[str, object] = {"path": os.environ["CLAWRL_SOCKET"]} | config
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(_COMMAND_S)
-        self._socket.connect(self.config["path"])
+        self._socket.connect(str(self.config["path"]))
         self._lines = self._socket.makefile("rb")
 
-    def execute(self, action: dict[str, Any], cwd: str = "") -> dict[str, Any]:
+    def execute(self, action: dict[str, object], cwd: str = "") -> dict[str, object]:
         """One step. Ends mini-swe-agent's run when it was the episode's last."""
         answer = self._step(str(action.get("command", "")))
         if answer.get("done"):
@@ -51,19 +61,19 @@ class EpisodeEnvironment:
             "exception_info": info.get("exception", ""),
         }
 
-    def get_template_vars(self, **others: Any) -> dict[str, Any]:
-        return platform.uname()._asdict() | self.config | others
+    def get_template_vars(self, **variables: object) -> dict[str, object]:
+        return platform.uname()._asdict() | self.config | variables
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, object]:
         kind = f"{type(self).__module__}.{type(self).__name__}"
         return {"info": {"config": {"environment": self.config, "environment_type": kind}}}
 
-    def _step(self, command: str) -> dict[str, Any]:
+    def _step(self, command: str) -> Answer:
         self._socket.sendall(json.dumps({"action": command}).encode() + b"\n")
         line = self._lines.readline()
         if not line:
             return {"done": True, "error": "the episode's environment is gone"}
-        answer: dict[str, Any] = json.loads(line)
+        answer: Answer = json.loads(line)
         return answer
 
     def _leave(self, error: str) -> None:

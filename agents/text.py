@@ -33,11 +33,11 @@ class TextAgent:
             turns += [{"role": "user", "content": observation}, reply]
         return [*turns, {"role": "user", "content": observations[len(replies)]}]
 
-    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
         """None: all is said in text."""
         return []
 
-    def instructions(self, offered: Sequence[Tool]) -> str:
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
         """None: the action is the reply itself."""
         return ""
 

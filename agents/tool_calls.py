@@ -10,9 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict, TypeGuard
 
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
+
+
+class _CallForm(TypedDict):
+    id: str
+    name: str
+    arguments: str
+
+
+class _ReplyForm(TypedDict):
+    """The JSON of a reply with calls."""
+
+    content: str | None
+    tool_calls: list[_CallForm]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,7 @@ def decode(text: str) -> Reply:
     form = _form(text)
     if form is None:
         return Reply(text)
-    return Reply(form.get("content") or "", tuple(Call(**call) for call in form["tool_calls"]))
+    return Reply(form["content"] or "", tuple(Call(**call) for call in form["tool_calls"]))
 
 
 def encode_results(calls: Sequence[Call], contents: Sequence[str]) -> str:
@@ -64,24 +77,27 @@ def failure(tool: str, why: str) -> str:
     return json.dumps({"status": "error", "tool": tool, "error": why})
 
 
-def _form(text: str) -> dict[str, Any] | None:
+def _form(text: str) -> _ReplyForm | None:
     if not text.startswith("{"):
         return None
     try:
         form = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    fits = (
+    return form if _is_form(form) else None
+
+
+def _is_form(form: object) -> TypeGuard[_ReplyForm]:
+    return (
         isinstance(form, dict)
         and set(form) == {"content", "tool_calls"}
         and isinstance(form["content"], str | None)
         and isinstance(form["tool_calls"], list)
         and all(_is_call(call) for call in form["tool_calls"])
     )
-    return form if fits else None
 
 
-def _is_call(call: Any) -> bool:
+def _is_call(call: object) -> bool:
     return (
         isinstance(call, dict)
         and set(call) == {"id", "name", "arguments"}
@@ -91,10 +107,30 @@ def _is_call(call: Any) -> bool:
 
 def calls_of(reply: Message) -> tuple[Call, ...]:
     """The calls of a reply."""
-    return tuple(_call(call) for call in reply.get("tool_calls") or [])
+    return tuple(_call(wire) for wire in reply.get("tool_calls") or [])
 
 
-def came_back(reply: Message, observation: str) -> list[Message]:
+def message_of(reply: Reply) -> Message:
+    """A reply as vLLM parses it."""
+    if not reply.calls:
+        return {"role": "assistant", "content": reply.content}
+    return {
+        "role": "assistant",
+        "content": reply.content or None,
+        "tool_calls": [tool_call(call) for call in reply.calls],
+    }
+
+
+def tool_call(call: Call) -> ToolCall:
+    """A call in the OpenAI wire form."""
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.arguments},
+    }
+
+
+def messages_after(reply: Message, observation: str) -> list[Message]:
     """What came back to a reply: one message a result, or what the user said."""
     calls = reply.get("tool_calls")
     if not calls:
@@ -116,11 +152,11 @@ def results_of(observation: str, count: int) -> list[str]:
     return contents if fits else [observation] * count
 
 
-def _call(call: ToolCall) -> Call:
-    function = call.get("function") or FunctionCall()
+def _call(wire: ToolCall) -> Call:
+    function = wire.get("function") or FunctionCall()
     arguments = function.get("arguments", "")
     return Call(
-        id=str(call.get("id", "")),
+        id=str(wire.get("id", "")),
         name=str(function.get("name", "")),
         arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
     )

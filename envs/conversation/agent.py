@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from clawrl_gym.agents.agent import Action, ParseFailure
-from clawrl_gym.agents.tool_calls import Reply, calls_of, came_back, encode
+from clawrl_gym.agents.tool_calls import Reply, calls_of, encode, messages_after
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Tool
@@ -32,18 +32,18 @@ class ConversationAgent:
             turns.append({"role": "system", "content": self._system})
         turns.append({"role": "user", "content": observations[0]})
         for reply, observation in zip(replies, observations[1:], strict=True):
-            turns += [reply, *self._came_back(reply, observation)]
+            turns += [reply, *self._messages_after(reply, observation)]
         return turns
 
-    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
-        return list(offered)
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
+        return list(env_tools)
 
-    def instructions(self, offered: Sequence[Tool]) -> str:
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
         """None: the API brings the tools."""
         return ""
 
     def action(self, reply: Message) -> Action | ParseFailure:
         return Action(encode(Reply(text_of(reply).strip(), calls_of(reply))))
 
-    def _came_back(self, reply: Message, observation: str) -> list[Message]:
-        return came_back(reply, observation)
+    def _messages_after(self, reply: Message, observation: str) -> list[Message]:
+        return messages_after(reply, observation)

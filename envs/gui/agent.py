@@ -43,12 +43,12 @@ class GuiAgent(ConversationAgent):
         turns = super().messages(observations, replies)
         return [*self._shown(turns)]
 
-    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
-        return [] if self._is_text else list(offered)
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
+        return [] if self._is_text else list(env_tools)
 
-    def instructions(self, offered: Sequence[Tool]) -> str:
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
         """What the system message ends with: protocol `text` describes the actions there."""
-        return "\n\n".join(map(in_words, offered)) if self._is_text else ""
+        return "\n\n".join(map(in_words, env_tools)) if self._is_text else ""
 
     def _shown(self, turns: Sequence[Message]) -> Iterator[Message]:
         """The messages with their pictures as parts, older ones as a short text."""

@@ -26,7 +26,7 @@ FORM = '<tool_call>{"name": "...", "arguments": {...}}</tool_call>'
 PYTHON = "python"
 """The tool that runs <code> and Python blocks."""
 
-_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _FENCE = re.compile(r"```\w*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _CALL = re.compile(
     r"<tool_call>(?P<call>.*?)</tool_call>"
@@ -38,7 +38,7 @@ _LEFT = re.compile(r"</?tool_call>")
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _TextCall:
     """One call in a text."""
 
     call: Call
@@ -57,67 +57,74 @@ class ToolCallAgent(ConversationAgent):
     def from_config(cls, config: AgentConfig) -> Self:
         return cls(config.system, config.protocol)
 
-    def tools(self, offered: Sequence[Tool]) -> list[Tool]:
-        return [] if self._is_text else list(offered)
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
+        return [] if self._is_text else list(env_tools)
 
-    def instructions(self, offered: Sequence[Tool]) -> str:
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
         """What the system message ends with: protocol `text` describes the tools there."""
-        if not self._is_text or not offered:
+        if not self._is_text or not env_tools:
             return ""
-        schemas = "\n".join(json.dumps(tool.get("function", tool)) for tool in offered)
-        said = (
+        schemas = "\n".join(json.dumps(tool.get("function", tool)) for tool in env_tools)
+        description = (
             f"<tools>\n{schemas}\n</tools>\nCall a tool by writing {FORM}; several at once are "
             "allowed. Results come back in <tool_response>."
         )
-        names = [tool.get("function", tool).get("name") for tool in offered]
+        names = [tool.get("function", tool).get("name") for tool in env_tools]
         if PYTHON in names:
-            said += " Python may be called as <code>...</code> too; its result is in <interpreter>."
-        return said
+            description += (
+                " Python may be called as <code>...</code> too; its result is in <interpreter>."
+            )
+        return description
 
     def action(self, reply: Message) -> Action | ParseFailure:
-        said = _said(reply)
+        text = _visible_text(reply)
         if not self._is_text:
-            if _LEFT.search(said):
+            if _LEFT.search(text):
                 return _failure("a tool call in the text that is no valid JSON")
-            return Action(encode(Reply(said, calls_of(reply))))
-        found = _in_text(said)
-        if isinstance(found, ParseFailure):
-            return found
-        rest = _CALL.sub("", said).strip() if found else said
-        return Action(encode(Reply(rest, tuple(one.call for one in found))))
+            return Action(encode(Reply(text, calls_of(reply))))
+        text_calls = _calls_in(text)
+        if isinstance(text_calls, ParseFailure):
+            return text_calls
+        content = _CALL.sub("", text).strip() if text_calls else text
+        return Action(encode(Reply(content, tuple(text_call.call for text_call in text_calls))))
 
-    def _came_back(self, reply: Message, observation: str) -> list[Message]:
-        found = () if reply.get("tool_calls") or not self._is_text else _in_text(_said(reply))
-        if isinstance(found, ParseFailure) or not found:
-            return super()._came_back(reply, observation)
-        results = results_of(observation, len(found))
-        told = [_told(one, result) for one, result in zip(found, results, strict=True)]
-        return [{"role": "user", "content": "\n".join(told)}]
+    def _messages_after(self, reply: Message, observation: str) -> list[Message]:
+        text_calls = (
+            () if reply.get("tool_calls") or not self._is_text else _calls_in(_visible_text(reply))
+        )
+        if isinstance(text_calls, ParseFailure) or not text_calls:
+            return super()._messages_after(reply, observation)
+        results = results_of(observation, len(text_calls))
+        blocks = [
+            _result_block(text_call, result)
+            for text_call, result in zip(text_calls, results, strict=True)
+        ]
+        return [{"role": "user", "content": "\n".join(blocks)}]
 
 
-def _said(reply: Message) -> str:
+def _visible_text(reply: Message) -> str:
     """What a reply says; thoughts call nothing and are not said."""
-    said = text_of(reply)
-    _, closed, after = said.rpartition("</think>")
-    return _THOUGHT.sub("", after if closed else said).strip()
+    text = text_of(reply)
+    _, closing, after = text.rpartition("</think>")
+    return _THINKING.sub("", after if closing else text).strip()
 
 
-def _in_text(said: str) -> tuple[_Found, ...] | ParseFailure:
-    found = []
-    for number, match in enumerate(_CALL.finditer(said), 1):
-        text = match["call"]
-        if text is None:
+def _calls_in(text: str) -> tuple[_TextCall, ...] | ParseFailure:
+    text_calls = []
+    for number, match in enumerate(_CALL.finditer(text), 1):
+        call_text = match["call"]
+        if call_text is None:
             code = match["block"] if match["code"] is None else _unfenced(match["code"])
             call = Call(f"call-{number}", PYTHON, json.dumps({"code": code.strip("\n")}))
-            found.append(_Found(call, is_code=True))
+            text_calls.append(_TextCall(call, is_code=True))
             continue
-        parsed = _parsed(text, f"call-{number}")
+        parsed = _parsed(call_text, f"call-{number}")
         if isinstance(parsed, ParseFailure):
             return parsed
-        found.append(_Found(parsed, is_code=False))
-    if _LEFT.search(_CALL.sub("", said)):
+        text_calls.append(_TextCall(parsed, is_code=False))
+    if _LEFT.search(_CALL.sub("", text)):
         return _failure("a <tool_call> that is not closed")
-    return tuple(found)
+    return tuple(text_calls)
 
 
 def _parsed(text: str, call_id: str) -> Call | ParseFailure:
@@ -139,10 +146,10 @@ def _unfenced(text: str) -> str:
     return fenced[1] if fenced else text
 
 
-def _failure(got: str) -> ParseFailure:
-    return ParseFailure(f"got 0 actions, expected {FORM}: there was {got}")
+def _failure(problem: str) -> ParseFailure:
+    return ParseFailure(f"got 0 actions, expected {FORM}: there was {problem}")
 
 
-def _told(found: _Found, result: str) -> str:
-    tag = "interpreter" if found.is_code else "tool_response"
+def _result_block(text_call: _TextCall, result: str) -> str:
+    tag = "interpreter" if text_call.is_code else "tool_response"
     return f"<{tag}>\n{result}\n</{tag}>"
