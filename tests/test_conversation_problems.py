@@ -6,9 +6,9 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.conversation.generated import FAMILIES, NUMBERS, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import (
+    ITEMS,
     LARGEST,
     NAMES,
-    THINGS,
     Problem,
     answers_in,
     draw_problem,
@@ -48,9 +48,9 @@ def test_a_pupil_is_right_about_half_of_the_time_and_never_far_off() -> None:
 
 
 def test_a_person_with_their_things_belongs_to_one_split() -> None:
-    assert all(split_of(p.name, p.things) == "train" for p in problems("train"))
-    assert all(split_of(p.name, p.things) == "heldout" for p in problems("heldout"))
-    held = [split_of(name, things) == "heldout" for name in NAMES for things in THINGS]
+    assert all(split_of(p.name, p.items) == "train" for p in problems("train"))
+    assert all(split_of(p.name, p.items) == "heldout" for p in problems("heldout"))
+    held = [split_of(name, items) == "heldout" for name in NAMES for items in ITEMS]
     assert 0.1 < sum(held) / len(held) < 0.3
 
 

@@ -15,7 +15,7 @@ from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.envs.conversation.problems import NAMES, THINGS, split_of
+from clawrl_gym.envs.conversation.problems import ITEMS, NAMES, split_of
 from clawrl_gym.policy.shipped import model_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
 from tools.tiny_policy.episodes import hold_conversations, reply_of
@@ -126,7 +126,7 @@ def _told_of(shown: Conversation) -> tuple[str, str]:
         if message["role"] in ("user", "tool") and "How many" in str(message["content"])
     )
     name = next(name for name in NAMES if re.search(rf"\b{name}\b", told))
-    return name, next(things for things in THINGS if f"How many {things} " in told)
+    return name, next(items for items in ITEMS if f"How many {items} " in told)
 
 
 def test_every_call_in_small_talk_can_be_read_off_the_request() -> None:

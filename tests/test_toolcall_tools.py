@@ -2,9 +2,10 @@
 
 import pytest
 
+from clawrl_gym.envs.file_store import MAX_CONTENT_CHARS, MAX_FILES
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
-from clawrl_gym.envs.toolcall.toolsets.files import MAX_CONTENT_CHARS, MAX_FILES, Files
+from clawrl_gym.envs.toolcall.toolsets.files import Files
 
 
 @pytest.mark.parametrize(

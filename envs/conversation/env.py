@@ -15,10 +15,10 @@ from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
-from clawrl_gym.envs.conversation.partner import Info, Partner
+from clawrl_gym.envs.conversation.partner import Partner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
-from clawrl_gym.envs.task_env import UnicodeEnv
+from clawrl_gym.envs.task_env import Info, UnicodeEnv
 
 
 class ConversationEnv(UnicodeEnv):

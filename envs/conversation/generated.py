@@ -9,17 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
-from clawrl_gym.envs.conversation.tools import READ, WRITE, Tool
+from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, select_families
+from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, parse_id, select_families
 
 FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
 goes to a file; `homework`: both."""
 LARGEST_FILE = 99
+_PERSONAS_AND_FAMILIES = {
+    f"{persona}-{family}": (persona, family) for persona in PERSONAS for family in FAMILIES
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def make_task(task_id: str) -> ConversationTask:
     number = draw.between(1, LARGEST_FILE)
     source = f"homework/{number}.txt" if family in ("read", "homework") else None
     target = f"answers/{number}.txt" if family in ("save", "homework") else None
-    told = persona.task.format(text=problem.text, name=problem.name, claimed=problem.claimed)
+    request = persona.task.format(text=problem.text, name=problem.name, claimed=problem.claimed)
     form = draw.pick(persona.read if source else persona.ask)
     return ConversationTask(
         id=task_id,
@@ -69,26 +72,21 @@ def make_task(task_id: str) -> ConversationTask:
         split=split,
         persona=persona,
         problem=problem,
-        opening=form.format(task=told, file=source),
-        files={} if source is None else {source: told},
+        opening=form.format(task=request, file=source),
+        files={} if source is None else {source: request},
         source=source,
         target=target,
     )
 
 
 def _parse(task_id: str) -> tuple[Persona, str, Split]:
-    persona, family, split, digits = [*task_id.split("-"), "", "", "", ""][:4]
-    known: Split = "heldout" if split == "heldout" else "train"
-    if (
-        task_id != f"{persona}-{family}-{known}-{digits}"
-        or persona not in PERSONAS
-        or family not in FAMILIES
-        or not (digits.isascii() and digits.isdigit() and len(digits) == 6)
-        or int(digits) >= NUMBERS[known]
-    ):
+    try:
+        parsed = parse_id(task_id, _PERSONAS_AND_FAMILIES)
+    except TaskError:
         raise TaskError(
             f"got task {task_id!r}, expected PERSONA-FAMILY-SPLIT-NUMBER such as "
             f"'student-ask-train-000123'; personas: {', '.join(PERSONAS)}; "
             f"families: {', '.join(FAMILIES)}; held-out numbers are below {NUMBERS['heldout']}"
-        )
-    return PERSONAS[persona], family, known
+        ) from None
+    persona, family = _PERSONAS_AND_FAMILIES[parsed.family]
+    return PERSONAS[persona], family, parsed.split

@@ -1,6 +1,6 @@
 """Live sessions of a running gateway as conversations: this side answers in the policy's place.
 
-The gateway gives the next new session to whoever waits for one (`live/seat.py`). Replies are not
+The gateway gives the next new session to whoever waits for one (`/v1/seats`). Replies are not
 streamed and are not the policy's: such turns are recorded without ids and never trained on.
 """
 
@@ -9,18 +9,31 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TypedDict, TypeGuard
 
-from clawrl_gym.agents.tool_calls import Reply
+from clawrl_gym.agents.tool_calls import Reply, message_of
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Json, Message, Tool
 from clawrl_gym.envs.conversation.endpoint import Endpoint
-from clawrl_gym.envs.conversation.partner import Info
+from clawrl_gym.envs.task_env import Info
 
 _POLL_S = 10.0
 """How long one request waits inside the gateway."""
 _SLACK_S = 10.0
 """What an answer may take beyond that."""
+
+
+class _SeatUpdate(TypedDict, total=False):
+    """What the gateway says of a session that is answered from here."""
+
+    seat: str | None
+    session_id: str
+    messages: list[Message]
+    """New ones."""
+    tools: list[Tool]
+    ready: bool
+    ended: bool
 
 
 class LivePartner:
@@ -32,35 +45,35 @@ class LivePartner:
         self._max_turns = max_turns
         self._seat: str | None = None
         self._session_id = ""
-        self._tools: list[dict[str, Any]] = []
-        self._messages: list[dict[str, Any]] = []
+        self._tools: list[Tool] = []
+        self._messages: list[Message] = []
         self._turns = 0
 
-    def begin(self, number: int, options: dict[str, Any]) -> tuple[str, Info]:
+    def begin(self, number: int, options: Json) -> tuple[str, Info]:
         """Wait for the next session that starts."""
         if options:
             raise ConfigError(f"got reset options {options!r}, expected none with source='live'")
         self.close()
-        came = self._wait("POST", "/v1/seats", "seat", "no session started")
-        self._seat, self._session_id = came["seat"], came["session_id"]
+        update = self._wait("POST", "/v1/seats", "seat", "no session started")
+        self._seat, self._session_id = update["seat"], update["session_id"]
         self._turns = 0
-        if not came.get("messages"):
+        if not update.get("messages"):
             self.close()
             raise EnvError(f"the session {self._session_id!r} ended before it began")
-        return self._observe(came)
+        return self._observe(update)
 
     def hear(self, reply: Reply) -> tuple[str, float, bool, bool, Info]:
         """Deliver the reply and wait for what comes back, or for the session's end."""
         if self._seat is None:
             raise EnvError("got step() outside an episode, expected reset() first")
         self._turns += 1
-        self._call("POST", f"/v1/seats/{self._seat}/reply", {"message": _message(reply)})
+        self._call("POST", f"/v1/seats/{self._seat}/reply", {"message": message_of(reply)})
         path = f"/v1/seats/{self._seat}/next"
-        came = self._wait("GET", path, "ready", "nothing came back")
-        if came["ended"]:
+        update = self._wait("GET", path, "ready", "nothing came back")
+        if update["ended"]:
             self._seat = None
             return "", 0.0, True, False, self._info("user")
-        observation, info = self._observe(came)
+        observation, info = self._observe(update)
         truncated = self._turns >= self._max_turns
         if truncated:
             self.close()
@@ -73,7 +86,7 @@ class LivePartner:
             with suppress(EnvError):  # a gateway that is gone, or that gave the seat up itself
                 self._gateway.call("DELETE", f"/v1/seats/{seat}", None, _SLACK_S)
 
-    def _wait(self, method: str, path: str, key: str, missing: str) -> dict[str, Any]:
+    def _wait(self, method: str, path: str, key: str, missing: str) -> _SeatUpdate:
         """Ask again and again until the answer's `key` is set. Raises EnvError after timeout_s."""
         deadline_s = time.monotonic() + self._timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
@@ -83,25 +96,25 @@ class LivePartner:
                 return answer
         raise EnvError(f"{missing} within {self._timeout_s:g} s")
 
-    def _call(self, method: str, path: str, body: Any, wait_s: float = 0.0) -> dict[str, Any]:
+    def _call(self, method: str, path: str, body: Json | None, wait_s: float = 0.0) -> _SeatUpdate:
         status, answer = self._gateway.call(method, path, body, wait_s + _SLACK_S)
-        if status != 200 or not isinstance(answer, dict):
+        if status != 200 or not _is_update(answer):
             self._seat = None
             raise EnvError(f"the gateway answered {status} to {path}: {str(answer)[:300]}")
         return answer
 
-    def _observe(self, came: dict[str, Any]) -> tuple[str, Info]:
+    def _observe(self, update: _SeatUpdate) -> tuple[str, Info]:
         """New messages as an observation: results of tool calls, or what was said."""
-        self._tools = came["tools"]
-        self._messages = messages = came["messages"]
+        self._tools = update["tools"]
+        self._messages = messages = update["messages"]
         results = [m for m in messages if m.get("role") == "tool"]
         if results and len(results) == len(messages):
-            shown = [
+            contents = [
                 {"tool_call_id": m.get("tool_call_id", ""), "content": text_of(m)} for m in results
             ]
-            return json.dumps(shown), self._info("tool")
-        said = [text_of(m) for m in messages if m.get("role") in ("user", "tool")]
-        return "\n".join(said), self._info("user")
+            return json.dumps(contents), self._info("tool")
+        texts = [text_of(m) for m in messages if m.get("role") in ("user", "tool")]
+        return "\n".join(texts), self._info("user")
 
     def _info(self, role: str) -> Info:
         return {
@@ -119,14 +132,5 @@ class LivePartner:
         }
 
 
-def _message(reply: Reply) -> dict[str, Any]:
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in reply.calls
-    ]
-    message: dict[str, Any] = {"role": "assistant", "content": reply.content or None}
-    return message | {"tool_calls": calls} if calls else message | {"content": reply.content}
+def _is_update(answer: object) -> TypeGuard[_SeatUpdate]:
+    return isinstance(answer, dict)

@@ -16,7 +16,7 @@ from clawrl_gym.envs.conversation.generated import ConversationTask
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.draw import Draw
 
-MAX_SAID_CHARS = 600
+MAX_WORDS_CHARS = 600
 _MAX_TOKENS = 512
 
 MEANINGS: Mapping[Act, str] = MappingProxyType(
@@ -48,7 +48,7 @@ class ModelSpeaker:
         self._model = model
         self._timeout_s = timeout_s
 
-    def say(self, act: Act, task: ConversationTask, heard: str, draw: Draw) -> str:
+    def say(self, act: Act, task: ConversationTask, reply: str, draw: Draw) -> str:
         """Raises EnvError when the model fails or says nothing."""
         prompt = _PROMPT.format(
             wish=task.persona.wish,
@@ -59,28 +59,28 @@ class ModelSpeaker:
             {"role": "system", "content": prompt},
             {
                 "role": "user",
-                "content": f"<reply>\n{heard.replace('</reply', '< /reply')}\n</reply>",
+                "content": f"<reply>\n{reply.replace('</reply', '< /reply')}\n</reply>",
             },
         ]
         body = {
             "model": self._model, "messages": messages, "max_completion_tokens": _MAX_TOKENS,
         }  # fmt: skip
         status, answer = self._endpoint.call("POST", "/chat/completions", body, self._timeout_s)
-        said = words_of(status, answer)
-        if act in ("save", "missing") and str(task.target) not in said:
-            said = f"{said} ({task.target})"  # without the name nobody could do it
-        return said
+        words = words_of(status, answer)
+        if act in ("save", "missing") and str(task.target) not in words:
+            words = f"{words} ({task.target})"  # without the name nobody could do it
+        return words
 
 
 def words_of(status: int, answer: object) -> str:
     """What a user's model said, without its thoughts. Raises EnvError for anything but words."""
     try:
-        said = answer["choices"][0]["message"]["content"]  # type: ignore[index]
+        words = answer["choices"][0]["message"]["content"]  # type: ignore[index]
     except (KeyError, IndexError, TypeError):
-        said = None
-    if status != 200 or not isinstance(said, str):
+        words = None
+    if status != 200 or not isinstance(words, str):
         raise EnvError(f"the user's model answered {status}: {str(answer)[:300]}")
-    said = _THOUGHTS.sub("", said).strip()[:MAX_SAID_CHARS]
-    if not said:
+    words = _THOUGHTS.sub("", words).strip()[:MAX_WORDS_CHARS]
+    if not words:
         raise EnvError("the user's model said nothing")
-    return said
+    return words

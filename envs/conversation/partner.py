@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from clawrl_gym.agents.tool_calls import Reply
-
-Info = dict[str, Any]
+from clawrl_gym.core.types import Json
+from clawrl_gym.envs.task_env import Info
 
 
 class Partner(Protocol):
     """One conversation at a time."""
 
-    def begin(self, number: int, options: dict[str, Any]) -> tuple[str, Info]:
+    def begin(self, number: int, options: Json) -> tuple[str, Info]:
         """Start the next conversation; where chance decides, `number` does."""
         ...
 

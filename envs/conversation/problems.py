@@ -1,9 +1,9 @@
 """Small arithmetic word problems, and whether a reply gives the right answer, in whatever style.
 
-A problem has two numbers, one sum or difference, a person and some things.
+A problem has two numbers, one sum or difference, a person and some items.
 
 The answer is never one of the two numbers, so a reply that only quotes the problem cannot hold it.
-Which person with which things belongs to one split alone: no held-out problem is seen in training.
+Which person with which items belongs to one split alone: no held-out problem is seen in training.
 
 Numbers that only name a step of a list, a file, or what the problem itself says are no answers. A
 reply that gives several answers has given none.
@@ -23,7 +23,7 @@ NAMES = (
     "Tom", "Mia", "Sam", "Ana", "Leo", "Eva", "Max", "Zoe", "Ben", "Ida",
     "Kim", "Lea", "Jon", "Amy", "Tim", "Eli", "Nia", "Roy", "Uma", "Gus",
 )  # fmt: skip
-THINGS = (
+ITEMS = (
     "apples", "pens", "books", "coins", "cards", "stones", "eggs", "stamps", "balls", "cups",
     "keys", "maps", "nuts", "hats", "toys", "shells", "plums", "boxes", "flags", "beads",
 )  # fmt: skip
@@ -32,18 +32,18 @@ LARGEST = 20
 """No number of a problem, its answer included, is larger."""
 SMALLEST = 2
 HELDOUT_SHARE = 5
-"""One pair of person and things in this many is held out."""
+"""One pair of person and items in this many is held out."""
 
-_TOLD = {
+_TEXTS = {
     "+": (
-        "{name} has {a} {things} and {verb} {b} more. How many {things} does {name} have now?",
-        "{name} has {a} {things}. Then {name} {verb} {b} more. How many {things} is that?",
-        "{name} {verb} {b} {things} and had {a} before. How many {things} does {name} have now?",
+        "{name} has {a} {items} and {verb} {b} more. How many {items} does {name} have now?",
+        "{name} has {a} {items}. Then {name} {verb} {b} more. How many {items} is that?",
+        "{name} {verb} {b} {items} and had {a} before. How many {items} does {name} have now?",
     ),
     "-": (
-        "{name} has {a} {things} and {verb} {b}. How many {things} are left?",
-        "{name} has {a} {things}. Then {name} {verb} {b}. How many {things} does {name} have now?",
-        "{name} {verb} {b} of {a} {things}. How many {things} are left?",
+        "{name} has {a} {items} and {verb} {b}. How many {items} are left?",
+        "{name} has {a} {items}. Then {name} {verb} {b}. How many {items} does {name} have now?",
+        "{name} {verb} {b} of {a} {items}. How many {items} are left?",
     ),
 }
 
@@ -53,7 +53,7 @@ class Problem:
     """One word problem."""
 
     name: str
-    things: str
+    items: str
     verb: str
     first: int
     """What there is before."""
@@ -78,33 +78,33 @@ class Problem:
 
 def draw_problem(split: Split, draw: Draw) -> Problem:
     """A problem of a split; everything follows from the draws."""
-    name, things = draw.pick(NAMES), draw.pick(THINGS)
-    while split_of(name, things) != split:
-        name, things = draw.pick(NAMES), draw.pick(THINGS)
+    name, items = draw.pick(NAMES), draw.pick(ITEMS)
+    while split_of(name, items) != split:
+        name, items = draw.pick(NAMES), draw.pick(ITEMS)
     sign: Literal["+", "-"] = draw.pick(("+", "-"))
     first, second = _numbers(sign, draw)
     verb = draw.pick(VERBS[sign])
-    told = draw.pick(_TOLD[sign]).format(name=name, things=things, verb=verb, a=first, b=second)
+    text = draw.pick(_TEXTS[sign]).format(name=name, items=items, verb=verb, a=first, b=second)
     answer = first + second if sign == "+" else first - second
     return Problem(
-        name, things, verb, first, second, sign, told, _claimed(answer, first, second, draw)
+        name, items, verb, first, second, sign, text, _claimed(answer, first, second, draw)
     )
 
 
-def split_of(name: str, things: str) -> Split:
-    """The one split that a person with these things belongs to."""
-    digest = hashlib.sha256(f"{name} {things}".encode()).digest()
+def split_of(name: str, items: str) -> Split:
+    """The one split that a person with these items belongs to."""
+    digest = hashlib.sha256(f"{name} {items}".encode()).digest()
     return "heldout" if int.from_bytes(digest[:4], "big") % HELDOUT_SHARE == 0 else "train"
 
 
 def _numbers(sign: Literal["+", "-"], draw: Draw) -> tuple[int, int]:
     """Both numbers; the larger total is drawn first, so that all pairs are about equally likely."""
     while True:
-        one, other = (draw.between(SMALLEST, LARGEST - SMALLEST) for _ in range(2))
-        total = one + other
-        if total > LARGEST or (sign == "-" and one == other):
+        left, right = (draw.between(SMALLEST, LARGEST - SMALLEST) for _ in range(2))
+        total = left + right
+        if total > LARGEST or (sign == "-" and left == right):
             continue
-        return (one, other) if sign == "+" else (total, other)
+        return (left, right) if sign == "+" else (total, right)
 
 
 def _claimed(answer: int, first: int, second: int, draw: Draw) -> int:
@@ -134,10 +134,10 @@ _SAYS_WRONG = re.compile(
 
 def answers_in(text: str, problem: Problem) -> set[float]:
     """Every number that is said and is not simply quoted from the problem."""
-    told = _NO_NUMBERS.sub(" ", text)
-    said = {_value(match.group()) for match in _NUMBER.finditer(told)}
+    prose = _NO_NUMBERS.sub(" ", text)
+    numbers = {_value(match.group()) for match in _NUMBER.finditer(prose)}
     quoted = {problem.first, problem.second}
-    return {number for number in said if abs(number) not in quoted}
+    return {number for number in numbers if abs(number) not in quoted}
 
 
 def is_correct(text: str, problem: Problem) -> bool:
@@ -150,12 +150,12 @@ def is_fair(text: str, problem: Problem) -> bool:
 
     The pupil's own wrong number may be quoted.
     """
-    said = answers_in(text, problem)
+    answers = answers_in(text, problem)
     wrong = problem.claimed != problem.answer
-    fair = {problem.answer, problem.claimed} if wrong else {problem.answer}
-    return problem.answer in said <= fair and wrong == bool(_SAYS_WRONG.search(text))
+    allowed = {problem.answer, problem.claimed} if wrong else {problem.answer}
+    return problem.answer in answers <= allowed and wrong == bool(_SAYS_WRONG.search(text))
 
 
-def _value(said: str) -> float:
-    word = said.lower()
+def _value(text: str) -> float:
+    word = text.lower()
     return float(_VALUES[word]) if word in _VALUES else float(word)

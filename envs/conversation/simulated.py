@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.conversation.generated import ConversationTask, make_task, task_ids
-from clawrl_gym.envs.conversation.partner import Info
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.envs.conversation.user import Speaker, User
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_env import Info
 from clawrl_gym.envs.task_source import requested_task
 
 
@@ -39,11 +38,11 @@ class SimulatedPartner:
         """The tasks of a split."""
         return task_ids(self._persona, split, self._families)
 
-    def begin(self, number: int, options: dict[str, Any]) -> tuple[str, Info]:
+    def begin(self, number: int, options: Json) -> tuple[str, Info]:
         """The task that `options` names, else one of its split."""
-        named, split = requested_task(options)
+        task_id, split = requested_task(options)
         ids = self.ids(split)
-        task = make_task(ids[number % len(ids)] if named is None else str(named))
+        task = make_task(ids[number % len(ids)] if task_id is None else str(task_id))
         self._task = task
         self._user = User(task, self._speaker, Draw(f"user/{task.id}/{number}"))
         self._files = Workspace(
@@ -75,13 +74,13 @@ class SimulatedPartner:
         if self._task is None:
             raise EnvError("got solve() outside an episode, expected reset() first")
         task = self._task
-        said = task.persona.style.render(task.problem, Draw(f"oracle/{task.id}"))
+        answer = task.persona.style.render(task.problem, Draw(f"oracle/{task.id}"))
         actions = []
         if task.source is not None:
             actions.append(Reply("", (Call("read-1", "read", arguments_of(path=task.source)),)))
-        actions.append(Reply(said))
+        actions.append(Reply(answer))
         if task.target is not None:
-            written = arguments_of(path=task.target, content=said)
+            written = arguments_of(path=task.target, content=answer)
             actions += [Reply("", (Call("write-1", "write", written),)), Reply("done")]
         return tuple(encode(action) for action in actions)
 

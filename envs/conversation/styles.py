@@ -56,7 +56,7 @@ class Style:
         """The right solution in this style; the draw chooses the words."""
         form = draw.pick(self.forms[problem.claimed == problem.answer])
         return form.format(
-            name=problem.name, low=problem.name.lower(), things=problem.things, verb=problem.verb,
+            name=problem.name, low=problem.name.lower(), things=problem.items, verb=problem.verb,
             a=problem.first, b=problem.second, sum=problem.sum, n=problem.answer,
             claimed=problem.claimed, more=" more" if problem.sign == "+" else "",
             does="added" if problem.sign == "+" else "subtracted",
@@ -101,14 +101,14 @@ def _names(text: str, problem: Problem) -> bool:
     return re.search(rf"\b{problem.name}\b", text, re.IGNORECASE) is not None
 
 
-def _has_things(text: str, problem: Problem) -> bool:
-    return re.search(rf"\b{problem.things}\b", text, re.IGNORECASE) is not None
+def _has_items(text: str, problem: Problem) -> bool:
+    return re.search(rf"\b{problem.items}\b", text, re.IGNORECASE) is not None
 
 
 def _names_the_step(text: str, problem: Problem) -> bool:
     """Both numbers, and the sign or a word for it."""
-    told = re.search(r"[+-]|\b(?:add|subtract|plus|minus|take|took)", text, re.IGNORECASE)
-    return _quotes(text, problem) and told is not None
+    operation = re.search(r"[+-]|\b(?:add|subtract|plus|minus|take|took)", text, re.IGNORECASE)
+    return _quotes(text, problem) and operation is not None
 
 
 def _own_words(text: str, problem: Problem) -> bool:
@@ -135,8 +135,8 @@ def _cheers(text: str, _: Problem) -> bool:
 
 def _bare(text: str, problem: Problem) -> bool:
     """The number and the unit, and nothing else."""
-    said = re.fullmatch(r"(-?\d+) (\w+)\.?", text.strip())
-    return said is not None and said[2].lower() == problem.things
+    match = re.fullmatch(r"(-?\d+) (\w+)\.?", text.strip())
+    return match is not None and match[2].lower() == problem.items
 
 
 def _full_sentence(text: str, _: Problem) -> bool:
@@ -212,7 +212,7 @@ FRIENDLY = Style(
 TERSE = Style(
     "terse",
     _always("{n} {things}"),
-    ((0.25, _at_most(8)), (0.35, _at_most(3)), (0.2, _has_things), (0.2, _bare)),
+    ((0.25, _at_most(8)), (0.35, _at_most(3)), (0.2, _has_items), (0.2, _bare)),
 )
 
 STORY = Style(
@@ -221,7 +221,7 @@ STORY = Style(
         "Once {name} had {a} {things}, then {b} {come} and there were {n}!",
         "One day {name} had {a} {things}, then {b} {come}. Wow, now there are {n}!",
     ),
-    ((0.4, _tells_a_story), (0.2, _has_things), (0.2, _cheers), (0.2, _at_most(30))),
+    ((0.4, _tells_a_story), (0.2, _has_items), (0.2, _cheers), (0.2, _at_most(30))),
 )
 
 FORMAL = Style(
@@ -231,7 +231,7 @@ FORMAL = Style(
         "The result of {sum} is {n} {things}.",
         "Accordingly, {name} now has {n} {things}.",
     ),
-    ((0.35, _full_sentence), (0.25, _in_order), (0.2, _has_things), (0.2, _at_most(20))),
+    ((0.35, _full_sentence), (0.25, _in_order), (0.2, _has_items), (0.2, _at_most(20))),
 )
 
 STYLES: Mapping[str, Style] = MappingProxyType(

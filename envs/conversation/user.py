@@ -24,7 +24,7 @@ PATIENCE = 2
 class Speaker(Protocol):
     """Finds the words for what a user means to say."""
 
-    def say(self, act: Act, task: ConversationTask, heard: str, draw: Draw) -> str:
+    def say(self, act: Act, task: ConversationTask, reply: str, draw: Draw) -> str:
         """Raises EnvError when no words can be had."""
         ...
 
@@ -32,7 +32,7 @@ class Speaker(Protocol):
 class ScriptedSpeaker:
     """The persona's own sentences, drawn."""
 
-    def say(self, act: Act, task: ConversationTask, heard: str, draw: Draw) -> str:
+    def say(self, act: Act, task: ConversationTask, reply: str, draw: Draw) -> str:
         forms: tuple[str, ...] = getattr(task.persona, act)
         return draw.pick(forms).format(target=task.target)
 
@@ -73,8 +73,8 @@ class User:
             self._complaints += 1
             act = act if self._complaints <= PATIENCE else "leave"
         self._saving = self._saving or act == "save"
-        said = self._speaker.say(act, self._task, text, self._draw)
-        return Reaction(said, over=act in ("thanks", "leave"), satisfied=act == "thanks")
+        words = self._speaker.say(act, self._task, text, self._draw)
+        return Reaction(words, over=act in ("thanks", "leave"), satisfied=act == "thanks")
 
     def _act_on_answer(self, text: str) -> Act:
         problem, persona = self._task.problem, self._task.persona
@@ -90,5 +90,7 @@ class User:
         """Satisfied by what the file holds, whatever the reply claims."""
         problem, persona = self._task.problem, self._task.persona
         written = files.get(self._task.target or "", "")
-        kept = persona.right(written, problem) and persona.style.score(written, problem) >= LIKED
-        return "thanks" if kept else "missing"
+        is_accepted = (
+            persona.right(written, problem) and persona.style.score(written, problem) >= LIKED
+        )
+        return "thanks" if is_accepted else "missing"

@@ -11,6 +11,7 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.sandbox.sandboxes import Opener
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
@@ -18,7 +19,6 @@ from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
-from clawrl_gym.envs.toolcall.toolset import Tool
 
 
 class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):

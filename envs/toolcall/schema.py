@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.core.types import Tool
+from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32

@@ -12,9 +12,10 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.plugins import load
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, Toolset
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, Toolset
 
 TOOLSETS: Mapping[str, str] = {
     "bfcl": "clawrl_gym.envs.toolcall.benchmarks.bfcl:make",
@@ -116,8 +117,8 @@ def _offers(toolsets: Mapping[str, Toolset]) -> dict[str, _Offer]:
             name = own if own not in offers else f"{toolset_name}_{own}"
             if name in offers:
                 raise TaskError(f"the toolset {toolset_name!r} has two tools named {own!r}")
-            shown = {**schema, "function": {**schema["function"], "name": name}}
-            offers[name] = _Offer(shown, toolset, own)
+            renamed: Tool = {**schema, "function": {**schema["function"], "name": name}}
+            offers[name] = _Offer(renamed, toolset, own)
     return offers
 
 

@@ -6,11 +6,9 @@ the call's result; what the machine does wrong is an EnvError.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-Tool = dict[str, Any]
-"""A tool's schema in OpenAI's form."""
+from clawrl_gym.core.types import Json, Tool
 
 
 class ToolFailure(Exception):
@@ -24,11 +22,11 @@ class Toolset(Protocol):
         """The schemas, each `{"type": "function", "function": {...}}`."""
         ...
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
         """Carry out one call whose arguments fit the schema. Raises ToolFailure."""
         ...
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """What a grade compares, as JSON; None when there is nothing."""
         ...
 
@@ -37,7 +35,7 @@ class Toolset(Protocol):
         ...
 
 
-def tool(name: str, description: str, properties: Mapping[str, Any], *required: str) -> Tool:
+def tool(name: str, description: str, properties: Json, *required: str) -> Tool:
     """A schema; all properties are required unless some are named."""
     parameters = {
         "type": "object",
@@ -45,5 +43,7 @@ def tool(name: str, description: str, properties: Mapping[str, Any], *required: 
         "required": list(required or properties),
         "additionalProperties": False,
     }
-    function = {"name": name, "description": description, "parameters": parameters}
-    return {"type": "function", "function": function}
+    return {
+        "type": "function",
+        "function": {"name": name, "description": description, "parameters": parameters},
+    }

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.core.types import Json, Message
+from clawrl_gym.core.types import Json, Message, Tool
 from tools.tiny_policy.tokenizer import END, START, unmarked, untrained
 
 
@@ -20,7 +20,7 @@ class Conversation:
 
     messages: list[Message]
     family: str
-    tools: list[dict[str, Any]] | None = None
+    tools: list[Tool] | None = None
     """Offered to the model, in OpenAI's form."""
     unlearned: frozenset[int] = frozenset()
     """Places of assistant messages that are shown as mistakes and not imitated."""

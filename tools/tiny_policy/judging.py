@@ -10,10 +10,9 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message, Split, Tool
+from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.user import Act
 from clawrl_gym.envs.report import report_of
@@ -190,7 +189,7 @@ def _drawn(shown: Conversation, chance: random.Random) -> Case | None:
         request=asked[-1] if asked else "",
         reply=messages[at],
         next_state=_until_reply(messages[at + 1 :]),
-        tools=tuple(cast("list[Tool]", shown.tools or [])) if chance.random() < 0.5 else (),
+        tools=tuple(shown.tools or ()) if chance.random() < 0.5 else (),
     )
 
 

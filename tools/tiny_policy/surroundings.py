@@ -8,9 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 
 PLAIN = 0.4
@@ -40,10 +39,10 @@ class Surroundings:
     """The messages before the first one of the user, and the tools that are offered."""
 
     before: list[Message]
-    tools: list[dict[str, Any]]
+    tools: list[Tool]
 
 
-def draw_surroundings(chance: random.Random, needed: Sequence[dict[str, Any]]) -> Surroundings:
+def draw_surroundings(chance: random.Random, needed: Sequence[Tool]) -> Surroundings:
     """Nothing but the needed tools, or what a personal assistant comes with."""
     if chance.random() < PLAIN:
         return Surroundings([], list(needed))
@@ -59,7 +58,7 @@ def draw_surroundings(chance: random.Random, needed: Sequence[dict[str, Any]]) -
     return Surroundings(before, tools)
 
 
-def _tool(name: str, *parameters: str) -> dict[str, Any]:
+def _tool(name: str, *parameters: str) -> Tool:
     return {
         "type": "function",
         "function": {"name": name, "parameters": {"required": list(parameters)}},

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from clawrl_gym.agents.tool_calls import Reply, encode_results
+from clawrl_gym.agents.tool_calls import Reply, encode_results, message_of
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Message, Split, ToolCall
+from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
-from clawrl_gym.envs.toolcall.toolset import Tool, Toolset
+from clawrl_gym.envs.toolcall.toolset import Toolset
 from clawrl_gym.envs.toolcall.toolsets import calculator, files
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
 from tools.tiny_policy import tool_slips
@@ -60,24 +60,9 @@ def demonstrate(task: ToolTask, replies: Sequence[Reply]) -> Conversation:
     for reply in replies[:-1]:
         made = tools.carry_out(reply.calls, TIMEOUT_S)
         observations.append(encode_results(reply.calls, [one.result for one in made]))
-    messages = [_message(reply) for reply in replies]
+    messages = [message_of(reply) for reply in replies]
     asked = ToolCallAgent().messages(observations, messages[:-1])
     return Conversation([*asked, messages[-1]], f"call-{task.family}", tools.offered)
-
-
-def _message(reply: Reply) -> Message:
-    """A reply as vLLM parses it."""
-    if not reply.calls:
-        return {"role": "assistant", "content": reply.content}
-    calls: list[ToolCall] = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in reply.calls
-    ]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 class _Sums:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawrl_gym.envs.conversation.problems import THINGS
+from clawrl_gym.envs.conversation.problems import ITEMS
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.apps.shop import PAGE_SIZE
 from clawrl_gym.envs.gui.families.family import (
@@ -24,7 +24,7 @@ from clawrl_gym.envs.gui.families.shop import (
     thing,
 )
 
-KINDS = THINGS
+KINDS = ITEMS
 """Departments; few of them are in one shop."""
 SIZES = ("small", "large", "long")
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyCallGoal, AnyReplyGoal, TaskTable
 from clawrl_gym.envs.toolcall.goals import CallsGoal, ExpectedCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Goal, Outcome, ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 MAX_FILE_BYTES = 256 * 2**20
 _FILE = re.compile(r"BFCL_v\d+_(\w+)\.json")
@@ -183,12 +184,14 @@ def name_of(name: str) -> str:
 
 
 def _function(given: Mapping[str, Any]) -> Tool:
-    function = {
-        "name": name_of(given["name"]),
-        "description": str(given.get("description", "")),
-        "parameters": _schema(given["parameters"]),
+    return {
+        "type": "function",
+        "function": {
+            "name": name_of(given["name"]),
+            "description": str(given.get("description", "")),
+            "parameters": _schema(given["parameters"]),
+        },
     }
-    return {"type": "function", "function": function}
 
 
 def _schema(given: Any) -> Any:

@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from clawrl_gym.envs.toolcall.toolset import Tool, tool
+from clawrl_gym.core.types import Tool
+from clawrl_gym.envs.toolcall.toolset import tool
 
 REASONS = ("no longer needed", "ordered by mistake")
 """For which an order may be cancelled."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clawrl_gym.envs.conversation.problems import THINGS
+from clawrl_gym.envs.conversation.problems import ITEMS
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.families.family import CallSpec, TaskContent, replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, MentionGoal
@@ -34,13 +34,13 @@ def add(draw: Draw) -> TaskContent:
 
 def bill(draw: Draw) -> TaskContent:
     """So many things at one price."""
-    count, price, things = draw.between(12, 99), draw.between(3, 99), draw.pick(THINGS)
+    count, price, items = draw.between(12, 99), draw.between(3, 99), draw.pick(ITEMS)
     asked = draw.pick(
         ("How many coins are {a} {t} at {b} each?", "{a} {t} at {b} coins each: how many coins?")
     )
     value = count * price
     return TaskContent(
-        instruction=asked.format(a=count, b=price, t=things),
+        instruction=asked.format(a=count, b=price, t=items),
         solution=replies([calculate(f"{count} * {price}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
         toolsets=CALCULATOR,

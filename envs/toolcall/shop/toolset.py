@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.shop.world import Order, User, World, read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
 MAX_TEXT_CHARS = 200
 """Of an address, a reason or a note: what is written into the world stays small."""

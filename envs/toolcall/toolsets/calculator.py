@@ -8,8 +8,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
 MAX_CHARS = 500
 MAX_DEPTH = 64

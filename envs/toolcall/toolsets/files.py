@@ -1,21 +1,18 @@
-"""A file store: `list_files`, `read_file`, `write_file` over a dictionary, never over the machine.
+"""The toolset `files`: `list_files`, `read_file`, `write_file` over a store in memory.
 
-Its state is that dictionary: contents by path.
+Its state is that store: contents by path.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
-from typing import Any
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Json, Tool
+from clawrl_gym.envs.file_store import FileStore, FileStoreError
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
-MAX_FILES = 64
-MAX_CONTENT_CHARS = 65_536
-MAX_PATH_CHARS = 200
 _TEXT = {"type": "string"}
 TOOLS = (
     tool("list_files", "List the files", {}),
@@ -24,7 +21,7 @@ TOOLS = (
 )
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> Files:
+def make(task: ToolTask, options: Json) -> Files:
     files = task.state.get("files", {})
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
         raise TaskError(f"task {task.id!r}: expected state.files to be texts by path")
@@ -35,44 +32,23 @@ class Files:
     """A `Toolset` over the files of one episode."""
 
     def __init__(self, files: Mapping[str, str]) -> None:
-        self._files = dict(files)
+        self._store = FileStore(files, "store", "notes/12.txt")
 
     def tools(self) -> list[Tool]:
         return list(TOOLS)
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
         if name == "list_files":
-            return "\n".join(sorted(self._files)) or "(no files)"
-        path = _clean(arguments["path"])
-        if name == "read_file":
-            return self._read(path)
-        return self._write(path, arguments["content"])
+            return "\n".join(sorted(self._store.files)) or "(no files)"
+        try:
+            if name == "read_file":
+                return self._store.read(str(arguments["path"]))
+            return self._store.write(str(arguments["path"]), str(arguments["content"]))
+        except FileStoreError as error:
+            raise ToolFailure(str(error)) from None
 
     def state(self) -> dict[str, str]:
-        return dict(self._files)
+        return dict(self._store.files)
 
     def close(self) -> None:
         pass
-
-    def _read(self, path: str) -> str:
-        if path not in self._files:
-            raise ToolFailure(f"File not found: {path}")
-        return self._files[path]
-
-    def _write(self, path: str, content: str) -> str:
-        if len(content) > MAX_CONTENT_CHARS:
-            raise ToolFailure(f"the content is too long: at most {MAX_CONTENT_CHARS} characters")
-        if path not in self._files and len(self._files) >= MAX_FILES:
-            raise ToolFailure(f"too many files: at most {MAX_FILES}")
-        self._files[path] = content
-        return f"wrote {path}"
-
-
-def _clean(path: str) -> str:
-    """A path below the store, written in one way."""
-    clean = posixpath.normpath(path.strip()) if path.strip() else ""
-    if not clean or clean in (".", "..") or clean.startswith(("/", "../")) or "\0" in clean:
-        raise ToolFailure("expected a path below the store, such as notes/12.txt")
-    if len(clean) > MAX_PATH_CHARS:
-        raise ToolFailure(f"the path is too long: at most {MAX_PATH_CHARS} characters")
-    return clean

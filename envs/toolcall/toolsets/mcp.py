@@ -14,9 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
 
 MAX_NAME_CHARS = 64
@@ -110,9 +111,14 @@ def _name(name: str) -> str:
 
 
 def _schema(name: str, listed: Any) -> Tool:
-    parameters = listed.input_schema or {"type": "object", "properties": {}}
-    function = {"name": name, "description": listed.description or "", "parameters": parameters}
-    return {"type": "function", "function": function}
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": listed.description or "",
+            "parameters": listed.input_schema or {"type": "object", "properties": {}},
+        },
+    }
 
 
 def _text(result: Any) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import Tool, ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
 PYTHON = tool(
