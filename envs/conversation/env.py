@@ -84,7 +84,7 @@ class ConversationEnv(UnicodeEnv):
         """Say something or call tools. Raises EnvError when the other side fails."""
         with boundary(EnvError, "a turn of a conversation"):
             observation, reward, terminated, truncated, info = self._partner.hear(decode(action))
-        self._went_on(action, observation, info["next_state_role"])
+        self._went_on(action, observation, str(info["next_state_role"]))
         return observation, reward, terminated, truncated, info
 
     def finish(self) -> float:
