@@ -36,9 +36,9 @@ class Bench:
     async def run(self, *arguments: str) -> tuple[int, str]:
         """The exit code and what the terminal showed."""
         config = configure([BOTH, "seeds=2", f"dir={self.dir}", *arguments])
-        shown = io.StringIO()
-        results = await run_comparison_async(config, COMMAND, Console(file=shown, width=300))
-        return int(any(result.failures for result in results)), shown.getvalue()
+        printed = io.StringIO()
+        results = await run_comparison_async(config, COMMAND, Console(file=printed, width=300))
+        return int(any(result.failures for result in results)), printed.getvalue()
 
     def starts(self, run: str) -> list[str]:
         return (self.dir / run / "starts").read_text().split()
@@ -46,7 +46,7 @@ class Bench:
     @property
     def recipes(self) -> dict[str, dict]:
         data = json.loads((self.dir / "bench.json").read_text())
-        return {one["recipe"]: one for one in data["recipes"]}
+        return {recipe["recipe"]: recipe for recipe in data["recipes"]}
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -61,12 +61,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: Bench) -> None:
-    code, shown = await runs.run()
+    code, printed = await runs.run()
     assert code == 0
-    assert "personal_hybrid seed 1 done" in shown
-    assert "0.11 → 0.91 (0.90 to 0.91)" in shown  # personalization of hybrid, seeds 0 and 1
-    assert "16 updates, 48 problems" in shown
-    assert "+0.48 (+0.48, +0.48)" in shown  # hybrid less binary, seed by seed
+    assert "personal_hybrid seed 1 done" in printed
+    assert "0.11 → 0.91 (0.90 to 0.91)" in printed  # personalization of hybrid, seeds 0 and 1
+    assert "16 updates, 48 problems" in printed
+    assert "+0.48 (+0.48, +0.48)" in printed  # hybrid less binary, seed by seed
     assert runs.recipes["personal_hybrid"]["seeds"] == [0, 1]
     for name in ("bench.md", "bench.html"):
         assert "personal_hybrid" in (runs.dir / name).read_text()
@@ -81,9 +81,9 @@ async def test_what_was_forgotten_elsewhere_shows(runs: Bench) -> None:
 
 async def test_finished_runs_are_kept(runs: Bench) -> None:
     await runs.run()
-    code, shown = await runs.run()
+    code, printed = await runs.run()
     assert code == 0
-    assert "personal_binary seed 0 was done before" in shown
+    assert "personal_binary seed 0 was done before" in printed
     assert runs.starts("personal_binary/seed0") == ["begun"]
 
 
@@ -96,10 +96,10 @@ async def test_more_seeds_only_run_what_is_missing(runs: Bench) -> None:
 
 async def test_a_failed_run_does_not_end_the_others_and_runs_again(runs: Bench) -> None:
     runs.order({"personal_binary 0": "fail"})
-    code, shown = await runs.run()
+    code, printed = await runs.run()
     assert code == 1
-    assert "exit code 1: error: EnvError: the sandbox is gone" in shown
-    assert "personal_hybrid seed 1 done" in shown
+    assert "exit code 1: error: EnvError: the sandbox is gone" in printed
+    assert "personal_hybrid seed 1 done" in printed
     assert runs.recipes["personal_binary"]["seeds"] == [1]
     assert "the sandbox is gone" in (runs.dir / "bench.html").read_text()
     runs.order({})
@@ -111,12 +111,12 @@ async def test_a_failed_run_does_not_end_the_others_and_runs_again(runs: Bench) 
 
 async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> None:
     runs.order({"personal_binary 1": "die"})
-    code, shown = await runs.run()
+    code, printed = await runs.run()
     assert code == 1
-    assert "ended by signal 9" in shown
-    code, shown = await runs.run()
+    assert "ended by signal 9" in printed
+    code, printed = await runs.run()
     assert code == 0
-    assert "personal_binary seed 1 goes on" in shown
+    assert "personal_binary seed 1 goes on" in printed
     assert runs.starts("personal_binary/seed1") == ["begun", "resumed"]
 
 
@@ -137,9 +137,9 @@ async def test_a_stopped_bench_stops_its_run_and_goes_on_later(runs: Bench) -> N
 
 async def test_a_run_that_takes_too_long_is_stopped(runs: Bench) -> None:
     runs.order({"personal_binary 0": "wait"})
-    code, shown = await runs.run("run_timeout_s=2", "seeds=1")
+    code, printed = await runs.run("run_timeout_s=2", "seeds=1")
     assert code == 1
-    assert "took longer than 2 s" in shown
+    assert "took longer than 2 s" in printed
 
 
 async def test_an_interrupted_run_of_which_nothing_can_go_on_begins_again(runs: Bench) -> None:
@@ -170,12 +170,12 @@ async def test_runs_of_other_settings_are_not_compared(runs: Bench) -> None:
 
 
 async def test_a_folder_of_somebody_else_is_left_alone(runs: Bench) -> None:
-    theirs = runs.dir / "personal_hybrid" / "seed0" / "notes.txt"
-    theirs.parent.mkdir(parents=True)
-    theirs.write_text("mine")
+    notes = runs.dir / "personal_hybrid" / "seed0" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text("mine")
     with pytest.raises(ConfigError, match="not made by a bench"):
         await runs.run("seeds=1")
-    assert theirs.read_text() == "mine"
+    assert notes.read_text() == "mine"
 
 
 async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Bench) -> None:
@@ -190,11 +190,11 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "a, b='c' [d]"
     config = configure(["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"])
     runs = {run.recipe: run for run in plan_runs(config)}
-    for name, other in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
+    for name, foreign_env in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
         arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
         own = load_config(arguments)
         assert own.run.dir == str(folder / name / "seed0")
-        assert own.eval.also == (other,)
+        assert own.eval.also == (foreign_env,)
     assert quoted(Path("runs/bench-1")) == "runs/bench-1"
 
 

@@ -22,15 +22,15 @@ BAD = Check(
 SPARE = Check("Docker", Status.OPTIONAL, "no engine", "images", "apt-get install docker.io")
 
 
-def said(found: list[Check], width: int = 80) -> str:
+def printed(checks: list[Check], width: int = 80) -> str:
     out = io.StringIO()
-    show(found, Console(file=out, width=width, color_system=None))
+    show(checks, Console(file=out, width=width, color_system=None))
     return out.getvalue()
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_what_is_missing_is_shown_with_its_cure_and_the_verdict(width: int) -> None:
-    words = said([GOOD, BAD, SPARE], width)
+    words = printed([GOOD, BAD, SPARE], width)
     assert "✗ missing" in words
     assert "      apt-get install bubblewrap\n" in words
     assert "      apt-get install docker.io\n" in words
@@ -41,12 +41,13 @@ def test_what_is_missing_is_shown_with_its_cure_and_the_verdict(width: int) -> N
 def test_a_machine_that_only_lacks_optional_things_is_ready() -> None:
     assert is_ready([GOOD, SPARE])
     assert not is_ready([GOOD, BAD])
-    assert "This machine can run `make train`." in said([GOOD, SPARE])
+    assert "This machine can run `make train`." in printed([GOOD, SPARE])
 
 
 def test_a_long_cure_stays_on_one_line_to_be_copied() -> None:
     cure = "sysctl -w " + "kernel.something=1 " * 12 + "x"
-    assert f"      {cure}\n" in said([Check("user namespaces", Status.MISSING, "no", "all", cure)])
+    check = Check("user namespaces", Status.MISSING, "no", "all", cure)
+    assert f"      {cure}\n" in printed([check])
 
 
 def test_json_says_the_same_and_the_exit_code_follows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,8 +66,8 @@ def test_the_doctor_loads_no_heavy_package() -> None:
         "import sys; from clawrl_gym.doctor import main; main(['--json']); "
         "sys.exit(' '.join({'torch', 'ray', 'vllm', 'transformers'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr.strip() == ""
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stderr.strip() == ""
 
 
 def test_an_old_python_is_missing() -> None:
@@ -89,8 +90,8 @@ def test_little_memory_is_missing() -> None:
 
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
-    found = host.check_disk(tmp_path / "runs" / "later").finding
-    assert found.endswith(f"at {tmp_path}")
+    finding = host.check_disk(tmp_path / "runs" / "later").finding
+    assert finding.endswith(f"at {tmp_path}")
 
 
 def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ JPEG = b"\xff\xd8\xff\xe0 picture \xff\xd9"
 
 
 @pytest.fixture
-async def kept(bench: Bench, tmp_path: Path) -> Bench:
+async def rig(bench: Bench, tmp_path: Path) -> Bench:
     """A gateway that keeps films."""
     bench.films = tmp_path / "films"
     await bench.restart()
@@ -51,89 +51,89 @@ async def send(
         return answer.status, await answer.json()
 
 
-async def test_a_film_becomes_a_file_of_its_session(kept: Bench, tmp_path: Path) -> None:
-    await begun(kept, "one")
-    assert await send(kept, "one") == (200, {"session_id": "one", "film": "one.jpg"})
+async def test_a_film_becomes_a_file_of_its_session(rig: Bench, tmp_path: Path) -> None:
+    await begun(rig, "one")
+    assert await send(rig, "one") == (200, {"session_id": "one", "film": "one.jpg"})
     assert (tmp_path / "films" / "one.jpg").read_bytes() == JPEG
     assert os.listdir(tmp_path / "films") == ["one.jpg"]  # noqa: PTH208
-    assert kept.film_files == [tmp_path / "films" / "one.jpg"]
+    assert rig.film_files == [tmp_path / "films" / "one.jpg"]
 
 
-async def test_a_session_that_just_ended_can_send_its_film_and_send_it_again(kept: Bench) -> None:
-    await begun(kept, "one")
-    await kept.post("/sessions/one/end", {"reward": 1.0})
+async def test_a_session_that_just_ended_can_send_its_film_and_send_it_again(rig: Bench) -> None:
+    await begun(rig, "one")
+    await rig.post("/sessions/one/end", {"reward": 1.0})
     newer = JPEG[:-2] + b"newer\xff\xd9"
-    assert (await send(kept, "one"))[0] == (await send(kept, "one", newer))[0] == 200
-    assert kept.films is not None
-    assert (kept.films / "one.jpg").read_bytes() == newer
+    assert (await send(rig, "one"))[0] == (await send(rig, "one", newer))[0] == 200
+    assert rig.films is not None
+    assert (rig.films / "one.jpg").read_bytes() == newer
 
 
-async def test_a_session_that_ended_long_ago_is_refused(kept: Bench) -> None:
-    await begun(kept, "one")
-    await kept.post("/sessions/one/end", {"reward": 1.0})
-    with sqlite3.connect(kept.folder / "run.db") as db:
+async def test_a_session_that_ended_long_ago_is_refused(rig: Bench) -> None:
+    await begun(rig, "one")
+    await rig.post("/sessions/one/end", {"reward": 1.0})
+    with sqlite3.connect(rig.folder / "run.db") as db:
         db.execute("UPDATE sessions SET ended_s=?", (time.time() - 3600,))
     db.close()
-    assert (await send(kept, "one"))[0] == 409
+    assert (await send(rig, "one"))[0] == 409
 
 
 @pytest.mark.parametrize(
     "film", [b"", b"hello", b"\x89PNG\r\n", b"<svg/>", JPEG[:-1], b"<script>" + JPEG]
 )
-async def test_only_a_whole_jpeg_is_a_film(kept: Bench, film: bytes) -> None:
-    await begun(kept, "one")
-    status, told = await send(kept, "one", film)
+async def test_only_a_whole_jpeg_is_a_film(rig: Bench, film: bytes) -> None:
+    await begun(rig, "one")
+    status, body = await send(rig, "one", film)
     assert status == 400
-    assert "expected a whole JPEG" in told["error"]["message"]
-    assert kept.film_files == []
+    assert "expected a whole JPEG" in body["error"]["message"]
+    assert rig.film_files == []
 
 
-async def test_a_film_that_is_too_large_is_refused(kept: Bench) -> None:
-    await begun(kept, "one")
-    status, told = await send(kept, "one", JPEG[:-2] + bytes(MOST_BYTES) + JPEG[-2:])
-    assert (status, told["error"]["code"]) == (413, "body_too_large")
+async def test_a_film_that_is_too_large_is_refused(rig: Bench) -> None:
+    await begun(rig, "one")
+    status, body = await send(rig, "one", JPEG[:-2] + bytes(MOST_BYTES) + JPEG[-2:])
+    assert (status, body["error"]["code"]) == (413, "body_too_large")
 
 
-async def test_an_unknown_session_and_a_stranger_are_refused(kept: Bench) -> None:
-    assert (await send(kept, "nobody"))[0] == 404
-    await begun(kept, "one")
-    assert (await send(kept, "one", Authorization="Bearer wrong"))[0] == 401
+async def test_an_unknown_session_and_a_stranger_are_refused(rig: Bench) -> None:
+    assert (await send(rig, "nobody"))[0] == 404
+    await begun(rig, "one")
+    assert (await send(rig, "one", Authorization="Bearer wrong"))[0] == 401
 
 
 @pytest.mark.parametrize("name", ["..%2F..%2Fx", "%2Fetc%2Fx", "a%00b", "..%5Cx", "...", "..%2E"])
-async def test_no_name_leads_out_of_the_folder(kept: Bench, tmp_path: Path, name: str) -> None:
+async def test_no_name_leads_out_of_the_folder(rig: Bench, tmp_path: Path, name: str) -> None:
     from yarl import URL
 
-    async with kept.http.post(
-        URL(f"{kept.url}/sessions/{name}/film", encoded=True), data=JPEG
+    async with rig.http.post(
+        URL(f"{rig.url}/sessions/{name}/film", encoded=True), data=JPEG
     ) as answer:
         assert answer.status in (400, 404)
     assert not [name for _, _, names in os.walk(tmp_path) for name in names if "jpg" in name]
 
 
-async def test_a_deleted_session_takes_its_film_along(kept: Bench) -> None:
-    await begun(kept, "one")
-    await send(kept, "one")
-    await kept.ask("DELETE", "/v1/sessions/one")
-    assert kept.films is not None
-    assert list(kept.films.iterdir()) == []
-    assert (await send(kept, "one"))[0] == 404
+async def test_a_deleted_session_takes_its_film_along(rig: Bench) -> None:
+    await begun(rig, "one")
+    await send(rig, "one")
+    await rig.ask("DELETE", "/v1/sessions/one")
+    assert rig.films is not None
+    assert list(rig.films.iterdir()) == []
+    assert (await send(rig, "one"))[0] == 404
 
 
 async def test_a_gateway_without_a_folder_keeps_no_film(bench: Bench) -> None:
     await begun(bench, "one")
-    status, told = await send(bench, "one")
-    assert (status, told["error"]["code"]) == (404, "no_films")
+    status, body = await send(bench, "one")
+    assert (status, body["error"]["code"]) == (404, "no_films")
 
 
-async def test_all_films_together_are_bounded(kept: Bench, tmp_path: Path) -> None:
-    admission = Admission(kept.config, kept.gateway.key)
-    films = Films(admission, kept.store, tmp_path / "few", most_bytes=2 * len(JPEG))
+async def test_all_films_together_are_bounded(rig: Bench, tmp_path: Path) -> None:
+    admission = Admission(rig.config, rig.gateway.key)
+    films = Films(admission, rig.store, tmp_path / "few", most_bytes=2 * len(JPEG))
     app = web.Application()
     app.router.add_post("/{id}", films.post)
 
     @web.middleware
-    async def told(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def answer_refusals(request: web.Request, handler: Any) -> web.StreamResponse:
         from clawrl_gym.gateway.refusals import Refusal
 
         try:
@@ -142,44 +142,44 @@ async def test_all_films_together_are_bounded(kept: Bench, tmp_path: Path) -> No
             return web.Response(status=refusal.status)
         return answer
 
-    app.middlewares.append(told)
+    app.middlewares.append(answer_refusals)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     port = runner.addresses[0][1]
 
     async def status(session_id: str) -> int:
-        async with kept.http.post(f"http://127.0.0.1:{port}/{session_id}", data=JPEG) as answer:
+        async with rig.http.post(f"http://127.0.0.1:{port}/{session_id}", data=JPEG) as answer:
             return answer.status
 
     for session_id in ("a", "b", "c"):
-        await begun(kept, session_id)
+        await begun(rig, session_id)
     assert [await status(one) for one in ("a", "b", "a", "c")] == [200, 200, 200, 507]
     films.forget("a")
     assert await status("c") == 200
     await runner.cleanup()
 
 
-async def test_films_at_once_are_all_kept(kept: Bench) -> None:
+async def test_films_at_once_are_all_kept(rig: Bench) -> None:
     ids = [f"s{number}" for number in range(20)]
-    await asyncio.gather(*(begun(kept, session_id) for session_id in ids))
-    answers = await asyncio.gather(*(send(kept, session_id) for session_id in ids))
+    await asyncio.gather(*(begun(rig, session_id) for session_id in ids))
+    answers = await asyncio.gather(*(send(rig, session_id) for session_id in ids))
     assert {status for status, _ in answers} == {200}
-    assert kept.films is not None
-    assert {path.stem for path in kept.films.iterdir()} == set(ids)
+    assert rig.films is not None
+    assert {path.stem for path in rig.films.iterdir()} == set(ids)
 
 
 def test_the_live_page_shows_the_newest_films_first_and_says_where_it_is(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     films = tmp_path / "films"
     films.mkdir()
     (films / "before<b>.jpg").write_bytes(JPEG)
-    page = LivePage(tmp_path, said.append)
+    page = LivePage(tmp_path, messages.append)
     for number in range(40):
         (films / f"s:{number}.jpg").write_bytes(JPEG)
         page.add(films / f"s:{number}.jpg")
     text = (tmp_path / "live.html").read_text()
-    assert said == [f"films: {tmp_path / 'live.html'}"]
+    assert messages == [f"films: {tmp_path / 'live.html'}"]
     assert text.index("s%3A39.jpg") < text.index("s%3A38.jpg")
     assert text.count("<img") == 24
     assert 'http-equiv="refresh"' in text
@@ -256,16 +256,16 @@ async def played(
     ],
 )
 async def test_the_configuration_says_which_episodes_are_filmed(
-    kept: Bench, films: str, group: int | None, sent: bool
+    rig: Bench, films: str, group: int | None, sent: bool
 ) -> None:
-    stop, files = await played(kept, films, group)
+    stop, files = await played(rig, films, group)
     assert stop is StopReason.TERMINATED
     assert FilmedEnv.was_filming == [sent]
     assert [path.name for path in files] == (["e.jpg"] if sent else [])
 
 
-async def test_an_environment_that_knows_nothing_of_films_has_none(kept: Bench) -> None:
-    assert await played(kept, "all", None, "PlainEnv") == (StopReason.TERMINATED, [])
+async def test_an_environment_that_knows_nothing_of_films_has_none(rig: Bench) -> None:
+    assert await played(rig, "all", None, "PlainEnv") == (StopReason.TERMINATED, [])
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ async def test_an_environment_that_knows_nothing_of_films_has_none(kept: Bench) 
     ],
 )
 async def test_a_film_that_fails_is_a_line_in_the_log_and_nothing_to_the_episode(
-    kept: Bench,
+    rig: Bench,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     outcome: Any,
@@ -285,7 +285,7 @@ async def test_a_film_that_fails_is_a_line_in_the_log_and_nothing_to_the_episode
 ) -> None:
     monkeypatch.setattr(FilmedEnv, "outcome", outcome)
     with caplog.at_level(logging.WARNING):
-        assert await played(kept, "all", None) == (StopReason.TERMINATED, [])
+        assert await played(rig, "all", None) == (StopReason.TERMINATED, [])
     assert [why in record.message for record in caplog.records] == [True]
 
 

@@ -110,9 +110,9 @@ def test_the_page_shows_solved_and_failed_episodes_with_advantages(run: Path, pa
 
 
 def test_text_of_the_policy_cannot_become_markup(run: Path, page: Page) -> None:
-    said = "".join(page.text)
-    assert "echo '<b>&amp; ünïcode ✓ 漢字</b>'" in said
-    assert "<eror>" in said
+    text = "".join(page.text)
+    assert "echo '<b>&amp; ünïcode ✓ 漢字</b>'" in text
+    assert "<eror>" in text
     assert "eror" not in page.tags
 
 
@@ -202,8 +202,8 @@ def test_the_curve_is_a_picture_of_its_own(run: Path, tmp_path: Path) -> None:
     path = write_curve_svg(run, tmp_path / "new" / "curve.svg")
     root = ElementTree.fromstring(path.read_text())
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    said = "".join(root.itertext())
-    assert "Held-out success 34 % → 94 % in 40 updates" in said
+    text = "".join(root.itertext())
+    assert "Held-out success 34 % → 94 % in 40 updates" in text
 
 
 def test_a_score_of_the_environment_has_charts_and_a_picture_of_its_own(tmp_path: Path) -> None:
@@ -216,8 +216,8 @@ def test_a_score_of_the_environment_has_charts_and_a_picture_of_its_own(tmp_path
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert "0.125 → 0.875" in write_report(folder).read_text()
     path = write_curve_svg(folder, tmp_path / "score.svg", "personalization")
-    said = "".join(ElementTree.fromstring(path.read_text()).itertext())
-    assert "Held-out personalization 0.12 → 0.88 in 2 updates" in said
+    text = "".join(ElementTree.fromstring(path.read_text()).itertext())
+    assert "Held-out personalization 0.12 → 0.88 in 2 updates" in text
     with pytest.raises(ClawError, match=r"got the score 'style'.*\['personalization'\]"):
         write_curve_svg(folder, tmp_path / "score.svg", "style")
 
@@ -327,14 +327,14 @@ def turn_of(prompt: list[int], sampled: list[int]) -> Turn:
 
 
 def test_advantages_are_those_of_the_sample_that_holds_the_turn() -> None:
-    other = Sample("s", 0, [9, 9], [False, True], [0, -1], [-1, 0], [0, 5.0], 1.0)
+    foreign = Sample("s", 0, [9, 9], [False, True], [0, -1], [-1, 0], [0, 5.0], 1.0)
     merged = Sample(
         "s", 0, [1, 2, 3, 4, 5], [False, True, False, True, False], [0.0] * 5,
         [-1, 0, -1, 0, -1], [0.0, 1.0, 0.0, 2.0, 0.0], 1.0,
     )  # fmt: skip
-    assert advantages_of(turn_of([1], [2]), [other, merged]) == [1.0]
-    assert advantages_of(turn_of([1, 2, 3], [4, 5]), [other, merged]) == [2.0, None]
-    assert advantages_of(turn_of([1, 7], [4]), [other, merged]) == [None]
+    assert advantages_of(turn_of([1], [2]), [foreign, merged]) == [1.0]
+    assert advantages_of(turn_of([1, 2, 3], [4, 5]), [foreign, merged]) == [2.0, None]
+    assert advantages_of(turn_of([1, 7], [4]), [foreign, merged]) == [None]
 
 
 def test_a_character_of_several_ids_is_shown_by_the_last() -> None:

@@ -29,7 +29,7 @@ def keep(folder: Path, *ids: str, film: bytes = FILM) -> None:
         (folder / "films" / f"{session_id}.jpg").write_bytes(text)
 
 
-def shown(
+def ids_by_task(
     folder: Path, sessions: list[SessionRow], most_bytes: int = 1 << 20
 ) -> list[tuple[str, list[str]]]:
     cards = film_cards(sessions, FilmBox(folder, most_bytes), lambda _: None)
@@ -50,7 +50,7 @@ def test_tasks_that_were_learned_come_first_and_each_is_shown_before_and_after(
         for at, reward in zip((0, 5, 9), (rewards[0], 0.5, rewards[1]), strict=True)
     ]
     keep(tmp_path, *(session.id for session in sessions))
-    cards = shown(tmp_path, list(reversed(sessions)))
+    cards = ids_by_task(tmp_path, list(reversed(sessions)))
     assert [task for task, _ in cards] == ["won-1", "kept-1", "lost-1", "never-1"]
     assert cards[0][1] == ["won-1-0", "won-1-9"]
 
@@ -63,7 +63,7 @@ def test_kinds_of_tasks_take_turns_and_the_number_is_bounded(tmp_path: Path) -> 
         for at in (0, 9)
     ]
     keep(tmp_path, *(session.id for session in sessions))
-    cards = shown(tmp_path, sessions)
+    cards = ids_by_task(tmp_path, sessions)
     assert len(cards) == MOST_PAIRS
     assert {task.split("-")[0] for task, _ in cards[:3]} == {"mail", "shop", "sheet"}
 
@@ -74,15 +74,15 @@ def test_training_episodes_failures_and_sessions_without_a_film_are_left_out(
     trained = SessionRow("a", "t-1", 7, "train", "rollout", START_S, START_S + 1, 1.0)
     sessions = [trained, measured("b", "t-2", 0, None), measured("c", "t-3", 0, 1.0)]
     keep(tmp_path, "a", "b")
-    assert shown(tmp_path, sessions) == []
+    assert ids_by_task(tmp_path, sessions) == []
 
 
 def test_what_is_no_film_or_does_not_fit_is_left_out(tmp_path: Path) -> None:
     sessions = [measured("a", "t-1", 0, 1.0), measured("b", "u-1", 0, 1.0)]
     keep(tmp_path, "a", film=b"<svg onload=alert(1)>")
     keep(tmp_path, "b")
-    assert shown(tmp_path, sessions) == [("u-1", ["b"])]
-    assert shown(tmp_path, sessions, most_bytes=10) == []
+    assert ids_by_task(tmp_path, sessions) == [("u-1", ["b"])]
+    assert ids_by_task(tmp_path, sessions, most_bytes=10) == []
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +90,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with films of a learned task, of its transcripts, and one too many."""
     import asyncio
 
-    made = make_run(tmp_path_factory.mktemp("runs") / "gui", steps=3)
+    folder = make_run(tmp_path_factory.mktemp("runs") / "gui", steps=3)
 
     async def add() -> None:
-        store = await asyncio.to_thread(Store.open, made)
+        store = await asyncio.to_thread(Store.open, folder)
         try:
             for session_id, at, reward, version in (
                 ("eval-a", -90, 0.0, 0),
@@ -113,8 +113,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             await store.close()
 
     asyncio.run(add())
-    keep(made, "eval-a", "eval-b", "0-0", "nobody")
-    return made
+    keep(folder, "eval-a", "eval-b", "0-0", "nobody")
+    return folder
 
 
 def test_the_report_shows_films_before_and_after_training(folder: Path) -> None:

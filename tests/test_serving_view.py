@@ -75,13 +75,13 @@ def test_the_panel_shows_the_newest_hint_and_the_pieces_that_were_taught(width: 
     state.reading = (3, [("read", -1.0)])
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(SERVING.panel(state, width))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert all(len(line) <= width for line in shown.splitlines())
-    assert "newest hint s1 [bold]Look  first. Slowly." in shown
-    assert "an older hint" not in shown
-    assert "abstained 2  hints 100 %" in shown
-    assert "teacher gap +0.500" in shown
-    assert "update 3 taught read" in shown
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "newest hint s1 [bold]Look  first. Slowly." in text
+    assert "an older hint" not in text
+    assert "abstained 2  hints 100 %" in text
+    assert "teacher gap +0.500" in text
+    assert "update 3 taught read" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
@@ -89,20 +89,20 @@ def test_the_panel_fits_any_width_and_shows_foreign_text_as_text(width: int) -> 
     state = RunState("[red]runs/serve")
     state.begin("vLLM", "loading")
     for number in range(12):
-        said: Message = {"role": "user", "content": f"[bold]hello[/bold] \x1b[31m{number}"}
-        state.take_turn(turn(0, f"session-{number}", messages=[said], id=number))
+        message: Message = {"role": "user", "content": f"[bold]hello[/bold] \x1b[31m{number}"}
+        state.take_turn(turn(0, f"session-{number}", messages=[message], id=number))
         state.take_verdict(verdict((1, 0, -1, None)[number % 4], number))
     state.take({"policy/version": 7, "ready/flush_s": math.nan})
     state.take_step(7, {"learner/loss": 0.1})
     console = Console(width=width, file=io.StringIO(), force_terminal=False)
     console.print(SERVING.panel(state, width))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert all(len(line) <= width for line in shown.splitlines())
-    assert "session-11" in shown
-    assert "session-3 " not in shown, "only the newest sessions are shown"
-    assert "\x1b" not in shown
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "session-11" in text
+    assert "session-3 " not in text, "only the newest sessions are shown"
+    assert "\x1b" not in text
     if width == 160:
-        assert "[bold]hello[/bold]" in shown
+        assert "[bold]hello[/bold]" in text
 
 
 def test_the_live_view_takes_everything_and_closes_twice() -> None:

@@ -59,13 +59,13 @@ def state_of(steps: int = 7, total: int = 10) -> RunState:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_panel_fits_its_width_and_says_everything(width: int) -> None:
-    said = text_of(state_of(), width)
-    assert max(len(line) for line in said.splitlines()) <= width
+    text = text_of(state_of(), width)
+    assert max(len(line) for line in text.splitlines()) <= width
     for words in ("train reward", "train success", "held-out", "34 %", "83 %", "3,120", "4,210"):
-        assert words in said
+        assert words in text
     for words in ("env_error 2", "7/10 updates", "left", "0.003", "log-prob gap", "groups ready 3"):
-        assert words in said
-    assert any(block in said for block in "▁▂▃▄▅▆▇█")
+        assert words in text
+    assert any(block in text for block in "▁▂▃▄▅▆▇█")
 
 
 def test_the_panel_fits_a_terminal_of_24_rows() -> None:
@@ -78,23 +78,23 @@ def test_judge_and_teacher_have_their_lines_where_there_are_some(width: int) -> 
     assert "verdicts" not in text_of(state, width)
     state.take({"verdicts/positive": 1234, "verdicts/abstained": 7, "judge/hinted": 0.34})
     state.take({"teacher/gap_mean": -0.25, "objective/distillation_sampled": 0.5})
-    said = text_of(state, width)
-    assert "verdicts good 1,234 neutral 0 bad 0 abstained 7" in said
-    assert "teacher gap -0.250" in said
-    assert max(len(line) for line in said.splitlines()) <= width
-    assert len(said.splitlines()) <= 23
+    text = text_of(state, width)
+    assert "verdicts good 1,234 neutral 0 bad 0 abstained 7" in text
+    assert "teacher gap -0.250" in text
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert len(text.splitlines()) <= 23
 
 
 def test_a_tall_terminal_shows_the_pieces_that_were_taught_on_one_line() -> None:
     state = state_of()
     state.reading = (7, [("grep\n[red]", -2.0), ("\x1b[31m" + "x" * 300, 0.5)])
-    for height, lines in ((24, 0), (40, 1)):
+    for height, count in ((24, 0), (40, 1)):
         out = io.StringIO()
         Console(width=80, file=out, color_system=None).print(TRAINING.panel(state, 80, height))
-        told = [line for line in out.getvalue().splitlines() if "update 7 taught" in line]
-        assert len(told) == lines
+        lines = [line for line in out.getvalue().splitlines() if "update 7 taught" in line]
+        assert len(lines) == count
         assert "\x1b" not in out.getvalue()
-        assert not told or ("grep [red]" in told[0] and len(told[0]) == 80)
+        assert not lines or ("grep [red]" in lines[0] and len(lines[0]) == 80)
 
 
 def test_lines_tell_what_judge_and_teacher_did_and_no_word_that_was_taught() -> None:
@@ -103,9 +103,9 @@ def test_lines_tell_what_judge_and_teacher_did_and_no_word_that_was_taught() -> 
     view.step(1, {"train/reward": 0.5, "judge/hinted": 0.25, "judge/mean": -0.5,
                   "judge/abstained": 0.1, "teacher/gap_mean": -0.2})  # fmt: skip
     view.taught((1, [("secret", 1.0)]))
-    said = out.getvalue()
-    assert "verdict -0.500  abstained 10 %  hints 25 %  teacher gap -0.200" in said
-    assert "secret" not in said
+    text = out.getvalue()
+    assert "verdict -0.500  abstained 10 %  hints 25 %  teacher gap -0.200" in text
+    assert "secret" not in text
 
 
 def test_a_tall_terminal_also_shows_the_families() -> None:
@@ -122,9 +122,9 @@ def test_start_up_shows_phases_that_overlap() -> None:
     state.begin("vLLM", "loading weights")
     state.begin("Ray", "starting")
     state.begin("Ray", "ready, 1 worker")
-    said = text_of(state, 80)
-    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] vLLM .* s  loading weights", said)
-    assert re.search(r"✓ Ray .* s  ready, 1 worker", said)
+    text = text_of(state, 80)
+    assert re.search(r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] vLLM .* s  loading weights", text)
+    assert re.search(r"✓ Ray .* s  ready, 1 worker", text)
 
 
 def test_a_title_with_markup_is_shown_as_it_is() -> None:
@@ -171,11 +171,11 @@ def test_the_line_view_writes_plain_honest_lines() -> None:
     drive(view)
     view.close()
     view.close()
-    said = out.getvalue()
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", said)
-    lines = said.splitlines()
+    text = out.getvalue()
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]", text)
+    lines = text.splitlines()
     assert "vLLM: loading weights" in lines
-    assert re.search(r"^vLLM: ready \(\d+\.\d+ s\)$", said, re.MULTILINE)
+    assert re.search(r"^vLLM: ready \(\d+\.\d+ s\)$", text, re.MULTILINE)
     assert "held-out after 0 updates: 34 % (26 to 43 %, n = 120)" in lines
     assert sum(line.startswith("step ") for line in lines) == 7
     assert lines[-1].startswith("held-out after 7 updates: 83 %")
@@ -189,8 +189,8 @@ def test_the_line_view_tells_errors_once_and_again_when_they_grow() -> None:
     view = LineView(out, TRAINING, total_steps=3, title="runs/x")
     for step, errors in ((1, 2), (2, 2), (3, 5)):
         view.step(step, {"train/reward": 0.0, "errors/env_error": errors})
-    told = [line for line in out.getvalue().splitlines() if line.startswith("errors")]
-    assert told == ["errors so far: env_error 2", "errors so far: env_error 5"]
+    lines = [line for line in out.getvalue().splitlines() if line.startswith("errors")]
+    assert lines == ["errors so far: env_error 2", "errors so far: env_error 5"]
 
 
 def test_foreign_text_cannot_send_control_characters() -> None:
@@ -230,9 +230,9 @@ def test_the_live_view_takes_calls_from_many_threads_and_leaves_its_last_state()
     view.message("report: [bold]runs/x/report.html")
     view.close()
     view.close()
-    said = out.getvalue()
-    assert "report: [bold]runs/x/report.html" in said
-    assert "done in" in said
+    text = out.getvalue()
+    assert "report: [bold]runs/x/report.html" in text
+    assert "done in" in text
 
 
 def test_a_panel_that_a_narrower_terminal_has_wrapped_is_cleared() -> None:
