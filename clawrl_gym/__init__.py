@@ -75,12 +75,12 @@ if TYPE_CHECKING:
     from clawrl_gym.run.train import TrainingRun as TrainingRun
     from clawrl_gym.store import Store as Store
     from clawrl_gym.trainers.advantage import group_advantages as group_advantages
-    from clawrl_gym.trainers.base import Algorithm as Algorithm
-    from clawrl_gym.trainers.base import Prompts as Prompts
-    from clawrl_gym.trainers.base import Term as Term
-    from clawrl_gym.trainers.base import Terms as Terms
-    from clawrl_gym.trainers.base import Verdicts as Verdicts
-    from clawrl_gym.trainers.base import make_sample as make_sample
+    from clawrl_gym.trainers.algorithm import Algorithm as Algorithm
+    from clawrl_gym.trainers.algorithm import Prompts as Prompts
+    from clawrl_gym.trainers.algorithm import Term as Term
+    from clawrl_gym.trainers.algorithm import Terms as Terms
+    from clawrl_gym.trainers.algorithm import Verdicts as Verdicts
+    from clawrl_gym.trainers.algorithm import make_sample as make_sample
     from clawrl_gym.trainers.learner import Learner as Learner
     from clawrl_gym.ui.report import write_report as write_report
 
@@ -114,7 +114,7 @@ _HOMES = {
     "run.train": ("TrainingRun",),
     "store": ("Store",),
     "trainers.advantage": ("group_advantages",),
-    "trainers.base": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
+    "trainers.algorithm": ("Algorithm", "Prompts", "Term", "Terms", "Verdicts", "make_sample"),
     "trainers.learner": ("Learner",),
     "ui.report": ("write_report",),
 }  # fmt: skip

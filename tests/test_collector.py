@@ -30,7 +30,7 @@ from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid

@@ -20,7 +20,7 @@ from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.store import Store, UpdateRow
-from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.hybrid import Hybrid

@@ -10,8 +10,7 @@ import pytest
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
 from clawrl_gym.dialogue.merging import Segment, merge_turns
-from clawrl_gym.trainers.algorithms import build_algorithm
-from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.algorithm import Algorithm, build_algorithm
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.hybrid import Hybrid

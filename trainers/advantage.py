@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from clawrl_gym.trainers.base import Verdicts
+from clawrl_gym.trainers.algorithm import Verdicts
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment

@@ -16,9 +16,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
-from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -41,6 +42,10 @@ class Binary(Algorithm):
         self._decay = baseline_decay
         self._baseline = RunningBaseline(baseline_decay)
         self._outcome = 0.0
+
+    @classmethod
+    def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
+        return cls(config.baseline_decay)
 
     def terms(
         self,

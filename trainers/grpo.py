@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Group
 from clawrl_gym.trainers.advantage import ProcessTerms, group_advantages, is_constant
-from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.binary import Binary
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -37,6 +39,18 @@ class Grpo(Algorithm):
         self.normalize_std = normalize_std
         self.leave_one_out = leave_one_out
         self._process = ProcessTerms(process_weight, normalize_std, baseline_decay)
+
+    @classmethod
+    def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
+        """A group of one has nothing to compare an episode with but a running mean."""
+        if group_size is None or group_size < 2:
+            return Binary.from_config(config, group_size)
+        return cls(
+            config.normalize_std,
+            config.process_weight,
+            config.baseline_decay,
+            config.leave_one_out,
+        )
 
     def terms(
         self,

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Group
-from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts, Weight
+from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.opd import Opd
 
 if TYPE_CHECKING:
@@ -34,6 +36,19 @@ class Hybrid(Algorithm):
         self.reward_weight = rl_weight
         self._rewards = rewards
         self._hints = hints
+
+    @classmethod
+    def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
+        rewards = Grpo.from_config(config, group_size)
+        return cls(rewards, Opd.from_config(config, group_size), config.rl_weight)
+
+    @classmethod
+    def has_rewards(cls, config: TrainerConfig) -> bool:
+        return config.rl_weight > 0
+
+    @classmethod
+    def distils(cls, config: TrainerConfig) -> bool:
+        return config.opd_weight > 0
 
     def terms(
         self,
@@ -59,7 +74,7 @@ class Hybrid(Algorithm):
         nothing = Term()
         return {
             turn: Term(
-                self.reward_weight * rewarded.get(turn, nothing).advantage,
+                _scaled(rewarded.get(turn, nothing).advantage, self.reward_weight),
                 taught.get(turn, nothing).distill,
             )
             for turn in sorted(rewarded.keys() | taught.keys())
@@ -74,3 +89,9 @@ class Hybrid(Algorithm):
             self.counts["hints_only"] += 1
         elif not taught:
             self.counts["rewards_only"] += 1
+
+
+def _scaled(weight: Weight, factor: float) -> Weight:
+    if isinstance(weight, int | float):
+        return factor * weight
+    return [factor * number for number in weight]

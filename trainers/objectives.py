@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import ALGORITHMS
+from clawrl_gym.trainers.algorithm import Algorithm
 
 POLICY_GRADIENT = "policy_gradient"
 DISTILLATION_SAMPLED = "distillation_sampled"
 DISTILLATION_TOPK = "distillation_topk"
 KL = "kl"
 
+_ALL = frozenset({POLICY_GRADIENT, DISTILLATION_SAMPLED, DISTILLATION_TOPK, KL})
 CAN: dict[str, frozenset[str]] = {
-    "torch": frozenset({POLICY_GRADIENT, DISTILLATION_SAMPLED, DISTILLATION_TOPK, KL}),
+    "torch": _ALL,
     "simulated": frozenset({POLICY_GRADIENT, KL}),
 }
-"""By `learner.backend`."""
+"""By `learner.backend`; a learner of another package checks in its constructor what it can run."""
 
 
 def objectives(trainer: TrainerConfig) -> frozenset[str]:
     """The terms of this configuration's loss."""
     names = set()
-    if trainer.algorithm != "opd" and (trainer.algorithm != "hybrid" or trainer.rl_weight):
+    if _algorithm(trainer).has_rewards(trainer):
         names.add(POLICY_GRADIENT)
     if distils(trainer):
         topk = trainer.distillation.form == "topk"
@@ -36,14 +39,19 @@ def objectives(trainer: TrainerConfig) -> frozenset[str]:
 
 def distils(trainer: TrainerConfig) -> bool:
     """Whether a teacher is asked."""
-    return trainer.algorithm in ("opd", "hybrid") and trainer.opd_weight > 0
+    return _algorithm(trainer).distils(trainer)
 
 
 def check_objectives(trainer: TrainerConfig, learner: LearnerConfig) -> None:
     """Raises ConfigError when the backend cannot run a term of the configuration's loss."""
-    missing = objectives(trainer) - CAN[learner.backend]
+    missing = objectives(trainer) - CAN.get(learner.backend, _ALL)
     if missing:
         raise ConfigError(
             f"learner.backend={learner.backend} cannot run {', '.join(sorted(missing))}, which "
             f"trainer.algorithm={trainer.algorithm} needs: take learner.backend=torch"
         )
+
+
+def _algorithm(trainer: TrainerConfig) -> type[Algorithm]:
+    algorithm: type[Algorithm] = ALGORITHMS.resolve(trainer.algorithm).target
+    return algorithm

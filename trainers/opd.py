@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Group
-from clawrl_gym.trainers.base import Algorithm, Prompts, Term, Terms, Verdicts
+from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -31,6 +32,14 @@ class Opd(Algorithm):
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
         self._weight = weight
+
+    @classmethod
+    def from_config(cls, config: TrainerConfig, group_size: int | None) -> Opd:
+        return cls(config.opd_weight)
+
+    @classmethod
+    def distils(cls, config: TrainerConfig) -> bool:
+        return config.opd_weight > 0
 
     def terms(
         self,

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from clawrl_gym.config.part import Part
+from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
 
 
 def _compiles(pattern: str) -> str:
@@ -50,12 +51,13 @@ class ResultRule(Part):
     """Of the rules that hold, 0 wins over -1 and -1 over +1; a result without any is +1."""
 
 
-JudgeName = Literal["rule", "model", "reward_model"]
-
-
 class HintConfig(Part):
     """Hindsight in words: who is asked, and what is accepted."""
 
+    source: str = "judge"
+    """`judge`: the judge's own; else a class with `hints(case)`: package.module:Name."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """Of that class, as its `Options` say."""
     candidates: int = Field(2, ge=1)
     """type=model: how often the judge is asked for a hint on one turn."""
     min_chars: int = Field(10, ge=1)
@@ -70,15 +72,23 @@ class HintConfig(Part):
     form: str = "\n\n[hint]\n{hint}"
     """How it stands at the end of the last user message that the teacher reads."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fits_its_class(cls, values: object) -> object:
+        return HINT_SOURCES.with_options(values, "source", "judge")
+
 
 class JudgeConfig(Part):
     """Who turns a next state into a verdict. Explicit feedback always wins over it."""
 
-    type: Literal["none", "feedback", "rule", "model", "reward_model", "chain"] = "none"
+    type: str = "none"
     """`rule`: patterns in the next state; `model`: votes of an OpenAI-compatible model;
     `reward_model`: a sequence classifier behind vLLM; `chain`: the first clear verdict of several;
-    `feedback` and `none`: nobody but a person (and outcomes of environments)."""
-    chain: tuple[JudgeName, ...] = ()
+    `feedback` and `none`: nobody but a person (and outcomes of environments); or a class of your
+    own: package.module:Name."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """Of a class of your own, as its `Options` say."""
+    chain: tuple[str, ...] = ()
     """type=chain: who is asked, in this order, until a verdict is clear."""
     base_url: str | None = None
     """type=model: of another server than the policy's own vLLM, such as http://host:8000/v1;
@@ -125,13 +135,16 @@ class JudgeConfig(Part):
     """type=rule: found at the beginning of a command whose output is the contents of a file."""
 
     @property
-    def asked(self) -> tuple[JudgeName, ...]:
+    def judges(self) -> tuple[str, ...]:
         """The judges that are asked, in their order."""
         if self.type == "chain":
             return self.chain
-        if self.type == "none" or self.type == "feedback":
-            return ()
-        return (self.type,)
+        return () if self.type in JUDGES.words else (self.type,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fits_its_class(cls, values: object) -> object:
+        return JUDGES.with_options(values, "type", "none")
 
     @model_validator(mode="after")
     def _askable(self) -> Self:
@@ -139,12 +152,21 @@ class JudgeConfig(Part):
             raise ValueError(
                 "got judge.type=chain and no judge.chain, expected judges such as [rule, model]"
             )
+        for name in self.chain:
+            if name == "chain" or name in JUDGES.words:
+                raise ValueError(f"got {name!r} in judge.chain, expected judges that are asked")
+            JUDGES.path(name)
+        if self.hints.source not in HINT_SOURCES.words and not self.judges:
+            raise ValueError(
+                f"got judge.hints.source={self.hints.source} and judge.type={self.type}, expected "
+                "a judge, such as judge=rule: hints come with verdicts"
+            )
         if self.quorum > self.votes:
             raise ValueError(
                 f"got judge.quorum={self.quorum} of judge.votes={self.votes}, expected at most as "
                 "many: no verdict would ever have enough votes"
             )
-        if "reward_model" in self.asked and self.base_url is None:
+        if "reward_model" in self.judges and self.base_url is None:
             raise ValueError(
                 "got a judge of type reward_model and no judge.base_url, expected the address of "
                 "the vLLM that serves the classifier, such as http://127.0.0.1:8001/v1"

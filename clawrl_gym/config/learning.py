@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clawrl_gym.config.part import Part
+from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS
 
 
 class RolloutConfig(Part):
@@ -55,10 +56,12 @@ class DistillationConfig(Part):
 class TrainerConfig(Part):
     """The algorithm and its loss."""
 
-    algorithm: Literal["grpo", "binary", "opd", "hybrid"] = "grpo"
+    algorithm: str = "grpo"
     """`grpo`: outcomes within groups, and verdicts on turns beside them (groups of one: `binary`);
     `binary`: each turn by its own verdict; `opd`: hints, through a teacher that has read them;
-    `hybrid`: rewards and hints together."""
+    `hybrid`: rewards and hints together; or a class of your own: package.module:Name."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """Of a class of your own, as its `Options` say."""
     steps: int = Field(60, ge=1)
     """Updates of the run."""
     normalize_std: bool = True
@@ -93,12 +96,20 @@ class TrainerConfig(Part):
     max_tokens_per_pack: int = Field(8192, ge=128)
     """Tokens of one packed forward pass."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _fits_its_class(cls, values: object) -> object:
+        return ALGORITHMS.with_options(values, "algorithm", "grpo")
+
 
 class LearnerConfig(Part):
     """The optimizer and its process."""
 
-    backend: Literal["torch", "simulated"] = "torch"
-    """`simulated` sleeps instead of learning: rehearses the loops without a model."""
+    backend: str = "torch"
+    """`simulated` sleeps instead of learning: rehearses the loops without a model; or a class of
+    your own, made like `trainers.learner.Learner`: package.module:Name."""
+    options: dict[str, object] = Field(default_factory=dict)
+    """Of a class of your own, as its `Options` say."""
     lr: float = Field(1e-3, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
@@ -112,6 +123,11 @@ class LearnerConfig(Part):
     checkpoint_every: int = Field(1, ge=1)
     keep_checkpoints: int = Field(2, ge=1)
     simulated_step_s: float = Field(1.0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fits_its_class(cls, values: object) -> object:
+        return LEARNERS.with_options(values, "backend", "torch")
 
 
 class EvalConfig(Part):

@@ -17,6 +17,7 @@ from clawrl_gym.config.learning import (
 from clawrl_gym.config.live import LiveConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
+from clawrl_gym.core.plugins import LOGGERS
 
 
 class RunFolderConfig(Part):
@@ -39,8 +40,11 @@ class CommandConfig(Part):
     """Folder of a run to go on with."""
     dry_run: bool = False
     """Print the resolved configuration and end."""
-    logger: Literal["none", "tensorboard", "wandb"] = "none"
-    """A metrics sink in addition to metrics.jsonl."""
+    logger: str = "none"
+    """Where metrics go in addition to metrics.jsonl: tensorboard, wandb, or a class of your own:
+    package.module:Name."""
+    logger_options: dict[str, object] = Field(default_factory=dict)
+    """Of a logger of your own, as its `Options` say."""
     ui: Literal["auto", "live", "line"] = "auto"
     """`auto`: the live view on a terminal, one line a step elsewhere."""
     policy: PolicyConfig = PolicyConfig()
@@ -49,6 +53,11 @@ class CommandConfig(Part):
     trainer: TrainerConfig = TrainerConfig()
     learner: LearnerConfig = LearnerConfig()
     live: LiveConfig = LiveConfig()
+
+    @model_validator(mode="after")
+    def _logger_is_there(self) -> Self:
+        LOGGERS.checked_options(self.logger, self.logger_options)
+        return self
 
     @model_validator(mode="after")
     def _trainable_sampling(self) -> Self:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import LOGGERS
 
 
 class Logger(Protocol):
@@ -24,6 +26,12 @@ class Logger(Protocol):
 
 class TensorBoardLogger:
     """Event files below `folder`/tensorboard, written without torch."""
+
+    @classmethod
+    def from_config(
+        cls, part: LoggerOptions, folder: Path, config: Mapping[str, object]
+    ) -> TensorBoardLogger:
+        return cls(folder)
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -52,7 +60,13 @@ class TensorBoardLogger:
 class WandbLogger:
     """One Weights & Biases run; the user's own settings and login apply."""
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    @classmethod
+    def from_config(
+        cls, part: LoggerOptions, folder: Path, config: Mapping[str, object]
+    ) -> WandbLogger:
+        return cls(folder, config)
+
+    def __init__(self, folder: Path, config: Mapping[str, object]) -> None:
         try:
             wandb = importlib.import_module("wandb")
         except ImportError as error:
@@ -62,7 +76,7 @@ class WandbLogger:
             ) from error
         self._run = wandb.init(
             project="clawrl_gym", name=folder.name, id=folder.name, resume="allow",
-            dir=str(folder), config=config,
+            dir=str(folder), config=dict(config),
         )  # fmt: skip
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -72,12 +86,23 @@ class WandbLogger:
         self._run.finish()
 
 
-def make_sink(logger: str, folder: Path, config: dict[str, Any]) -> Logger | None:
-    """The sink named by the configuration's `logger`. Raises ConfigError when it cannot be had."""
-    if logger == "none":
+def make_logger(
+    name: str, options: Mapping[str, object], folder: Path, config: Mapping[str, object]
+) -> Logger | None:
+    """The configured one, None for `none`. Raises ConfigError when it cannot be had.
+
+    A class of your own is called with the run's folder, the whole configuration as plain values,
+    and its options if it takes any.
+    """
+    if name in LOGGERS.words:
         return None
-    if logger == "tensorboard":
-        return TensorBoardLogger(folder)
-    if logger == "wandb":
-        return WandbLogger(folder, config)
-    raise ConfigError(f"got logger={logger!r}, expected 'none', 'tensorboard' or 'wandb'")
+    plugin, part = LOGGERS.resolve(name), LoggerOptions(options)
+    logger: Logger = plugin.build(part, folder, config, plain=(folder, config))
+    return logger
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerOptions:
+    """What a logger of one's own is given."""
+
+    options: Mapping[str, object]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from clawrl_gym.core.jsonl import JsonLines, read_json_lines
-from clawrl_gym.core.loggers import make_sink
+from clawrl_gym.core.loggers import make_logger
 from clawrl_gym.core.provenance import record_start
 from clawrl_gym.core.types import Json
 
@@ -128,10 +128,13 @@ def _numbers(row: Json) -> MetricRow:
 
 
 class Metrics:
-    """metrics.jsonl and the optional sink of one run."""
+    """metrics.jsonl and the optional logger of one run."""
 
     def __init__(self, folder: Path, logger: str, config: dict[str, object]) -> None:
-        self._sink = make_sink(logger, folder, config)
+        options = config.get("logger_options")
+        self._logger = make_logger(
+            logger, options if isinstance(options, Mapping) else {}, folder, config
+        )
         self._lines = JsonLines(folder / METRICS_FILE)
         self._rows: list[Json] = list(read_json_lines(folder / METRICS_FILE))
         self.latest: dict[str, float] = {}
@@ -153,15 +156,15 @@ class Metrics:
         self._lines.append({**row, **missing})
         self._rows.append(row)
         self.latest.update(finite)
-        if self._sink is not None:
-            self._sink.log(step, finite)
+        if self._logger is not None:
+            self._logger.log(step, finite)
 
     def close(self) -> None:
         """Flush and close everything; idempotent."""
         self._lines.close()
-        if self._sink is not None:
-            self._sink.close()
-            self._sink = None
+        if self._logger is not None:
+            self._logger.close()
+            self._logger = None
 
 
 class Timeline:

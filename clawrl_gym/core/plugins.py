@@ -6,8 +6,8 @@ an entry point of an installed package in the seam's group; anything with a colo
 anything starts: what cannot be imported, what is of another seam, which options it does not take.
 
 A class says with a nested pydantic model `Options` which options it takes; without one it takes
-none. It is built by its classmethod `from_config(config, ...)` where it has one, else by calling
-it, with its options if it takes any.
+none. It is called with its options, if it takes any, or built by a classmethod `from_config`, which
+gets the seam's part of the configuration and what its docstring says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -175,13 +175,19 @@ class Plugin:
         except ValidationError as error:
             raise ConfigError(validation_message(error, f"{self.seam.options_key}.")) from error
 
-    def build(self, config: Options, *arguments: object, **more: object) -> Any:
-        """An instance: of `from_config(config, ...)`, else of the class and its options."""
-        from_config = getattr(self.target, "from_config", None)
-        if from_config is not None:
-            return from_config(config, *arguments, **more)
+    def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
+        """An instance: `from_config(config, *arguments)`, or `Class(*plain, options)`.
+
+        Of `from_config` and `Options` the one that the more derived class defines decides: a class
+        that extends one of ours with options of its own is called with them.
+        """
+        for base in self.target.__mro__:
+            if "from_config" in vars(base):
+                return self.target.from_config(config, *arguments)
+            if "Options" in vars(base):
+                break
         options = self.options(config.options)
-        return self.target() if options is None else self.target(options)
+        return self.target(*plain) if options is None else self.target(*plain, options)
 
 
 def load(path: str, origin: str) -> Any:
@@ -298,7 +304,7 @@ ALGORITHMS = Seam(
         "opd": "clawrl_gym.trainers.opd:Opd",
         "hybrid": "clawrl_gym.trainers.hybrid:Hybrid",
     },
-    base="clawrl_gym.trainers.base:Algorithm",
+    base="clawrl_gym.trainers.algorithm:Algorithm",
 )  # fmt: skip
 ENVIRONMENTS = Seam(
     "environment", "env.type", "env", "clawrl_gym.envs",
@@ -338,8 +344,8 @@ LEARNERS = Seam(
 LOGGERS = Seam(
     "logger", "logger", "logger_options", "clawrl_gym.loggers",
     ours={
-        "tensorboard": "clawrl_gym.core.loggers:TensorBoardSink",
-        "wandb": "clawrl_gym.core.loggers:WandbSink",
+        "tensorboard": "clawrl_gym.core.loggers:TensorBoardLogger",
+        "wandb": "clawrl_gym.core.loggers:WandbLogger",
     },
     methods=("log", "close"),
     words=("none",),

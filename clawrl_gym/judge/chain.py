@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.interface import Case, Judge
+from clawrl_gym.judge.parts import JudgeParts
 
 _SHARE_OF_TIME = 0.95
 """Of the deadline, so that what the first ones said is not lost with a late one."""
@@ -27,6 +29,11 @@ class ChainJudge:
             raise ValueError("got no judges, expected at least one")
         self._judges = tuple(judges)
         self._timeout_s = timeout_s
+
+    @classmethod
+    def from_config(cls, config: JudgeConfig, parts: JudgeParts) -> ChainJudge:
+        share = config.model_copy(update={"timeout_s": config.timeout_s / len(config.chain)})
+        return cls([parts.judge(name, share) for name in config.chain], config.timeout_s)
 
     @property
     def kind(self) -> VerdictKind:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.chat_models import Said, Speaker
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
 from clawrl_gym.judge.interface import Case, Judge
+from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_messages
 from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
 from clawrl_gym.policy.generation import PolicyUnavailable
@@ -61,6 +62,20 @@ class ModelJudge:
         self._config = config
         self._candidates = config.hints.candidates if hints else 0
         self._rule = rule
+
+    @classmethod
+    def from_config(cls, config: JudgeConfig, parts: JudgeParts) -> ModelJudge:
+        model, rule = parts.chat_model(config), parts.rules(config)
+        return cls(model, config, hints=parts.hints, rule=rule)
+
+    @classmethod
+    def check_config(cls, config: JudgeConfig) -> None:
+        """Raises ConfigError for what is wrong before anything starts."""
+        if not (config.instructions and config.hint_instructions):
+            raise ConfigError(
+                "got a judge of type model without instructions, expected those of "
+                "conf/judge/model.yaml: choose them with judge=model"
+            )
 
     async def judge(self, case: Case) -> Verdict:
         votes, hints, ruled = await asyncio.gather(

@@ -15,6 +15,7 @@ from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.judge.interface import Case, Judge
+from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_text
 
 
@@ -30,6 +31,10 @@ class RewardModelJudge:
         self._endpoint = endpoint
         self._config = config
         self._rule = rule
+
+    @classmethod
+    def from_config(cls, config: JudgeConfig, parts: JudgeParts) -> RewardModelJudge:
+        return cls(parts.endpoint(config), config, rule=parts.rules(config))
 
     async def judge(self, case: Case) -> Verdict:
         """Raises PolicyError for a server that fails or answers with anything else."""

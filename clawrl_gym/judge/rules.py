@@ -19,6 +19,7 @@ from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Verdict, VerdictKind
 from clawrl_gym.judge import rule_hints
 from clawrl_gym.judge.interface import Case, Finding
+from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.tool_rules import Call, Results, answered, shown
 from clawrl_gym.judge.user_rules import Replies
 
@@ -38,6 +39,15 @@ class RuleJudge:
         self._replies = Replies(config)
         self._results = Results(config)
         self._hints = hints
+
+    @classmethod
+    def from_config(cls, config: JudgeConfig, parts: JudgeParts) -> RuleJudge:
+        return cls(config, parts.hints)
+
+    @classmethod
+    def check_config(cls, config: JudgeConfig) -> None:
+        """Raises ConfigError for what is wrong before anything starts."""
+        cls(config)
 
     async def judge(self, case: Case) -> Verdict:
         findings = self._judge(case)

@@ -19,7 +19,7 @@ from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.judge.verdicts import Asker
 from clawrl_gym.store import Store
-from clawrl_gym.trainers.base import Algorithm
+from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
 
 

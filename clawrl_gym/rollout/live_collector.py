@@ -49,7 +49,7 @@ from clawrl_gym.core.types import (
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.rollout.guarantee import Signals, segment_of, unclear_because, why_not
 from clawrl_gym.store import SessionRow, Store, effective
-from clawrl_gym.trainers.base import Algorithm, Term, make_sample
+from clawrl_gym.trainers.algorithm import Algorithm, Term, make_sample
 from clawrl_gym.trainers.batch_queue import BatchQueue
 
 _TASK = TaskRef(None, 0, "train")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -15,7 +16,13 @@ from typing import Any
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
-from clawrl_gym.core.plugins import AGENTS
+from clawrl_gym.core.plugins import (
+    AGENTS,
+    ENVIRONMENTS,
+    SANDBOXES,
+    check_fingerprints,
+    fingerprints,
+)
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
@@ -93,6 +100,25 @@ class EnvironmentThread:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
+def plugins_of(env: EnvConfig, agent: AgentConfig) -> dict[str, str]:
+    """Fingerprints of the classes of other packages that a worker works with."""
+    sandbox = getattr(env, "sandbox", None)
+    paths = [ENVIRONMENTS.path(env.type), getattr(env, "target", None)]
+    if agent.type not in AGENTS.words:
+        paths.append(AGENTS.path(agent.type))
+    if sandbox is not None and sandbox.type not in SANDBOXES.words:
+        paths.append(SANDBOXES.path(sandbox.type))
+    return fingerprints(path for path in paths if path and not path.startswith("clawrl_gym."))
+
+
+def _difference(plugins: Mapping[str, str]) -> ConfigError | None:
+    try:
+        check_fingerprints(plugins)
+    except ConfigError as error:
+        return error
+    return None
+
+
 class RolloutWorker:
     """Runs episodes; as many at a time as it has slots. `run/cluster.py` makes an actor of it."""
 
@@ -103,7 +129,12 @@ class RolloutWorker:
         slots: int,
         policy: PolicyAddress,
         request_timeout_s: float,
+        plugins: Mapping[str, str] | None = None,
     ) -> None:
+        """`plugins`: fingerprints that the driver has; another one here is told by `ready`."""
+        self._problem = _difference(plugins or {})
+        if self._problem is not None:
+            return
         self._agent = None if agent.type == "harness" else build_agent(agent, env)
         self._harness = Harness(tuple(agent.command), policy)
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
@@ -117,7 +148,12 @@ class RolloutWorker:
         self._chat: PolicyChat | None = None
 
     async def ready(self) -> bool:
-        """Answers once the actor runs; opens the connection pool on the actor's own loop."""
+        """Answers once the actor runs; opens the connection pool on the actor's own loop.
+
+        Raises ConfigError when a plug-in here is not the driver's.
+        """
+        if self._problem is not None:
+            raise self._problem
         if self._chat is None:
             self._chat = chat_of(self._policy, self._request_timeout_s, limit=2 * len(self._all))
         return True

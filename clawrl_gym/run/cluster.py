@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -46,6 +48,25 @@ def stop_cluster() -> None:
     ray.shutdown()
 
 
+async def _checked_remotely(plugins: Mapping[str, str]) -> None:
+    """Compare plug-ins in a process of the cluster. Raises ConfigError."""
+    import ray
+
+    await _awaited(ray.remote(num_cpus=0)(check_fingerprints).remote(plugins))
+
+
+async def _awaited(answer: Awaitable[object]) -> None:
+    """Wait; a ConfigError of the other process is one here, in one line."""
+    import ray.exceptions
+
+    try:
+        await answer
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ConfigError):
+            raise ConfigError(str(error.cause)) from error
+        raise
+
+
 class RayWorker:
     """A rollout worker in a Ray actor; restarted by Ray when its process dies."""
 
@@ -59,15 +80,23 @@ class RayWorker:
     ) -> None:
         import ray
 
-        from clawrl_gym.rollout.worker import RolloutWorker
+        from clawrl_gym.rollout.worker import RolloutWorker, plugins_of
 
         actor = ray.remote(RolloutWorker).options(
             num_cpus=0, max_concurrency=slots + 8, max_restarts=-1, max_task_retries=0
         )
-        self._actor = actor.remote(env, agent, slots, policy, request_timeout_s)
+        self._plugins = plugins_of(env, agent)
+        self._actor = actor.remote(env, agent, slots, policy, request_timeout_s, self._plugins)
 
     async def ready(self) -> None:
-        await self._actor.ready.remote()
+        """Raises ConfigError when plug-ins of the worker's process are not this one's."""
+        import ray.exceptions
+
+        try:
+            await _awaited(self._actor.ready.remote())
+        except ray.exceptions.RayError:  # a class that is not there cannot even be handed over
+            await _checked_remotely(self._plugins)
+            raise
 
     async def run(self, spec: EpisodeSpec) -> Episode:
         episode: Episode = await self._actor.run.remote(spec)
@@ -90,10 +119,12 @@ class RayLearner:
         temperature: float,
         images: Images | None = None,
     ) -> None:
-        from clawrl_gym.trainers.learner import Learner
-        from clawrl_gym.trainers.simulated import SimulatedLearner
-
-        self._kind: Any = Learner if learner.backend == "torch" else SimulatedLearner
+        self._class: type = LEARNERS.resolve(learner.backend).target
+        self._plugins = fingerprints(
+            path
+            for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
+            if not path.startswith("clawrl_gym.")
+        )
         self._gpus = 0.01 if device == "cuda" else 0
         self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
         self._arguments = (trainer, learner, model_dir, seed, device, temperature, images)
@@ -102,7 +133,7 @@ class RayLearner:
     def _begin(self) -> None:
         import ray
 
-        actor = ray.remote(self._kind).options(
+        actor = ray.remote(self._class).options(
             num_cpus=0, num_gpus=self._gpus, runtime_env=self._environment
         )
         self._actor = actor.remote(*self._arguments)
@@ -125,7 +156,12 @@ class RayLearner:
             await self.load_checkpoint(checkpoint)
 
     async def ready(self) -> None:
-        """Answers once the model is loaded."""
+        """Answers once the model is loaded.
+
+        Raises ConfigError when plug-ins of the learner's process are not this one's.
+        """
+        if self._plugins:
+            await _checked_remotely(self._plugins)
         await self._call("__ray_ready__")
 
     async def step(self, samples: list[Sample], version: int) -> StepStats:

@@ -1,4 +1,4 @@
-"""Builds the configured judge."""
+"""Builds the configured judge, and finds what is wrong with it before anything starts."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core import redact
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
 from clawrl_gym.judge.interface import Judge
 
 if TYPE_CHECKING:
-    from clawrl_gym.config.judge import JudgeName
-    from clawrl_gym.judge.chat_models import Policies
+    from clawrl_gym.judge.chat_models import Policies, Speaker
     from clawrl_gym.judge.endpoint import Endpoint
 
 
 def check_judge(config: JudgeConfig) -> None:
     """Find what is wrong before anything starts. Raises ConfigError."""
-    if "rule" in config.asked:
-        _rules(config, hints=False)
-    if "model" in config.asked and not (config.instructions and config.hint_instructions):
-        raise ConfigError(
-            "got a judge of type model without instructions, expected those of "
-            "conf/judge/model.yaml: choose them with judge=model"
-        )
+    for name in config.judges:
+        check = getattr(JUDGES.resolve(name).target, "check_config", None)
+        if check is not None:
+            check(config)
+    if config.hints.source not in HINT_SOURCES.words:
+        HINT_SOURCES.resolve(config.hints.source)
 
 
 class JudgeMaker:
@@ -45,51 +43,49 @@ class JudgeMaker:
         self._fleet = fleet
         self._version = version
         self._stack = stack
-        self._hints = hints
+        self._source = config.hints.source if hints else "judge"
+        self.hints = hints and self._source in HINT_SOURCES.words
 
     def make(self) -> Judge | None:
         """None when turns are not judged: outcomes and explicit feedback remain."""
         config = self._config
-        if config.type != "chain":
-            return self._one(config.asked[0], config) if config.asked else None
-        from clawrl_gym.judge.chain import ChainJudge
+        if config.type in JUDGES.words:
+            return None
+        judge = self.judge(config.type, config)
+        if self._source in HINT_SOURCES.words:
+            return judge
+        from clawrl_gym.judge.hint_source import HintedJudge
 
-        share = config.model_copy(update={"timeout_s": config.timeout_s / len(config.chain)})
-        return ChainJudge([self._one(name, share) for name in config.chain], config.timeout_s)
+        source = HINT_SOURCES.resolve(self._source).build(config.hints, self)
+        return HintedJudge(judge, source, config.hints, config.timeout_s)
 
-    def _one(self, name: JudgeName, config: JudgeConfig) -> Judge:
-        if name == "rule":
-            return _rules(config, self._hints)
-        known = _rules(config, hints=False) if config.replies and config.results else None
-        if name == "reward_model":
-            from clawrl_gym.judge.reward_model import RewardModelJudge
+    def judge(self, name: str, config: JudgeConfig) -> Judge:
+        judge: Judge = JUDGES.resolve(name).build(config, self)
+        return judge
 
-            return RewardModelJudge(self._endpoint(config), config, rule=known)
+    def rules(self, config: JudgeConfig) -> Judge | None:
+        if not (config.replies and config.results):
+            return None
+        from clawrl_gym.judge.rules import RuleJudge
+
+        return RuleJudge(config)
+
+    def chat_model(self, config: JudgeConfig) -> Speaker:
         from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker
-        from clawrl_gym.judge.model import ModelJudge
 
-        speaker = (
-            PolicySpeaker(self._fleet, self._version)
-            if config.base_url is None
-            else HttpSpeaker(self._endpoint(config), config.model)
-        )
-        return ModelJudge(speaker, config, hints=self._hints, rule=known)
+        if config.base_url is None:
+            return PolicySpeaker(self._fleet, self._version)
+        return HttpSpeaker(self.endpoint(config), config.model)
 
-    def _endpoint(self, config: JudgeConfig) -> Endpoint:
+    def endpoint(self, config: JudgeConfig) -> Endpoint:
         from clawrl_gym.judge.endpoint import Endpoint
 
         assert config.base_url is not None
         if config.key:
             redact.install([config.key])
-        asked = config.votes + config.hints.candidates
+        requests = config.votes + config.hints.candidates
         endpoint = Endpoint(
-            config.base_url, config.key, config.timeout_s, config.concurrency * asked
+            config.base_url, config.key, config.timeout_s, config.concurrency * requests
         )
         self._stack.push_async_callback(endpoint.close)
         return endpoint
-
-
-def _rules(config: JudgeConfig, hints: bool) -> Judge:
-    from clawrl_gym.judge.rules import RuleJudge
-
-    return RuleJudge(config, hints)

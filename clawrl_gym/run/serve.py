@@ -30,7 +30,7 @@ from clawrl_gym.run.judge import check_judge
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
-from clawrl_gym.trainers.algorithms import build_algorithm
+from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives

@@ -28,7 +28,7 @@ from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.others import OtherEnv, other_metrics
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
-from clawrl_gym.trainers.algorithms import build_algorithm
+from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.report import write_report

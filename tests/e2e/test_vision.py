@@ -17,7 +17,7 @@ from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.models import picture_ids
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
-from clawrl_gym.trainers.base import Term, make_sample
+from clawrl_gym.trainers.algorithm import Term, make_sample
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.pictures import Images

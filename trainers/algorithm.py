@@ -1,5 +1,9 @@
 """What every algorithm shares: it says what single turns bring, and stamps that on the tokens.
 
+An algorithm of your own is a class that extends `Algorithm` and writes `terms`; take it with
+`trainer.algorithm=my_pkg.module:Mine`. One number for a turn weighs all its tokens; a list weighs
+each of them.
+
 An algorithm sees rewards, verdicts, lessons and segments and returns samples; it knows no model and
 no environment, and the learner knows no algorithm. Only turns with a term are trained on, and only
 their tokens are counted.
@@ -13,6 +17,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from clawrl_gym.config import TrainerConfig
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.plugins import ALGORITHMS
 from clawrl_gym.core.types import Episode, Group, Lesson, Sample, Verdict
 
 if TYPE_CHECKING:
@@ -24,14 +31,18 @@ Prompts = Mapping[int, tuple[list[int], ...]]
 """Of one episode, by `Turn.index`: the turn's prompt with a hint in it, for each candidate hint."""
 
 
+Weight = float | Sequence[float]
+"""The same for all sampled tokens of a turn, or one number for each of them, in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """What one turn brings to the loss."""
 
-    advantage: float = 0.0
-    """Weight of the policy-gradient term on each of its tokens."""
-    distill: float = 0.0
-    """Weight of the distillation term on each of its tokens."""
+    advantage: Weight = 0.0
+    """Of the policy-gradient term on its tokens."""
+    distill: Weight = 0.0
+    """Of the distillation term on its tokens."""
 
 
 Terms = dict[int, Term]
@@ -51,6 +62,16 @@ class Algorithm(ABC):
 
     def __init__(self) -> None:
         self.counts = Counter()
+
+    @classmethod
+    def has_rewards(cls, config: TrainerConfig) -> bool:
+        """Whether its samples bring advantages: the loss then has a policy-gradient term."""
+        return cls.reward_weight > 0
+
+    @classmethod
+    def distils(cls, config: TrainerConfig) -> bool:
+        """Whether its samples bring weights of distillation: a teacher is then asked."""
+        return cls.needs_hints
 
     @abstractmethod
     def terms(
@@ -98,7 +119,9 @@ def make_sample(
     """A sample whose sampled tokens carry what their turn brings; other turns are context only."""
     inside = {turn: terms[turn] for turn in segment.turn_indices if turn in terms}
     lessons, weights = _lessons(segment, inside, prompts or {})
-    advantages = {-1: 0.0} | {turn: term.advantage for turn, term in inside.items()}
+    advantages_T = _on_tokens(
+        segment, {turn: term.advantage for turn, term in inside.items()}, "advantage"
+    )
     return Sample(
         session_id=episode.session_id,
         group_id=group.id,
@@ -109,7 +132,7 @@ def make_sample(
         ],
         logprobs_T=segment.logprobs_T,
         versions_T=segment.versions_T,
-        advantages_T=[advantages.get(turn, 0.0) for turn in segment.turns_T],
+        advantages_T=advantages_T,
         reward=0.0 if episode.reward is None else episode.reward,
         distill_T=weights,
         lessons=lessons,
@@ -121,11 +144,46 @@ def _lessons(
     segment: Segment, terms: Terms, prompts: Prompts
 ) -> tuple[tuple[Lesson, ...], list[float]]:
     """What a teacher reads for each turn that is distilled, and the weights of its tokens."""
-    distilled = {turn: term.distill for turn, term in terms.items() if term.distill}
+    distilled = {turn: term.distill for turn, term in terms.items() if _is_any(term.distill)}
     if not distilled:
         return (), []
     lessons = []
     for turn in distilled:
         start, length = segment.spans[turn]
         lessons.append(Lesson(start, length, prompts[turn], segment.shown.get(turn, 0)))
-    return tuple(lessons), [distilled.get(turn, 0.0) for turn in segment.turns_T]
+    return tuple(lessons), _on_tokens(segment, distilled, "distill")
+
+
+def _is_any(weight: Weight) -> bool:
+    return bool(weight) if isinstance(weight, int | float) else any(weight)
+
+
+def _on_tokens(segment: Segment, weights: Mapping[int, Weight], name: str) -> list[float]:
+    """The weights of turns as a stream of the segment; 0 where the mask is False."""
+    stream_T = [0.0] * len(segment.ids_T)
+    for at, turn in enumerate(segment.turns_T):
+        weight = weights.get(turn, 0.0)
+        if isinstance(weight, int | float):
+            stream_T[at] = weight
+    for turn, weight in weights.items():
+        if isinstance(weight, int | float):
+            continue
+        start, length = segment.spans[turn]
+        if len(weight) != length:
+            raise TrainerError(
+                f"the algorithm gave {len(weight)} numbers as {name} of turn {turn}, expected one "
+                f"number, or one for each of its {length} sampled tokens"
+            )
+        for at, number in enumerate(weight, start):
+            if segment.turns_T[at] == turn:  # else its log-prob is not known
+                stream_T[at] = float(number)
+    return stream_T
+
+
+def build_algorithm(config: TrainerConfig, group_size: int | None) -> Algorithm:
+    """The configured one, for groups of this size; None: live conversations, turn by turn.
+
+    A class of its own is built by its `from_config(config, group_size)`, or else with its options.
+    """
+    algorithm: Algorithm = ALGORITHMS.resolve(config.algorithm).build(config, group_size)
+    return algorithm

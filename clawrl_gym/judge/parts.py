@@ -1,0 +1,33 @@
+"""What a judge is made of: handed to the `from_config` of judges and of hint sources."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.judge.chat_models import Speaker
+from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.interface import Judge
+
+
+class JudgeParts(Protocol):
+    """Makes what a judge needs; whatever it opens is closed with the run."""
+
+    hints: bool
+    """Verdicts shall come with hints of the judge's own."""
+
+    def judge(self, name: str, config: JudgeConfig) -> Judge:
+        """Another judge, by name or import path."""
+        ...
+
+    def rules(self, config: JudgeConfig) -> Judge | None:
+        """The judge that needs no model, to compare with; None without rules."""
+        ...
+
+    def chat_model(self, config: JudgeConfig) -> Speaker:
+        """The model at `base_url`, else the run's own policy."""
+        ...
+
+    def endpoint(self, config: JudgeConfig) -> Endpoint:
+        """The server at `base_url`."""
+        ...
