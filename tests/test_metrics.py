@@ -103,7 +103,7 @@ def test_half_a_line_left_by_a_crash_spoils_nothing(tmp_path: Path) -> None:
 
 
 def test_an_unknown_logger_is_refused() -> None:
-    with pytest.raises(ConfigError, match="got logger='csv', expected 'none', 'tensorboard'"):
+    with pytest.raises(ConfigError, match="got logger='csv', expected one of none, tensorboard"):
         Metrics(Path("unused"), "csv", {})
 
 
