@@ -50,7 +50,7 @@ def measure(
     for _ in range(starts):
         interpreter = make()
         start_ms.append(_timed_ms(interpreter.start))
-        first_ms.append(_timed_ms(lambda one=interpreter: one.run("1 + 1", _CALL_S)))
+        first_ms.append(_timed_ms(partial(interpreter.run, "1 + 1", _CALL_S)))
         interpreter.close()
     interpreter = make()
     call_ms = [_timed_ms(lambda: interpreter.run("x = 6 * 7\nx", _CALL_S)) for _ in range(calls)]

@@ -24,6 +24,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.delta import diff_ids, diff_messages
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
@@ -279,7 +280,7 @@ class Conversation:
 
 
 def brief(message: Message) -> str:
-    return f"{message['role']}: {' '.join((message.get('content') or '').split())[:40]}"
+    return f"{message['role']}: {' '.join(text_of(message).split())[:40]}"
 
 
 def stored_rows(database: Path, sessions: dict[str, int]) -> Iterator[list[Any]]:

@@ -14,6 +14,7 @@ import yaml
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import heldout_values, judged_shares
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import SessionRow, Store, UpdateRow
 
@@ -195,7 +196,7 @@ async def _write_episode(
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": "Count the lines with `error` in app.log into count.txt."},
     ]
-    prompt = tokenizer.encode("".join(m["content"] or "" for m in messages)).ids
+    prompt = tokenizer.encode("".join(text_of(m) for m in messages)).ids
     mask = [False] * len(prompt)
     for index, command in enumerate(commands):
         sampled = tokenizer.encode(command).ids

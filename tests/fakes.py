@@ -6,13 +6,12 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from typing import Any
 
 from clawrl_gym.core.errors import ContextError, PolicyError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message, ToolCall
 from clawrl_gym.policy.client import Generation, PolicyUnavailable, Sampling
-from clawrl_gym.policy.generation import Delta, Piece
+from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
 
 START, END = 1, 2
 _FIRST_CHAR = 16
@@ -75,13 +74,13 @@ class FakePolicy:
         self.prompts: list[list[int]] = []
         self.samplings: list[Sampling] = []
         self.versions: list[int] = []
-        self.bodies: list[dict[str, Any]] = []
+        self.bodies: list[ChatBody] = []
         self.cancelled = 0
         self.left = asyncio.Event()
         """Set when a generation was cancelled."""
         self._last: list[Message] = []
 
-    async def render(self, body: dict[str, Any]) -> list[int]:
+    async def render(self, body: ChatBody) -> list[int]:
         await self._reach()
         if self.refusal is not None:
             raise self.refusal
@@ -120,7 +119,7 @@ class FakePolicy:
         self,
         prompt_ids: list[int],
         sampling: Sampling,
-        body: dict[str, Any] | None,
+        body: ChatBody | None,
         *,
         version: int,
         request_id: str | None = None,
@@ -146,7 +145,7 @@ class FakePolicy:
 
     async def stream_chat(
         self,
-        body: dict[str, Any],
+        body: ChatBody,
         sampling: Sampling,
         *,
         version: int,
@@ -161,13 +160,15 @@ class FakePolicy:
             async for piece in pieces:
                 yield piece
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
+    async def parse(self, body: ChatBody, generation: Generation) -> Message:
         await self._reach()
         text = _text(generation)
         calls = _calls(text, generation)
         content = _CALL.sub("", text)
         reply: Message = {"role": "assistant", "content": content or (None if calls else "")}
-        return reply | {"tool_calls": calls} if calls else reply
+        if calls:
+            reply["tool_calls"] = calls
+        return reply
 
     async def tokenize(self, text: str) -> list[int]:
         await self._reach()
@@ -215,7 +216,7 @@ def _text(generation: Generation) -> str:
     return decode([token for token in generation.sampled_ids_T if token != END])
 
 
-def _calls(text: str, generation: Generation) -> list[dict[str, Any]]:
+def _calls(text: str, generation: Generation) -> list[ToolCall]:
     """The calls in a text, with ids that differ from turn to turn."""
     return [
         {
@@ -235,9 +236,13 @@ def _deltas(generation: Generation, calls: bool) -> list[Delta]:
     for index, (match, call) in enumerate(zip(found, _calls(text, generation), strict=False)):
         for at in range(*match.span()):
             deltas[at] = {}
-        opening = call | {"index": index, "function": {"name": match[1], "arguments": ""}}
+        opening: ToolCallDelta = {
+            **call,
+            "index": index,
+            "function": {"name": match[1], "arguments": ""},
+        }
         deltas[match.start(2) - 1] = {"tool_calls": [opening]}
         for at in range(*match.span(2)):
-            more = {"index": index, "function": {"arguments": text[at]}}
+            more: ToolCallDelta = {"index": index, "function": {"arguments": text[at]}}
             deltas[at] = {"tool_calls": [more]}
     return deltas + [{}] * (max(1, len(generation.sampled_ids_T)) - len(text))

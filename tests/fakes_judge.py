@@ -14,6 +14,7 @@ import yaml
 from aiohttp import web
 
 from clawrl_gym.config import JudgeConfig
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
 from clawrl_gym.judge.chat_models import Said
 from clawrl_gym.judge.endpoint import Endpoint
@@ -173,7 +174,7 @@ class ScriptedJudge:
         try:
             await asyncio.sleep(0)
             await self.go.wait()
-            value = self._value(case.next_state[-1]["content"] or "")
+            value = self._value(text_of(case.next_state[-1]))
             if isinstance(value, Exception):
                 raise value
             return Verdict(case.turn_id, "rule", value, float(value), {}, time.time())

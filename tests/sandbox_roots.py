@@ -16,6 +16,7 @@ def make_root(folder):
     (folder / "etc/motd").write_text("a root of our own\n")
     for program in _PROGRAMS:
         source = shutil.which(program, path="/usr/bin:/bin")
+        assert source is not None
         shutil.copy(source, folder / "usr/bin" / program)
         listed = subprocess.run(["ldd", source], capture_output=True, text=True, check=True)
         for library in re.findall(r"(/\S+)", listed.stdout):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
@@ -26,7 +26,7 @@ class MemorySandbox:
     dead: bool = False
     closed: bool = False
     generation: int = 0
-    heirs: list[MemorySandbox] = field(default_factory=list)
+    heirs: list[Self] = field(default_factory=list)
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._require_alive()
@@ -66,10 +66,10 @@ class MemorySandbox:
             raise FileNotFoundError(path)
         return self.modes.get(path, 0o644)
 
-    def successor(self) -> MemorySandbox:
+    def successor(self) -> Self:
         self._require_alive()
         self.closed = True
-        heir = MemorySandbox(dict(self.files), dict(self.modes), self.script)
+        heir = type(self)(dict(self.files), dict(self.modes), self.script)
         heir.generation = self.generation + 1
         self.heirs.append(heir)
         return heir

@@ -11,6 +11,7 @@ import pytest
 
 from clawrl_gym.config import HintConfig, JudgeConfig, RolloutConfig
 from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import (
     INTERRUPTED,
     Episode,
@@ -183,7 +184,7 @@ class HintingJudge:
     kind: VerdictKind = "model"
 
     async def judge(self, case: Case) -> Verdict:
-        text = case.next_state[-1].get("content") or ""
+        text = text_of(case.next_state[-1])
         hints = [text.removeprefix("hint: ")] if text.startswith("hint: ") else []
         value: Any = None if hints else -1
         return Verdict(case.turn_id, "model", value, value, {"hints": hints}, 0.0)

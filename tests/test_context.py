@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.agents.context import HeadTail, size_chars
-from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Turn
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import (
+    Episode,
+    FunctionCall,
+    Message,
+    StopReason,
+    TaskRef,
+    ToolCall,
+    Turn,
+)
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
@@ -34,7 +43,7 @@ def history(turns: int, chars: int = 40) -> list[Message]:
 
 
 def contents(messages: list[Message]) -> list[str]:
-    return [(message.get("content") or "").strip("rb \n") for message in messages]
+    return [text_of(message).strip("rb \n") for message in messages]
 
 
 def test_a_history_with_room_is_sent_as_it_is() -> None:
@@ -87,8 +96,8 @@ def test_the_newest_turn_is_never_cut_even_where_it_does_not_fit() -> None:
 
 
 def test_results_stay_with_their_calls() -> None:
-    function = {"name": "f", "arguments": "x" * 50}
-    calls = [{"id": "a", "type": "function", "function": function}]
+    function: FunctionCall = {"name": "f", "arguments": "x" * 50}
+    calls: list[ToolCall] = [{"id": "a", "type": "function", "function": function}]
     call: Message = {"role": "assistant", "content": None, "tool_calls": calls}
     result: Message = {"role": "tool", "tool_call_id": "a", "content": "y" * 50}
     messages = [SYSTEM, TASK, *[message for _ in range(9) for message in (call, result, result)]]
@@ -133,7 +142,7 @@ def test_however_long_turns_are_replies_keep_what_came_back(sizes: list[int], ro
         messages += turn(number, chars)
         sent = cut.view(messages)
         assert sent[0] == SYSTEM
-        assert (sent[1]["content"] or "").startswith("t" * 10)
+        assert text_of(sent[1]).startswith("t" * 10)
         assert sent[-2:] == messages[-2:] or "left out" in (sent[-1]["content"] or "")
         roles = [message["role"] for message in sent]
         assert roles == ["system", *["user", "assistant"] * (len(sent) // 2 - 1), "user"]
@@ -211,7 +220,7 @@ async def test_s11_turns_keep_their_own_next_states_when_the_history_is_cut(benc
             assert "got 0 bash blocks" in (message["content"] or "")
         else:
             steps += 1
-            assert (message["content"] or "").startswith(f"saw {steps} ")
+            assert text_of(message).startswith(f"saw {steps} ")
     assert any("left out" in str(one.messages) for one in turns)
 
 

@@ -1,21 +1,21 @@
 """The conversation agent: messages with tools, and replies as actions."""
 
 import json
-from typing import Any
 
 import pytest
 
 from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.tool_calls import Call, Reply, decode
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, Tool, ToolCall
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 
 
-def asking(*calls: dict[str, Any]) -> Message:
+def asking(*calls: ToolCall) -> Message:
     return {"role": "assistant", "content": None, "tool_calls": list(calls)}
 
 
-READS = {"id": "7", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+READS: ToolCall = {"id": "7", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+TOOL: Tool = {"type": "function", "function": {"name": "read", "parameters": {}}}
 
 
 def test_what_is_said_is_the_action_without_the_space_around_it() -> None:
@@ -43,7 +43,7 @@ def test_what_is_said_in_the_form_of_calls_calls_nothing() -> None:
     ],
 )
 def test_calls_reach_the_environment_as_the_model_wrote_them(
-    call: dict[str, Any], expected: Call
+    call: ToolCall, expected: Call
 ) -> None:
     action = ConversationAgent().action(asking(call))
     assert isinstance(action, Action)
@@ -77,4 +77,4 @@ def test_an_environment_that_knows_no_results_has_answered_every_call(observatio
 
 
 def test_the_environments_tools_are_offered_as_they_are() -> None:
-    assert ConversationAgent().tools([READS]) == [READS]
+    assert ConversationAgent().tools([TOOL]) == [TOOL]

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode
 from clawrl_gym.config import AgentConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.env import ConversationEnv
@@ -47,7 +49,7 @@ def call(name: str, **arguments: str) -> str:
 def result(observation: str) -> str:
     (only,) = json.loads(observation)
     assert only["tool_call_id"] == "c1"
-    return only["content"]
+    return str(only["content"])
 
 
 def said(act: str, task: ConversationTask) -> list[str]:
@@ -56,7 +58,7 @@ def said(act: str, task: ConversationTask) -> list[str]:
 
 @pytest.mark.parametrize("persona", PERSONAS)
 @pytest.mark.parametrize("split", ["train", "heldout"])
-def test_the_oracle_satisfies_every_kind_of_user(persona: str, split: str) -> None:
+def test_the_oracle_satisfies_every_kind_of_user(persona: str, split: Split) -> None:
     env = ConversationEnv(persona=persona)
     for task_id in env.task_ids(split)[:60]:
         env.reset(seed=1, options={"task": task_id, "split": split})
@@ -277,7 +279,7 @@ def test_the_configuration_builds_the_environment_and_its_tasks() -> None:
     env = config.make()
     tasks = TaskSampler.of(config, seed=3)
     drawn = [tasks.train(n) for n in range(50)]
-    assert {ref.id.rsplit("-", 2)[0] for ref in drawn} == {"clerk-ask", "clerk-read"}
+    assert {(ref.id or "").rsplit("-", 2)[0] for ref in drawn} == {"clerk-ask", "clerk-read"}
     held = tasks.heldout(10)
     assert all("-heldout-" in (ref.id or "") for ref in held)
     for ref in held:
@@ -309,7 +311,7 @@ def test_a_conversation_gets_its_own_agent_unless_another_one_is_chosen() -> Non
         ({"render_mode": "human"}, "expected None or 'ansi'"),
     ],
 )
-def test_a_wrong_option_says_what_was_expected(options: dict, message: str) -> None:
+def test_a_wrong_option_says_what_was_expected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ConversationEnv(**options)
     assert message in str(caught.value)
@@ -322,7 +324,7 @@ def test_training_on_live_sessions_is_refused_with_the_way_to_do_it() -> None:
 
 
 @pytest.mark.parametrize("options", [{"taks": "x"}, {"split": "test"}])
-def test_unknown_reset_options_are_refused(options: dict) -> None:
+def test_unknown_reset_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected 'task'"):
         ConversationEnv().reset(seed=1, options=options)
 

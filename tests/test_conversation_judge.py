@@ -8,7 +8,7 @@ import yaml
 
 from clawrl_gym.agents.tool_calls import Call
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
 from clawrl_gym.judge.interface import Case
@@ -61,8 +61,8 @@ def test_every_complaint_of_every_persona_teaches_its_own_words(
 )
 def test_results_of_tools_are_understood(call: Call, value: int) -> None:
     files = Workspace({"homework/1.txt": "Tom has 3 apples ..."}, frozenset({"read", "write"}))
-    function = {"name": call.name, "arguments": call.arguments}
-    called = {"id": call.id, "type": "function", "function": function}
+    function: FunctionCall = {"name": call.name, "arguments": call.arguments}
+    called: ToolCall = {"id": call.id, "type": "function", "function": function}
     reply: Message = {"role": "assistant", "content": None, "tool_calls": [called]}
     content = files.result(call)
     assert verdict(reply, {"role": "tool", "tool_call_id": "1", "content": content}) == value

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import MOST_CLAIMS, Responders, add_routes
 from tests.gateway_rig import Bench, text_of, user
 
-TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {}}}]
+TOOLS: list[Tool] = [{"type": "function", "function": {"name": "ls", "parameters": {}}}]
 
 
 def assistant(text: str) -> Message:
@@ -37,7 +38,7 @@ async def seats() -> Responders:
 @pytest.fixture
 async def url(seats: Responders) -> AsyncIterator[str]:
     @web.middleware
-    async def border(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def border(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             return await handler(request)
         except Refusal as refusal:

@@ -3,7 +3,7 @@
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.envs.conversation.generated import FAMILIES, NUMBERS, make_task, task_ids
+from clawrl_gym.envs.conversation.generated import FAMILIES, make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import (
     ITEMS,
@@ -17,6 +17,7 @@ from clawrl_gym.envs.conversation.problems import (
     split_of,
 )
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_ids import NUMBERS
 
 PROBLEM = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=8)
 RIGHTLY_CLAIMED = Problem("Tom", "apples", "gets", 3, 4, "+", "Tom has 3 apples ...", claimed=7)

@@ -40,7 +40,7 @@ def gradient(
         teacher_M=torch.tensor(teacher).double(),
         gap_clip=gap_clip,
     )  # fmt: skip
-    terms.loss.backward()  # type: ignore[no-untyped-call]
+    terms.loss.backward()
     assert lp.grad is not None
     return [float(value) for value in lp.grad]
 
@@ -92,7 +92,7 @@ def test_reward_and_gap_are_bounded_each_by_itself() -> None:
     lp = (LP + 0.5).requires_grad_()  # ratio 1.65: no more push up, push down is free
     ones = torch.ones_like(LP)
     terms = policy_loss(lp, LP, LP, ones, 4, SETTINGS, distill_M=ones, teacher_M=LP - 0.25)
-    terms.loss.backward()  # type: ignore[no-untyped-call]
+    terms.loss.backward()
     assert terms.clipped.all()
     assert lp.grad is not None
     torch.testing.assert_close(lp.grad, ones * math.exp(0.5) * 0.25 / 4)
@@ -103,7 +103,7 @@ def test_the_sampled_form_is_corrected_for_the_policy_that_sampled() -> None:
     mu = LP - torch.tensor([0.5, -0.5, 0.0, 3.0]).double()
     zeros = torch.zeros_like(LP)
     terms = policy_loss(lp, LP, mu, zeros, 4, SETTINGS, distill_M=ones, teacher_M=LP + 1)
-    terms.loss.backward()  # type: ignore[no-untyped-call]
+    terms.loss.backward()
     assert lp.grad is not None
     assert lp.grad.tolist() == pytest.approx(
         [-math.exp(0.5) / 4, -math.exp(-0.5) / 4, -1 / 4, -2 / 4]
@@ -144,7 +144,7 @@ def test_equal_distributions_have_no_divergence_and_no_gradient(kind: Kind) -> N
     logits = log_probs(6, 50, 1).float().requires_grad_()
     student = logits.log_softmax(-1).topk(20).values
     divergence = topk_divergence(student, student, kind)
-    divergence.sum().backward()  # type: ignore[no-untyped-call]
+    divergence.sum().backward()
     assert divergence.abs().max() < 1e-6
     assert logits.grad is not None
     assert logits.grad.abs().max() < 1e-6
@@ -184,7 +184,7 @@ def test_certain_impossible_and_missing_tokens_stay_finite(kind: Kind, dtype: to
     ).requires_grad_()
     teacher = torch.tensor([[-math.inf, 0.0], [0.0, -1e4], [NAN, -1.0], [0.0, 0.0]], dtype=dtype)
     divergence = topk_divergence(student, teacher, kind)
-    divergence.sum().backward()  # type: ignore[no-untyped-call]
+    divergence.sum().backward()
     assert divergence.isfinite().all()
     assert student.grad is not None
     assert student.grad[1:].isfinite().all()
@@ -197,7 +197,7 @@ def test_a_row_that_the_teacher_lacks_teaches_nothing(kind: Kind) -> None:
     teacher = log_probs(2, 4, 5)[:, :3].clone()
     teacher[0] = NAN
     divergence = topk_divergence(student, teacher, kind)
-    divergence.sum().backward()  # type: ignore[no-untyped-call]
+    divergence.sum().backward()
     assert divergence[0] == 0
     assert divergence[1] > 0
     assert student.grad is not None

@@ -57,7 +57,7 @@ class LiveBytes(TorchDispatchMode):
 
 def peak(loss: Callable[[], Tensor]) -> int:
     with LiveBytes() as live:
-        loss().backward()  # type: ignore[no-untyped-call]
+        loss().backward()
     return live.peak
 
 

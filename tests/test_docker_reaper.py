@@ -91,6 +91,7 @@ def test_an_owner_that_is_killed_leaves_no_container():
         [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True
     )
     with run:
+        assert run.stdout is not None
         ids = run.stdout.readline().split()
         assert len(ids) == 2
         time.sleep(0.3)

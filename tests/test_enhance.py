@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import Message, Turn, Verdict
+from clawrl_gym.core.types import Message, Tool, Turn, Verdict
 from clawrl_gym.dialogue.prompts import insert_addition
 from clawrl_gym.judge.enhance import Enhancer, hints_of, with_hint
 from tests.fakes import FakePolicy, decode, encode, sampled
@@ -121,7 +121,7 @@ def test_other_spellings_of_the_past_stay(
 
 async def test_tools_and_template_keys_are_rendered_again() -> None:
     policy = FakePolicy()
-    tools = [{"type": "function", "function": {"name": "ls"}}]
+    tools: list[Tool] = [{"type": "function", "function": {"name": "ls"}}]
     used_T = await policy.render({"messages": [user("x")], "tools": tools})
     template = {"chat_template_kwargs": {"a": 1}}
     turn = a_turn(messages=[user("x")], prompt_ids_T=used_T, tools=tools, template=template)
@@ -225,7 +225,8 @@ async def test_a_policy_that_fails_leaves_the_turn_without_prompts(
 
 
 def said(kind: Any, value: Any, **detail: Any) -> Verdict:
-    return Verdict(1, kind, value, None if value is None else float(value), detail, 0.0)
+    details: Any = detail
+    return Verdict(1, kind, value, None if value is None else float(value), details, 0.0)
 
 
 def test_a_persons_words_come_before_the_judges_hints() -> None:

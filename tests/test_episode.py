@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.agents.agent import Tool
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.errors import ContextError, PolicyError
-from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task

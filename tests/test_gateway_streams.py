@@ -12,10 +12,11 @@ import aiohttp
 import pytest
 
 from clawrl_gym.core.errors import RequestError
-from clawrl_gym.core.types import INTERRUPTED, Message
+from clawrl_gym.core.types import INTERRUPTED, Message, ToolCall
 from clawrl_gym.policy.client import PolicyUnavailable
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
+from tests.narrow import plain_text
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {}}}]
 
@@ -105,7 +106,7 @@ async def test_reasoning_is_streamed_and_recorded(bench: Bench) -> None:
 
 async def test_tool_calls_are_streamed_bit_by_bit(bench: Bench) -> None:
     arguments = '{"path": "notes.txt"}'
-    call = {"type": "function", "function": {"name": "read", "arguments": arguments}}
+    call: ToolCall = {"type": "function", "function": {"name": "read", "arguments": arguments}}
     bench.policy = FakePolicy({"role": "assistant", "content": "so: ", "tool_calls": [call]})
     await bench.restart()
     events = await bench.events(HELLO, tools=TOOLS)
@@ -330,7 +331,7 @@ async def test_a_client_that_leaves_cancels_the_generation_and_what_came_is_kept
     await until(lambda: bench.gateway.stats.interrupted == 1)
     (turn,) = await bench.store.turns_of("s1")
     assert turn.finish_reason == INTERRUPTED
-    assert "a long reply".startswith(turn.reply["content"] or "-")
+    assert "a long reply".startswith(plain_text(turn.reply) or "-")
     assert len(turn.sampled_ids_T) == len(turn.versions_T) == len(turn.logprobs_T) < 13
     assert turn.prompt_ids_T == bench.policy.prompts[0]
     assert bench.gateway.stats.inside == 0

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
 from clawrl_gym.dialogue.graph import Branch, TurnNode, message_digest
 from tests.test_sessions import assistant, calling, make_turn, tool, user
@@ -43,7 +44,7 @@ def test_a_request_is_on_the_trail_of_the_turn_that_it_extends(
 @given(messages=messages, other=messages)
 def test_other_words_are_another_trail(messages: list[Message], other: list[Message]) -> None:
     def said(told: list[Message]) -> list[list[str]]:
-        return [[one["role"], " ".join((one["content"] or "").split())] for one in told]
+        return [[one["role"], " ".join(text_of(one).split())] for one in told]
 
     same = said(messages) == said(other)
     assert (Branch.of(messages).leaf == Branch.of(other).leaf) == same

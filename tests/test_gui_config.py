@@ -49,7 +49,7 @@ def test_without_a_browser_a_run_says_so_before_anything_is_started():
 
 @pytest.mark.browser
 def test_a_run_starts_one_browser_before_anything_else():
-    said = []
+    said: list[str] = []
     assert check_envs(compose("train", ["env=gui"], RunConfig), said.append) == []
     assert said[0].endswith(": ready")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker, Said
 from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, Endpoint
 from clawrl_gym.judge.votes import parse_vote
@@ -129,7 +129,7 @@ async def test_the_policy_speaks_for_the_judge_with_its_newest_weights() -> None
 class Thinker(FakePolicy):
     """Its parser finds nothing but reasoning in every reply."""
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
+    async def parse(self, body: ChatBody, generation: Generation) -> Message:
         reply = await super().parse(body, generation)
         return {"role": "assistant", "content": None, "reasoning_content": str(reply["content"])}
 

@@ -43,7 +43,7 @@ async def judged(speaker: ScriptedSpeaker, *, hinted: bool = False, **config: An
 async def test_the_majority_of_the_votes_is_the_verdict() -> None:
     verdict = await judged(ScriptedSpeaker(f"<think>hm</think>He is glad. {UP}", DOWN, UP))
     assert (verdict.turn_id, verdict.kind, verdict.value, verdict.reward) == (7, "model", 1, 1.0)
-    assert sorted(verdict.detail["votes"]) == [-1, 1, 1]
+    assert sorted(vote or 0 for vote in verdict.detail["votes"]) == [-1, 1, 1]
     assert UP in verdict.detail["why"]
     assert "hints" not in verdict.detail
 

@@ -14,7 +14,7 @@ LINKED_ROOMS = ("agents", "envs", "trainers")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [LINT, "--no-logo", "--no-cache"]
+    command = [str(LINT), "--no-logo", "--no-cache"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import Branch
 from clawrl_gym.gateway.identify import TransientBlocks
@@ -64,7 +65,7 @@ async def told(talk: Talk, session_id: str) -> dict[int, list[str]]:
 
 
 def _short(message: Message) -> str:
-    text = " ".join((message.get("content") or "").split())
+    text = " ".join(text_of(message).split())
     return f"{message['role']}: {re.sub(r'^.....{10,30} UTC. ', '', text)}"
 
 
@@ -404,7 +405,7 @@ def test_people_whose_clients_name_no_session_are_not_mixed(
 
 
 def signs_in(messages: list[Message]) -> set[str]:
-    texts = [message.get("content") or "" for message in messages]
+    texts = [text_of(message) for message in messages]
     return {text[-2:] for text in texts if re.search(r" \d$", text)}
 
 

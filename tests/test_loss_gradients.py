@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -29,7 +31,7 @@ WEIGHTS = draw(1.0).abs()
 ZEROS = torch.zeros_like(LP)
 
 
-def check(loss: object, at: Tensor) -> None:
+def check(loss: Callable[..., Tensor], at: Tensor) -> None:
     assert torch.autograd.gradcheck(loss, (at.clone().requires_grad_(),), eps=1e-7, atol=1e-6)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +38,8 @@ def turn(
 
 def split(segment: Segment) -> list[Turn]:
     """The turns that make up a segment: each run of sampled tokens is one."""
-    turns, start = [], 0
+    turns: list[Any] = []
+    start = 0
     while any(segment.mask_T[start:]):
         first = segment.mask_T.index(True, start)
         end = first

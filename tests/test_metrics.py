@@ -5,6 +5,7 @@ import json
 import math
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,11 @@ def test_a_resumed_run_goes_on_in_the_same_file_and_its_later_values_count(tmp_p
 
 
 def test_values_of_one_step_from_several_lines_make_one_row() -> None:
-    rows = [{"step": 1, "a": 1.0}, {"step": 0, "b": 0.0}, {"step": 1, "c": 3.0, "a": None}]
+    rows: list[dict[str, Any]] = [
+        {"step": 1, "a": 1.0},
+        {"step": 0, "b": 0.0},
+        {"step": 1, "c": 3.0, "a": None},
+    ]
     assert by_step(rows) == [{"step": 0, "b": 0.0}, {"step": 1, "a": 1.0, "c": 3.0}]
 
 

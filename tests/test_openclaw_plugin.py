@@ -55,7 +55,8 @@ def agent_call(
 
 async def headers_of(*steps: dict[str, Any]) -> dict[str, str]:
     """The headers of the last step, a call."""
-    return (await play(list(steps)))["results"][-1]["headers"]
+    headers: dict[str, str] = (await play(list(steps)))["results"][-1]["headers"]
+    return headers
 
 
 async def test_a_turn_of_a_conversation_brings_its_session_and_is_main() -> None:

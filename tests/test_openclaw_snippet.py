@@ -9,7 +9,8 @@ from clawrl_gym.gateway.openclaw import LEAST_CONTEXT, snippet
 
 
 def provider_of(text: str) -> dict[str, Any]:
-    return json.loads(text)["models"]["providers"]["clawrl"]
+    provider: dict[str, Any] = json.loads(text)["models"]["providers"]["clawrl"]
+    return provider
 
 
 def test_the_gateways_model_becomes_openclaws_first_choice() -> None:

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import Generation, PolicyClient, PolicyUnavailable, Sampling
 from clawrl_gym.policy.generation import Piece, message_of
 from tests.fake_vllm import FakeVllm, choice, end, event, running, says, sleeps, streams
@@ -17,7 +18,21 @@ GENERATE = "/inference/v1/generate"
 RENDER = "/clawrl/render"
 PARSE = "/clawrl/parse"
 STREAM = "/clawrl/stream"
-CHAT = {"messages": [{"role": "user", "content": "hello"}], "stream": True, "model": "theirs"}
+
+
+class ClientBody(ChatBody, total=False):
+    """What clients send beside what the chat template reads."""
+
+    stream: bool
+    model: str
+
+
+CHAT: ClientBody = {
+    "messages": [{"role": "user", "content": "hello"}],
+    "stream": True,
+    "model": "theirs",
+}
+WITH_TOOL: ClientBody = {**CHAT, "tools": [{"function": {"name": "shell"}}]}
 GREEDY = Sampling(0.0, 1.0, 8)
 
 
@@ -123,7 +138,7 @@ async def test_tool_calls_are_parsed_by_vllm_and_the_end_token_is_silent(
     deltas = [{"reasoning_content": "hm"}, {}, {"tool_calls": [call]}, {"tool_calls": [more]}]
     vllm.answers[PARSE] = says({"deltas": deltas})
     made = Generation([1], [10, 2], [None, None], [0, 0], "stop", "hi")
-    message = await client.parse({**CHAT, "tools": [{}]}, made)
+    message = await client.parse(WITH_TOOL, made)
     called = {"id": "c1", "type": "function", "function": {"name": "shell", "arguments": "{}"}}
     assert message == {
         "role": "assistant", "content": None, "tool_calls": [called], "reasoning_content": "hm"
@@ -140,7 +155,7 @@ async def test_a_reply_that_a_text_or_the_budget_ended_keeps_its_last_token() ->
 
 async def test_an_empty_reply_is_an_empty_message(vllm: FakeVllm, client: PolicyClient) -> None:
     made = Generation([1], [2], [None], [0], "stop", "")
-    message = await client.parse({**CHAT, "tools": [{}]}, made)
+    message = await client.parse(WITH_TOOL, made)
     assert message == {"role": "assistant", "content": ""}
     assert vllm.calls == []
 
@@ -261,11 +276,11 @@ async def test_a_request_with_tools_is_streamed_through_vllms_parsers(
     vllm: FakeVllm, client: PolicyClient
 ) -> None:
     vllm.answers[STREAM] = streams(event([10, 2], delta={"content": "h"}, **end(2)))
-    (piece,) = await pieces_of(client.stream([1], GREEDY, {**CHAT, "tools": [{}]}, version=4))
+    (piece,) = await pieces_of(client.stream([1], GREEDY, WITH_TOOL, version=4))
     assert piece.generation is not None
     assert piece.generation.text is None, "the parsed reply is no plain text"
     assert vllm.calls[0][1]["parse"] is True
-    assert vllm.calls[0][1]["chat"]["tools"] == [{}]
+    assert vllm.calls[0][1]["chat"]["tools"] == WITH_TOOL["tools"]
 
 
 async def test_a_chat_is_rendered_and_streamed_in_one_call(

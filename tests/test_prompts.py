@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import clawrl_gym.policy
-from clawrl_gym.core.types import Message, Turn
+from clawrl_gym.core.types import ChatBody, Message, Turn
 from clawrl_gym.dialogue.graph import Rendering
 from clawrl_gym.dialogue.prompts import PreviousTurn, extends, make_prompt, same_message
 from tests.fakes import END, FakePolicy, sampled
@@ -141,7 +141,7 @@ async def test_a_reply_that_lost_its_reasoning_says_so() -> None:
     prompt_T = await policy.render({"messages": [user("a")]})
     turn = make_turn([user("a")], prompt_ids_T=prompt_T, sampled_ids_T=sampled("hm cab"))
     turn = replace(turn, reply=assistant("cab", reasoning_content="hm"))
-    body = {"messages": [user("a"), assistant("cab"), user("b")]}
+    body: ChatBody = {"messages": [user("a"), assistant("cab"), user("b")]}
     prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert (prompt.fit, prompt.ids_T) == ("reasoning", await policy.render(body))
 
@@ -155,7 +155,7 @@ async def test_openclaws_requests_never_extend_each_other_word_for_word(folder: 
     assert first.reply is not None
     turn = make_turn(first.messages, prompt_ids_T=prompt_T, sampled_ids_T=sampled("x"))
     turn = replace(turn, reply=first.reply)
-    body = {"messages": second.messages}
+    body: ChatBody = {"messages": second.messages}
     prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert (prompt.fit, prompt.ids_T) == ("transient", await policy.render(body))
 
@@ -177,7 +177,7 @@ async def test_a_reply_that_spells_the_end_token_is_spliced_exactly() -> None:
     turn = make_turn(
         messages, "say |> cab", prompt_ids_T=prompt_T, sampled_ids_T=used_T, session_id="s"
     )
-    body = {"messages": [*messages, turn.reply, user("b")]}
+    body: ChatBody = {"messages": [*messages, turn.reply, user("b")]}
     prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "spliced"
     assert prompt.ids_T[: len(prompt_T) + len(used_T)] == prompt_T + used_T
@@ -191,7 +191,7 @@ async def test_a_reply_that_ended_on_another_token_is_not_spliced() -> None:
     messages = [user("a")]
     prompt_T = await policy.render({"messages": messages})
     turn = make_turn(messages, "cab", prompt_ids_T=prompt_T, sampled_ids_T=sampled("cab", False))
-    body = {"messages": [*messages, turn.reply, user("b")]}
+    body: ChatBody = {"messages": [*messages, turn.reply, user("b")]}
     prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "retoken"
     assert prompt.ids_T == await policy.render(body)
@@ -238,7 +238,7 @@ async def test_with_the_real_template_a_tool_call_keeps_its_sampled_ids(real: Re
     turn = make_turn(messages, prompt_ids_T=prompt_T, sampled_ids_T=used_T)
     turn = replace(turn, reply=assistant("", tool_calls=calls))
     result: Message = {"role": "tool", "tool_call_id": "c1", "content": "2"}
-    body = {"messages": [*messages, turn.reply, result], "tools": tools}
+    body: ChatBody = {"messages": [*messages, turn.reply, result], "tools": tools}
     prompt = await make_prompt(real.render, body, past_of(turn, prompt_T))
     assert prompt.fit == "spliced"
     tail = "\n<|im_start|>user\n<tool_response>\n2\n</tool_response><|im_end|>\n"

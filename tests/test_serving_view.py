@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.types import Message, Turn, Verdict
+from clawrl_gym.core.types import Message, Turn, Verdict, VerdictDetail
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.view import LineView, LiveView, make_view
@@ -56,7 +56,7 @@ def test_lines_name_what_happened_and_keep_what_was_said_to_themselves() -> None
 def test_a_models_verdict_is_told_by_its_votes_and_the_number_of_hints() -> None:
     out = io.StringIO()
     view = LineView(out, SERVING, title="runs/serve")
-    why = {"votes": [1, -1, -1, None], "rule": -1, "hints": ["a secret"]}
+    why: VerdictDetail = {"votes": [1, -1, -1, None], "rule": -1, "hints": ["a secret"]}
     view.verdict(Verdict(4, "model", -1, -1.0, why, 0.0))
     view.step(2, {"batch/samples": 1, "learner/loss": 0.5, "teacher/gap_mean": -0.25})
     assert out.getvalue().splitlines()[1:] == [

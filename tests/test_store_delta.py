@@ -55,7 +55,7 @@ def test_shared_ends_are_as_long_as_they_can_be(old: list[int], new: list[int]) 
 def test_ids_come_back_whatever_they_share(old: list[list[int]], new: list[list[int]]) -> None:
     base, told = flat(old), flat(new)
     prefix, own, copies = diff_ids(array("i", base), array("i", told))
-    patch_ids(base, prefix, own.tolist(), copies)
+    patch_ids(base, prefix, list(own), copies)
     assert base == told
 
 

@@ -55,7 +55,7 @@ async def write_forever(folder: Path) -> None:
             await store.add_next_state(position, [{"role": "user", "content": "go on"}])
             index += 1
             for kind, value in (("rule", 1), ("feedback", -1)):
-                said = Verdict(position, kind, value, value, {"of": session_id}, 0.0)  # type: ignore[arg-type]
+                said = Verdict(position, kind, value, value, {"reason": session_id}, 0.0)  # type: ignore[arg-type]
                 tell(kind, position, await store.add_verdict(said))
 
     async def deleter(session_id: str) -> None:
@@ -65,7 +65,7 @@ async def write_forever(folder: Path) -> None:
             await store.add_session(SessionRow(name, None, None, "train", "live", 0.0))
             for index in range(TALK_TURNS):
                 position = await store.add_turn(make_turn(name, index))
-                await store.add_verdict(Verdict(position, "rule", 1, 1.0, {"of": name}, 0.0))
+                await store.add_verdict(Verdict(position, "rule", 1, 1.0, {"reason": name}, 0.0))
             tell("whole", name)
             if number % 2 == 0:
                 tell("deleting", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def long_sample(name: str, turn_id: int | None = None) -> Sample:
 def test_a_prompt_costs_no_more_than_its_hint() -> None:
     sample = long_sample("s1")
     assert len(pack_lessons(sample.lessons, sample.ids_T)) < 1000
-    columns = sample_columns(sample)
+    columns: dict[str, Any] = sample_columns(sample)
     assert len(columns["lessons"]) + len(columns["distill"]) < len(columns["ids"]) / 10
 
 

@@ -86,7 +86,7 @@ async def test_equal_numbers_of_other_types_are_other_offers(tmp_path: Path) -> 
     await store.add_session(SESSION)
     for index, number in enumerate((1, True, 1.0)):
         await store.add_turn(make_turn(index, template={"n": number}))
-    values = [turn.template["n"] for turn in await store.turns_of("s1")]
+    values = [dict(turn.template)["n"] for turn in await store.turns_of("s1")]
     assert [repr(value) for value in values] == ["1", "True", "1.0"]
     await store.close()
 

@@ -7,6 +7,7 @@ import math
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Lesson
@@ -221,7 +222,8 @@ async def test_a_run_of_version_2_is_gone_on_with(tmp_path: Path) -> None:
     turn_id = await store.add_turn(new)
     await store.close()
     store = Store.open(tmp_path)
-    assert [turn.tools for turn in await store.turns_of("s1")] == [[], [], [{"name": "f"}]]
+    tools: list[Any] = [turn.tools for turn in await store.turns_of("s1")]
+    assert tools == [[], [], [{"name": "f"}]]
     lesson = Lesson(1, 2, ([1, 9],))
     taught = replace(LIVE_SAMPLE, turn_id=turn_id, distill_T=[0.0, 1.0, 1.0], lessons=(lesson,))
     (stored,) = await store.add_group(make_group(7), [taught])
@@ -237,7 +239,8 @@ async def test_an_old_record_that_no_log_can_hold_does_not_stop_the_run(tmp_path
     db.commit()
     db.close()
     store = Store.open(tmp_path)
-    assert await store.next_state_of(1) == [{"content": math.inf}]
+    next_state: Any = await store.next_state_of(1)
+    assert next_state == [{"content": math.inf}]
     await store.close()
     lines = read_json_lines(tmp_path / "conversations.jsonl")
     assert [line["type"] for line in lines] == ["turn", "turn"]

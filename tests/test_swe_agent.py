@@ -6,6 +6,7 @@ import pytest
 
 from clawrl_gym.agents.agent import Action, ParseFailure
 from clawrl_gym.config import AgentConfig
+from clawrl_gym.core.types import Message
 from clawrl_gym.envs.swe.agent import SYSTEM, SweAgent, reply_text
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
@@ -83,14 +84,14 @@ def test_the_system_prompt_begins_with_a_line_that_is_enough_by_itself() -> None
 
 def test_the_issue_is_the_first_message_and_outputs_come_back_as_the_users() -> None:
     agent = SweAgent("be careful")
-    reply = {"role": "assistant", "content": reply_text("ls")}
+    reply: Message = {"role": "assistant", "content": reply_text("ls")}
     assert agent.messages(["fix it", "<returncode>0</returncode>"], [reply]) == [
         {"role": "system", "content": "be careful"},
         {"role": "user", "content": "fix it"},
         reply,
         {"role": "user", "content": "<returncode>0</returncode>"},
     ]
-    assert agent.tools([{"type": "function"}]) == []
+    assert agent.tools([{"function": {"name": "shell"}}]) == []
 
 
 def test_the_agent_of_the_environment_is_this_one() -> None:

@@ -243,7 +243,7 @@ def test_s12_a_grade_that_cannot_be_made_is_an_error_and_never_a_reward() -> Non
     """S12 (SWE-RL): an evaluator that failed became the reward -1 and was trained on."""
     from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 
-    opened = []
+    opened: list[Any] = []
 
     def once(limits: Any, **options: Any) -> Any:
         if opened:

@@ -221,7 +221,7 @@ def test_a_folder_of_files_says_its_splits_by_their_names(tmp_path: Path) -> Non
 
 
 def task_folder(root: Path, row: Row) -> Path:
-    folder = root / "tasks" / row["instance_id"]
+    folder = root / "tasks" / str(row["instance_id"])
     folder.mkdir(parents=True)
     files = {"patch": "gold.patch", "test_patch": "test.patch", "eval_script": "eval.sh",
              "problem_statement": "problem_statement.md"}  # fmt: skip

@@ -25,26 +25,31 @@ def test_a_whole_file_is_read_in_order():
     assert image.steps[1] == Copy(6, ("a.txt", "b/"), "/app", into_folder=True)
 
 
+def command_of(step):
+    assert isinstance(step, Run)
+    return step.command
+
+
 def test_lines_are_continued_over_comments_and_empty_lines():
     image = parse("FROM host\nRUN echo a \\\n  # why\n\n  && echo b\nRUN echo c", "D")
-    assert [shell(step.command) for step in image.steps] == ["a\nb\n", "c\n"]
+    assert [shell(command_of(step)) for step in image.steps] == ["a\nb\n", "c\n"]
 
 
 def test_a_run_step_has_its_own_directory_and_variables():
     image = parse('FROM host\nWORKDIR /\nENV X="it\'s"\nRUN echo "$X" $PWD', "D")
-    command = image.steps[-1].command
+    command = command_of(image.steps[-1])
     assert shell(f"cd /tmp; X=mine; {command}; echo $X $PWD") == "it's /\nmine /tmp\n"
 
 
 def test_the_exec_form_is_run_word_by_word():
     image = parse('FROM host\nRUN ["printf", "%s|", "a b", "$HOME"]', "D")
-    assert shell(image.steps[0].command) == "a b|$HOME|"
+    assert shell(command_of(image.steps[0])) == "a b|$HOME|"
 
 
 def test_a_failing_run_step_fails():
     image = parse("FROM host\nRUN false", "D")
     with pytest.raises(subprocess.CalledProcessError):
-        shell(image.steps[0].command)
+        shell(command_of(image.steps[0]))
 
 
 def test_earlier_variables_are_put_in():

@@ -44,7 +44,8 @@ def test_checks_alone_decide_without_a_fresh_sandbox():
     assert graded(task, sandbox) == (1.0, sandbox)
     del sandbox.files["/root/b"]
     assert graded(task, sandbox) == (0.0, sandbox)
-    assert sandbox.heirs == sandbox.ran == []
+    assert not sandbox.heirs
+    assert not sandbox.ran
 
 
 def test_a_task_without_checks_and_grader_earns_nothing():

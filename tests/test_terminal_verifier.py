@@ -67,7 +67,9 @@ def test_files_and_folders_are_handed_over():
         folder, file = opened
         assert (folder.name, folder.isdir()) == ("app/out", True)
         assert (file.name, file.mode) == ("app/out/a", 0o755)
-        assert opened.extractfile(file).read() == b"data"
+        content = opened.extractfile(file)
+        assert content is not None
+        assert content.read() == b"data"
 
 
 @pytest.mark.parametrize(

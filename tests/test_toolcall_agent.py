@@ -10,6 +10,7 @@ from clawrl_gym.envs.toolcall.agent import SYSTEM, ToolCallAgent
 from clawrl_gym.envs.toolcall.toolsets.calculator import CALCULATE
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
 from clawrl_gym.judge.tool_rules import Results, answered, shown
+from tests import narrow
 from tests.fakes_judge import shipped_rules
 
 NATIVE, TEXT = ToolCallAgent(), ToolCallAgent(protocol="text")
@@ -222,5 +223,5 @@ def test_the_rule_judge_reads_what_comes_back(name, result, value):
 def test_the_rule_judge_reads_a_parse_failure():
     rules = Results(shipped_rules())
     reply = said("<tool_call>broken</tool_call>")
-    call, text = shown(reply, TEXT.action(reply).message)
+    call, text = shown(reply, narrow.failure(TEXT.action(reply)).message)
     assert rules.find(text, call).value == -1

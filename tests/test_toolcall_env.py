@@ -159,17 +159,23 @@ class Clerk:
         self.closed += 1
 
 
+class ClerkMaker:
+    """Makes clerks that do what it says at the time."""
+
+    def __init__(self):
+        self.does = "clerk"
+        self.made = []
+
+    def __call__(self, task, options):
+        self.made.append(Clerk(self.does))
+        return self.made[-1]
+
+
 @pytest.fixture
 def clerk(monkeypatch):
-    made = []
-
-    def make(task, options):
-        made.append(Clerk(make.does))
-        return made[-1]
-
-    make.does, make.made = "clerk", made
+    make = ClerkMaker()
     module = type(toolbox)("clerk_toolset")
-    module.make = make
+    module.__dict__["make"] = make
     monkeypatch.setitem(__import__("sys").modules, "clerk_toolset", module)
     monkeypatch.setattr(toolbox, "TOOLSETS", {**toolbox.TOOLSETS, "clerk": "clerk_toolset:make"})
     return make

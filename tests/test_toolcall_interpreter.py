@@ -10,6 +10,7 @@ from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.interpreter import RENEWED, Interpreter
 from clawrl_gym.envs.toolcall.toolsets.python import Python
+from tests.terminal_fakes import MemorySandbox
 
 LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32, "output_bytes": 2000}
 NEW = "(this is a new interpreter: earlier variables are lost)"
@@ -159,17 +160,11 @@ def test_an_interpreter_runs_in_a_container_too():
         python.close()
 
 
-class Broken:
+class Broken(MemorySandbox):
     """A sandbox without a Python."""
-
-    def __init__(self):
-        self.closed = False
 
     def exec(self, command, timeout_s):
         return ExecResult("", 127)
-
-    def close(self):
-        self.closed = True
 
 
 def test_a_sandbox_without_python_is_an_error_of_the_machine():

@@ -21,6 +21,7 @@ from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 from clawrl_gym.envs.toolcall.task_file import open_file
 from clawrl_gym.envs.validate import main
+from tests.terminal_fakes import MemorySandbox
 
 TASK = {"id": "a", "instruction": "1 + 1?", "goals": [{"type": "answer", "wanted": "2"}]}
 LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32}
@@ -146,7 +147,7 @@ def test_a_program_sees_all_that_was_left():
     made = ExecutedCall(Call("1", "f", "{}"), {"x": 1}, "ok", failed=False)
     left = Outcome(("hi",), ((made,),), {"files": {"a": "1"}})
     assert checked(program, left) == []
-    assert grade([AnswerGoal("5"), ProgramGoal("pass", lambda: None)][:1], left).reward == 0.0
+    assert grade([AnswerGoal("5"), ProgramGoal("pass", MemorySandbox)][:1], left).reward == 0.0
 
 
 @pytest.mark.sandbox
@@ -173,17 +174,13 @@ def test_only_a_program_that_comes_to_its_end_is_passed(program, missing):
         assert missing in found[0]
 
 
-class Dying:
+class Dying(MemorySandbox):
     """A sandbox that dies in the middle."""
 
-    def write(self, path, data, mode=0o644):
-        pass
+    done = ExecResult("", None)
 
     def exec(self, command, timeout_s):
         return self.done
-
-    def close(self):
-        self.closed = True
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
 from clawrl_gym.gateway.identify import TransientBlocks
 from tests.recordings import NAMES, recorded, shipped
@@ -72,8 +73,8 @@ def test_no_recorded_block_is_left(name: str) -> None:
 def test_a_retry_reads_as_what_was_asked_first() -> None:
     """OpenClaw wraps the words of a request that failed; its history keeps the first form."""
     first, retry, later = (stable(*recorded(f"retry/{n}").messages) for n in (1, 2, 3))
-    assert [" ".join((m["content"] or "").split()) for m in retry[1:]] == [
-        " ".join((m["content"] or "").split()) for m in first[1:]
+    assert [" ".join(text_of(m).split()) for m in retry[1:]] == [
+        " ".join(text_of(m).split()) for m in first[1:]
     ]
     assert later[1] == first[1]
 

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -73,7 +74,7 @@ def test_what_is_wrong_with_a_task_is_said_once(found, verdict):
 
 
 def test_one_bad_task_does_not_end_the_others():
-    heard = []
+    heard: list[Any] = []
     found = validate(Env(bad=TaskError("no")), ["bad", "good"], heard.append)
     assert [checked.ok for checked in found] == [False, True]
     assert heard == found

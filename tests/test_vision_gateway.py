@@ -16,7 +16,9 @@ import pytest_asyncio
 from clawrl_gym.config import ImagesConfig, LiveConfig
 from clawrl_gym.core.errors import ContextError
 from clawrl_gym.core.pictures import pictures_of, text_of
+from clawrl_gym.core.types import ImagePart
 from tests.gateway_rig import Bench
+from tests.narrow import parts, url_of_part
 from tests.tiny_vision import picture, said, shown
 
 RED, BLUE = picture("red"), picture("blue", kind="PNG")
@@ -106,7 +108,7 @@ async def test_pictures_in_tool_results_are_taken(bench: Bench) -> None:
     ],
 )
 async def test_what_is_no_picture_is_refused_by_name(bench: Bench, url: str, says: str) -> None:
-    part = {"type": "image_url", "image_url": {"url": url}}
+    part: ImagePart = {"type": "image_url", "image_url": {"url": url}}
     status, answer, _ = await bench.chat([{"role": "user", "content": [said("x"), part]}])
     assert (status, answer["error"]["type"]) == (400, "invalid_request_error")
     assert re.search(says, answer["error"]["message"]), answer
@@ -128,7 +130,7 @@ async def test_a_refused_request_leaves_no_picture_behind(bench: Bench) -> None:
     bench.policy.refusal = ContextError("9 tokens, the maximum context length is 4")
     status, answer, _ = await bench.chat([look("x", RED)])
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
-    bad = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    bad: ImagePart = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
     status, _, _ = await bench.chat([look("x", BLUE), {"role": "user", "content": [bad]}])
     assert status == 400
     assert files(bench) == set()
@@ -192,6 +194,6 @@ async def test_the_policy_gets_the_bytes_that_the_client_sent(bench: Bench) -> N
     await bench.say([look("x", RED, BLUE)])
     (body, *_) = bench.policy.bodies
     (message,) = bench.store.pictures.inline(body["messages"])
-    urls = [part["image_url"]["url"] for part in message["content"][1:]]
+    urls = [url_of_part(part) for part in parts(message["content"])[1:]]
     assert urls == [shown(RED)["image_url"]["url"], shown(BLUE, "image/png")["image_url"]["url"]]
     assert base64.b64encode(RED).decode() not in json.dumps(body)

@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from clawrl_gym.core.types import ImagePart, TextPart
 from tests.tiny_models import TEMPLATE, make_tokenizer
 
 IMAGE = "<image>"
@@ -36,13 +37,13 @@ def picture(color: str, size: tuple[int, int] = (80, 64), kind: str = "JPEG") ->
     return file.getvalue()
 
 
-def shown(data: bytes, kind: str = "image/jpeg") -> dict[str, Any]:
+def shown(data: bytes, kind: str = "image/jpeg") -> ImagePart:
     """A picture as a part of a message."""
     url = f"data:{kind};base64,{base64.b64encode(data).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def said(text: str) -> dict[str, Any]:
+def said(text: str) -> TextPart:
     return {"type": "text", "text": text}
 
 
@@ -73,7 +74,7 @@ def _tokenizer(folder: Path, picture_text: str) -> dict[str, int]:
     template = TEMPLATE.replace("{{ message.content or '' }}", _SHOWN)
     settings["chat_template"] = template.replace("PICTURE", picture_text)
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    ids = {text: tokenizer.token_to_id(text) for text in _SPECIAL}
+    ids = {text: tokenizer.token_to_id(text) or 0 for text in _SPECIAL}
     return ids | {"": tokenizer.get_vocab_size()}
 
 

@@ -8,10 +8,10 @@ from gymnasium import spaces
 WORDS = ["red", "blue", "green", "black"]
 
 
-class SayEnv(gymnasium.Env[str, str]):
+class SayEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
     """Reward 1 when the reply contains the word; one step long."""
 
-    metadata = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
     observation_space = spaces.Text(200)
     action_space = spaces.Text(2000)
 

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
+from clawrl_gym.core.types import ChatBody, Tool
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.swap import WeightSwap
@@ -27,8 +28,10 @@ from tests.tiny_models import logprobs_by_transformers, make_random_model, rando
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-CHAT = {"messages": [{"role": "user", "content": "copy the file a.txt to b.csv"}]}
-TOOLS = [{"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}]
+CHAT: ChatBody = {"messages": [{"role": "user", "content": "copy the file a.txt to b.csv"}]}
+TOOLS: list[Tool] = [
+    {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}
+]
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +183,7 @@ def test_tool_calls_are_parsed_by_vllm_and_the_end_token_is_not_content(
 
     tokenizer = Tokenizer.from_file(str(served.model / "tokenizer.json"))
     call = '<tool_call>\n{"name": "shell", "arguments": {"command": "ls"}}\n</tool_call>'
-    body = {**CHAT, "tools": TOOLS}
+    body: ChatBody = {**CHAT, "tools": TOOLS}
 
     def said(text: str) -> Generation:
         ids = [*tokenizer.encode(text).ids, 2]
@@ -206,7 +209,7 @@ def test_a_prompt_that_is_too_long_is_a_context_error(
 ) -> None:
     async def go() -> None:
         client = served.client()
-        long = {"messages": [{"role": "user", "content": "qz " * 4000}]}
+        long: ChatBody = {"messages": [{"role": "user", "content": "qz " * 4000}]}
         try:
             with pytest.raises(ContextError, match="context"):
                 await client.render(long)
@@ -215,7 +218,7 @@ def test_a_prompt_that_is_too_long_is_a_context_error(
             made = await client.generate([5] * 1020, Sampling(1.0, 1.0, 64), version=0)
             assert len(made.sampled_ids_T) <= 4
             with pytest.raises(PolicyError, match="400") as caught:
-                await client.render({"messages": "none"})
+                await client.render({"messages": "none"})  # type: ignore[typeddict-item]
             assert not isinstance(caught.value, ContextError)
         finally:
             await client.close()

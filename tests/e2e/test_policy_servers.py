@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable, Sampling
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Piece, message_of
@@ -18,7 +19,7 @@ from tests.scripted_model import make_scripted_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-ENDLESS = {
+ENDLESS: ChatBody = {
     "messages": [{"role": "user", "content": "go"}],
     "chat_template_kwargs": {"script": "endless"},
 }

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from clawrl_gym.core.errors import ContextError, RequestError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message, Tool, ToolCall
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.generation import Delta, Piece, message_of
 from clawrl_gym.policy.swap import WeightSwap
@@ -34,7 +34,9 @@ SCRIPTS = {
     "no call": ["see <tool_call>", "no", "t json", "</tool_call> so"],
     "half a mark": ["see ", "<tool", "_c"],
 }
-TOOLS = [
+NO_LIST: Any = {"messages": "none"}
+NO_PART: Any = {"messages": [{"role": "user", "content": [{"type": "x"}]}]}
+TOOLS: list[Tool] = [
     {
         "type": "function",
         "function": {
@@ -66,15 +68,17 @@ def served(
     loop.run_until_complete(served.server.stop())
 
 
-def chat(script: str | None, content: str = "hi", tools: bool = True) -> dict[str, Any]:
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": content}]}
+def chat(script: str | None, content: str = "hi", tools: bool = True) -> ChatBody:
+    body: ChatBody = {"messages": [{"role": "user", "content": content}]}
     if script:
         thinks = script == "reasoning"
         body["chat_template_kwargs"] = {"script": script, "enable_thinking": thinks}
-    return body | ({"tools": TOOLS} if tools else {})
+    if tools:
+        body["tools"] = TOOLS
+    return body
 
 
-async def vllms_own_deltas(served: Served, body: dict[str, Any]) -> list[Delta]:
+async def vllms_own_deltas(served: Served, body: ChatBody) -> list[Delta]:
     """From vLLM's chat completions, streamed."""
     asked = {**body, "model": "policy", "stream": True, "temperature": 0, "max_tokens": 64}
     headers = {"Authorization": f"Bearer {served.server.key}"}
@@ -95,7 +99,7 @@ async def vllms_own_deltas(served: Served, body: dict[str, Any]) -> list[Delta]:
 
 
 def without_ids(message: Message) -> Message:
-    calls = [{**call, "id": None} for call in message.get("tool_calls", [])]
+    calls: list[ToolCall] = [{**call, "id": ""} for call in message.get("tool_calls", [])]
     return {**message, "tool_calls": calls}
 
 
@@ -360,9 +364,9 @@ def test_what_vllm_refuses_is_said_by_a_stream_as_by_any_request(
                 with pytest.raises(ContextError, match="context"):
                     await client.render(chat(None, content))
             with pytest.raises(RequestError, match="400"):
-                await pieces_of(client.stream_chat({"messages": "none"}, SURE, version=0))
+                await pieces_of(client.stream_chat(NO_LIST, SURE, version=0))
             with pytest.raises(RequestError, match="400"):
-                await client.render({"messages": [{"role": "user", "content": [{"type": "x"}]}]})
+                await client.render(NO_PART)
         finally:
             await client.close()
 

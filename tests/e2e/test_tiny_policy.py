@@ -71,7 +71,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 def calls_of(reply: Message) -> list[tuple[str, dict[str, str]]]:
     functions = [call["function"] for call in reply.get("tool_calls") or []]
-    return [(function["name"], json.loads(function["arguments"])) for function in functions]
+    return [(function["name"], json.loads(str(function["arguments"]))) for function in functions]
 
 
 def test_files_with_plain_names_are_read_and_written_by_call(policy: Policy) -> None:

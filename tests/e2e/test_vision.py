@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from clawrl_gym.config import ImagesConfig, LearnerConfig, PolicyConfig, TrainerConfig
-from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
+from clawrl_gym.core.types import Episode, Group, Message, StopReason, TaskRef
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.models import picture_ids
@@ -22,6 +22,7 @@ from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
 from clawrl_gym.trainers.pictures import Images
 from tests.gateway_rig import Bench
+from tests.narrow import parts, url_of_part
 from tests.tiny_vision import make_vision_model, picture, said, shown
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.asyncio(loop_scope="module")]
@@ -67,7 +68,7 @@ async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Seein
         await bench.stop()
 
 
-def look(text: str, data: bytes) -> dict[str, Any]:
+def look(text: str, data: bytes) -> Message:
     return {"role": "user", "content": [said(text), shown(data)]}
 
 
@@ -84,7 +85,7 @@ async def test_a_conversation_with_pictures_is_recorded_trained_on_and_swapped(
     digests = [hashlib.sha256(data).hexdigest() for data in (red, blue)]
     files = {path.name: path.read_bytes() for path in bench.store.pictures.folder.iterdir()}
     assert files == {f"{digests[0]}.jpg": red, f"{digests[1]}.png": blue}
-    assert first.messages[0]["content"][1]["image_url"] == {"url": f"sha256:{digests[0]}"}
+    assert url_of_part(parts(first.messages[0]["content"])[1]) == f"sha256:{digests[0]}"
     (image, *_) = picture_ids(bench.model)
     assert first.prompt_ids_T.count(image) == 4
     assert second.prompt_ids_T.count(image) == 8
@@ -157,8 +158,8 @@ async def test_text_that_spells_a_picture_stays_text(bench: Seeing) -> None:
 
 async def test_a_stream_with_pictures_has_the_same_log_probs(bench: Seeing) -> None:
     messages = [look("stream", picture("yellow"))]
-    await bench.events(messages, "streamed", temperature=0, max_tokens=8)  # type: ignore[arg-type]
-    await bench.say(messages, "whole", temperature=0, max_tokens=8)  # type: ignore[arg-type]
+    await bench.events(messages, "streamed", temperature=0, max_tokens=8)
+    await bench.say(messages, "whole", temperature=0, max_tokens=8)
     (streamed,) = await bench.store.turns_of("streamed")
     (whole,) = await bench.store.turns_of("whole")
     assert streamed.sampled_ids_T == whole.sampled_ids_T
