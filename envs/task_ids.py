@@ -8,13 +8,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import TypeVar, overload
+from typing import Generic, TypeVar, overload
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 
 T = TypeVar("T")
+TaskT = TypeVar("TaskT", covariant=True)
 
 NUMBERS: Mapping[Split, int] = MappingProxyType({"train": 100_000, "heldout": 1_000})
 """Task numbers of one family in each split."""
@@ -116,3 +117,19 @@ def draw_content(
         if split_of(content) == split:
             return content
     raise TaskError(f"{seed!r} never drew a content of the split {split!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedTasks(Generic[TaskT]):
+    """The tasks of generated families as a source (`TaskSource`)."""
+
+    families: tuple[str, ...]
+    make_task: Callable[[str], TaskT]
+    prefix: str = ""
+
+    def ids(self, split: Split) -> TaskIds:
+        return TaskIds(split, self.families, self.prefix)
+
+    def load(self, task_id: str, /) -> TaskT:
+        """Raises TaskError for what is not an id."""
+        return self.make_task(task_id)

@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawrl_gym.envs.swe.corpus import Corpus
-from clawrl_gym.envs.terminal.generated import GeneratedTasks
+from clawrl_gym.envs.swe.corpus import corpus_instances
+from clawrl_gym.envs.terminal.generated import generated_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
-SOURCES = {"terminal": (GeneratedTasks(), 22), "swe": (Corpus(), 26)}
+SOURCES = {"terminal": (generated_tasks(), 22), "swe": (corpus_instances(), 26)}
 """Name -> source of tasks, number of families."""
 TASKS = {"train": 8, "heldout": 4}
 """Of each family."""

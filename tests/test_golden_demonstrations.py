@@ -21,7 +21,7 @@ from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.toolcall.families import FAMILIES as CALL_FAMILIES
 from clawrl_gym.envs.toolcall.generated import make_task as call_task
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES as SHOP_FAMILIES
-from clawrl_gym.envs.toolcall.shop.generated import ShopTasks
+from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 from tools.tiny_policy.conversations import Source, render
 from tools.tiny_policy.phases import heldout_answers, page_phases, phases
 from tools.tiny_policy.tokenizer import untrained
@@ -45,7 +45,7 @@ def _ids(families: Iterable[str], prefix: str = "") -> list[str]:
 
 TASKS = {
     "call": (call_task, _ids(CALL_FAMILIES, "call-")),
-    "shop": (ShopTasks().load, _ids(SHOP_FAMILIES, "shop-")),
+    "shop": (shop_tasks().load, _ids(SHOP_FAMILIES, "shop-")),
     **{
         persona: (conversation_task, _ids(CONVERSATION_FAMILIES, f"{persona}-"))
         for persona in PERSONAS

@@ -12,7 +12,7 @@ from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.families import FAMILIES
 from clawrl_gym.envs.gui.generated import (
     PREFIX,
-    GeneratedTasks,
+    generated_tasks,
     make_task,
     split_of,
     task_ids,
@@ -293,7 +293,7 @@ def test_what_is_no_id_is_named(task_id: str) -> None:
 
 
 def test_ids_take_the_families_in_turn() -> None:
-    ids = GeneratedTasks(("shop_add", "mail_star")).ids("heldout")
+    ids = generated_tasks(("shop_add", "mail_star")).ids("heldout")
     assert len(ids) == 2000
     assert list(ids[:3]) == [
         f"{PREFIX}mail_star-heldout-000000",
@@ -302,4 +302,4 @@ def test_ids_take_the_families_in_turn() -> None:
     ]
     assert len(task_ids("train")) == 100_000 * len(FAMILIES)
     with pytest.raises(ConfigError, match=r"env\.families"):
-        GeneratedTasks(("shop",)).ids("train")
+        generated_tasks(("shop",)).ids("train")

@@ -9,7 +9,7 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 from clawrl_gym.envs.swe.agent import SweAgent
-from clawrl_gym.envs.swe.corpus import Corpus, make_instance
+from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance
 from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of, needs
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
@@ -30,7 +30,7 @@ CHECK_TIMEOUT_S = 60.0
 
 
 def sample(split, family):
-    source = Corpus((family,))
+    source = corpus_instances((family,))
     return [source.load(instance_id) for instance_id in source.ids(split)[:SAMPLE]]
 
 
@@ -94,7 +94,7 @@ def test_hidden_tests_are_in_no_file_that_the_agent_sees(family):
 
 
 def test_an_instance_follows_from_its_id_alone():
-    for instance_id in Corpus().ids("heldout")[: len(families())]:
+    for instance_id in corpus_instances().ids("heldout")[: len(families())]:
         assert make_instance(instance_id) == make_instance(instance_id)
         assert make_instance(instance_id).id == instance_id
 
@@ -125,9 +125,9 @@ def test_what_is_no_id_is_refused(wrong):
 
 def test_unknown_families_are_refused():
     with pytest.raises(ConfigError, match="expected some of: "):
-        Corpus(("nosuch",)).ids("train")
+        corpus_instances(("nosuch",)).ids("train")
     with pytest.raises(ConfigError, match="expected some of: "):
-        Corpus(()).ids("train")
+        corpus_instances(()).ids("train")
     with pytest.raises(TaskError, match="expected one of the families: compare"):
         commands_of("swe-cart-train-000000")
 

@@ -6,7 +6,7 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.task_ids import NUMBERS
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import (
-    GeneratedTasks,
+    generated_tasks,
     make_task,
     split_of,
     task_ids,
@@ -105,7 +105,7 @@ def test_ids_take_the_families_in_turn_and_slice_like_a_list():
 
 
 def test_the_source_gives_the_same_ids_and_tasks():
-    source = GeneratedTasks(("copy",))
+    source = generated_tasks(("copy",))
     assert source.ids("heldout")[0] == "copy-heldout-000000"
     assert source.load("copy-heldout-000000") == make_task("copy-heldout-000000")
 

@@ -15,7 +15,7 @@ from clawrl_gym.envs.toolcall.families import FAMILIES
 from clawrl_gym.envs.toolcall.families.family import replies
 from clawrl_gym.envs.toolcall.generated import (
     PREFIX,
-    GeneratedTasks,
+    generated_tasks,
     make_task,
     split_of,
     task_ids,
@@ -128,13 +128,13 @@ def test_what_is_no_id_is_refused(task_id: str) -> None:
 
 
 def test_families_are_chosen_by_name() -> None:
-    ids = GeneratedTasks(("trail", "add")).ids("heldout")
+    ids = generated_tasks(("trail", "add")).ids("heldout")
     assert len(ids) == 2000
     assert list(ids[:2]) == [f"{PREFIX}add-heldout-000000", f"{PREFIX}trail-heldout-000000"]
-    assert GeneratedTasks().load(ids[0]).family == "add"
+    assert generated_tasks().load(ids[0]).family == "add"
     for wrong in (("adding",), ()):
         with pytest.raises(ConfigError, match="expected some of"):
-            GeneratedTasks(wrong).ids("train")
+            generated_tasks(wrong).ids("train")
 
 
 def test_replies_are_written_as_data() -> None:

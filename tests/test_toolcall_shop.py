@@ -10,7 +10,7 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES
-from clawrl_gym.envs.toolcall.shop.generated import ShopTasks
+from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask
@@ -156,13 +156,13 @@ def test_there_are_ten_templates_and_more_and_some_can_only_be_refused() -> None
 
 
 def _changes_anything(family: str) -> bool:
-    task = ShopTasks().load(f"shop-{family}-train-000001")
+    task = shop_tasks().load(f"shop-{family}-train-000001")
     goal = next(goal for goal in task.goals if hasattr(goal, "wanted"))
     return bool(goal.wanted != task.state["shop"])
 
 
 def test_doing_what_the_rules_forbid_earns_nothing_even_if_the_tool_allows_it() -> None:
-    task = ShopTasks().load("shop-return_late-train-000003")
+    task = shop_tasks().load("shop-return_late-train-000003")
     order = next(
         name for name, row in task.state["shop"]["orders"].items() if row["status"] == "delivered"
     )
@@ -176,7 +176,7 @@ def test_doing_what_the_rules_forbid_earns_nothing_even_if_the_tool_allows_it() 
 
 
 def test_changing_an_order_before_the_customer_is_known_earns_nothing() -> None:
-    task = ShopTasks().load("shop-two_wishes-train-000003")
+    task = shop_tasks().load("shop-two_wishes-train-000003")
     asked, found, *rest = map(encode, task.solution)
     env = env_of_shop()
     env.reset(options={"task": task.id})
@@ -187,7 +187,7 @@ def test_changing_an_order_before_the_customer_is_known_earns_nothing() -> None:
 
 
 def test_the_same_id_is_the_same_task_and_no_wish_is_in_both_splits() -> None:
-    tasks = ShopTasks()
+    tasks = shop_tasks()
     for family in FAMILIES:
         train, again = (tasks.load(f"shop-{family}-train-000005") for _ in range(2))
         assert train == again
@@ -205,7 +205,7 @@ def test_the_same_id_is_the_same_task_and_no_wish_is_in_both_splits() -> None:
 )  # fmt: skip
 def test_what_is_no_id_is_a_task_error(task_id: str) -> None:
     with pytest.raises(TaskError, match="expected shop-FAMILY"):
-        ShopTasks().load(task_id)
+        shop_tasks().load(task_id)
 
 
 def test_the_source_names_families_and_refuses_unknown_ones() -> None:

@@ -8,7 +8,6 @@ never asked in training, not even of another page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.core.types import Split
@@ -17,6 +16,7 @@ from clawrl_gym.envs.gui.families.family import Served, TaskDraft
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
+    GeneratedTasks,
     TaskIds,
     draw_content,
     parse_id,
@@ -29,9 +29,17 @@ SPARE_TURNS = 1
 """Turns beyond the oracle's: for one mistake and its mending."""
 
 
+def generated_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[GuiTask]:
+    """The shipped families as a source of tasks; None takes all of them.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    return GeneratedTasks(select_families(FAMILIES, families), make_task, PREFIX)
+
+
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
-    """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, select_families(FAMILIES, families), PREFIX)
+    """The ids of a split. Raises ConfigError as `generated_tasks` does."""
+    return generated_tasks(families).ids(split)
 
 
 def make_task(task_id: str) -> GuiTask:
@@ -71,16 +79,3 @@ def _grader(draft: TaskDraft) -> Grader:
     if draft.feasible:
         return StateGrader(expected, draft.answer)
     return InfeasibleGrader(expected)
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedTasks:
-    """The shipped families as a source of tasks; None takes all of them."""
-
-    families: tuple[str, ...] | None = None
-
-    def ids(self, split: Split) -> TaskIds:
-        return task_ids(split, self.families)
-
-    def load(self, task_id: str) -> GuiTask:
-        return make_task(task_id)

@@ -40,9 +40,9 @@ def _shipped(tasks: str, chosen: tuple[str, ...] | None) -> TaskSource[GuiTask]:
         from clawrl_gym.envs.gui.miniwob.pages import open_miniwob
 
         return open_miniwob(chosen)
-    from clawrl_gym.envs.gui.generated import GeneratedTasks
+    from clawrl_gym.envs.gui.generated import generated_tasks
 
-    return GeneratedTasks(chosen)
+    return generated_tasks(chosen)
 
 
 def _checked(source: TaskSource[GuiTask]) -> TaskSource[GuiTask]:

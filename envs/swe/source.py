@@ -102,9 +102,9 @@ class _Both:
 def _with_corpus(
     train: str, heldout: str | None, families: Sequence[str] | None, config: SweEnvConfig
 ) -> TaskSource[Instance]:
-    from clawrl_gym.envs.swe.corpus import Corpus
+    from clawrl_gym.envs.swe.corpus import corpus_instances
 
-    corpus = Corpus(None if families is None else tuple(families))
+    corpus = corpus_instances(families)
     rows_place = heldout if train == CORPUS else train
     if rows_place in (None, CORPUS):
         return corpus

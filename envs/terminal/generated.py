@@ -8,10 +8,10 @@ in training, not even over other files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
+    GeneratedTasks,
     TaskIds,
     draw_content,
     parse_id,
@@ -22,9 +22,17 @@ from clawrl_gym.envs.terminal.families import FAMILIES, TaskContent
 from clawrl_gym.envs.terminal.task import Task
 
 
+def generated_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[Task]:
+    """The shipped families as a source of tasks; None takes all of them.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    return GeneratedTasks(select_families(FAMILIES, families), make_task)
+
+
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
-    """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, select_families(FAMILIES, families))
+    """The ids of a split. Raises ConfigError as `generated_tasks` does."""
+    return generated_tasks(families).ids(split)
 
 
 def make_task(task_id: str) -> Task:
@@ -50,16 +58,3 @@ def make_task(task_id: str) -> Task:
 def split_of(request: TaskContent | Task) -> Split:
     """The one split that a request and its solution belong to."""
     return split_of_content("\n".join((request.instruction, *request.solution)))
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedTasks:
-    """The shipped families as a source of tasks; None takes all of them."""
-
-    families: tuple[str, ...] | None = None
-
-    def ids(self, split: Split) -> TaskIds:
-        return task_ids(split, self.families)
-
-    def load(self, task_id: str) -> Task:
-        return make_task(task_id)

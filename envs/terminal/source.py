@@ -10,7 +10,7 @@ from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
-from clawrl_gym.envs.terminal.generated import GeneratedTasks, task_ids
+from clawrl_gym.envs.terminal.generated import generated_tasks
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
@@ -21,8 +21,7 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for a wrong folder."""
     tasks, families = config.tasks, config.families
     if tasks == GENERATED:
-        task_ids("train", families)  # refuses an unknown family now, not at the first reset
-        return GeneratedTasks(None if families is None else tuple(families))
+        return generated_tasks(families)
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     folder = Path(tasks).expanduser()

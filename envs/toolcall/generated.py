@@ -8,11 +8,11 @@ in training, not even with other files beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
+    GeneratedTasks,
     TaskIds,
     draw_content,
     parse_id,
@@ -27,9 +27,17 @@ SPARE_TURNS = 1
 """Turns beyond the oracle's: for one mistake and its mending."""
 
 
+def generated_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[ToolTask]:
+    """The shipped families as a source of tasks; None takes all of them.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    return GeneratedTasks(select_families(FAMILIES, families), make_task, PREFIX)
+
+
 def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
-    """The ids of a split. Raises ConfigError for an unknown family or an empty list."""
-    return TaskIds(split, select_families(FAMILIES, families), PREFIX)
+    """The ids of a split. Raises ConfigError as `generated_tasks` does."""
+    return generated_tasks(families).ids(split)
 
 
 def make_task(task_id: str) -> ToolTask:
@@ -56,16 +64,3 @@ def split_of(draft: TaskContent) -> Split:
     return split_of_content(
         "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))
     )
-
-
-@dataclass(frozen=True, slots=True)
-class GeneratedTasks:
-    """The shipped families as a source of tasks; None takes all of them."""
-
-    families: tuple[str, ...] | None = None
-
-    def ids(self, split: Split) -> TaskIds:
-        return task_ids(split, self.families)
-
-    def load(self, task_id: str) -> ToolTask:
-        return make_task(task_id)

@@ -16,15 +16,14 @@ GENERATED, SHOP = "generated", "shop"
 def open_source(options: Mapping[str, Any]) -> TaskSource[ToolTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
     tasks, families = options.get("tasks", GENERATED), options.get("families")
-    chosen = None if families is None else tuple(families)
     if tasks == GENERATED:
-        from clawrl_gym.envs.toolcall.generated import GeneratedTasks
+        from clawrl_gym.envs.toolcall.generated import generated_tasks
 
-        return _checked(GeneratedTasks(chosen))
+        return generated_tasks(families)
     if tasks == SHOP:
-        from clawrl_gym.envs.toolcall.shop.generated import ShopTasks
+        from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 
-        return _checked(ShopTasks(chosen))
+        return shop_tasks(families)
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     path = Path(tasks).expanduser()
@@ -34,12 +33,6 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[ToolTask]:
             f"tasks (there is no {str(path.absolute())!r})"
         )
     return _of_files(path, options)
-
-
-def _checked(source: TaskSource[ToolTask]) -> TaskSource[ToolTask]:
-    """Refuse an unknown family now, not at the first reset."""
-    source.ids("train")
-    return source
 
 
 def _of_files(path: Path, options: Mapping[str, Any]) -> TaskSource[ToolTask]:

@@ -12,7 +12,12 @@ from types import MappingProxyType
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Message, Split
 from clawrl_gym.envs.swe.agent import SweAgent, reply_text
-from clawrl_gym.envs.swe.corpus.corpus import Corpus, commands_of, easy_families, make_instance
+from clawrl_gym.envs.swe.corpus.corpus import (
+    commands_of,
+    corpus_instances,
+    easy_families,
+    make_instance,
+)
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.observation import observation_text
 from tools.tiny_policy.careless import BAD_HABIT, LAPSE, Slip, sub
@@ -58,7 +63,7 @@ class RepositoryDemonstrations:
     def instances(self, seed: int) -> Iterator[Instance]:
         """The instances that `conversations` shows."""
         chance = random.Random(seed)
-        ids = Corpus(self.families or easy_families()).ids(self.split)
+        ids = corpus_instances(self.families or easy_families()).ids(self.split)
         while True:
             yield make_instance(ids[chance.randrange(len(ids))])
 

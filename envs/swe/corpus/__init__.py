@@ -1,5 +1,5 @@
 """Made-up repositories, each with an issue, hidden tests and a gold patch, drawn by id."""
 
-from clawrl_gym.envs.swe.corpus.corpus import Corpus, make_instance, missing_programs
+from clawrl_gym.envs.swe.corpus.corpus import corpus_instances, make_instance, missing_programs
 
-__all__ = ["Corpus", "make_instance", "missing_programs"]
+__all__ = ["corpus_instances", "make_instance", "missing_programs"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
@@ -30,7 +29,7 @@ from clawrl_gym.envs.swe.corpus.runners import (
 )
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.task_ids import (
-    TaskIds,
+    GeneratedTasks,
     draw_content,
     parse_id,
     select_families,
@@ -41,18 +40,12 @@ PREFIX = "swe-"
 _LOOK_S = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The made-up repositories as a source of instances; None takes all of them."""
+def corpus_instances(names: Sequence[str] | None = None) -> GeneratedTasks[Instance]:
+    """The made-up repositories of these families as a source; None takes all of them.
 
-    families: tuple[str, ...] | None = None
-
-    def ids(self, split: Split) -> TaskIds:
-        """Raises ConfigError for an unknown family or none."""
-        return TaskIds(split, select_families(families(), self.families), PREFIX)
-
-    def load(self, instance_id: str) -> Instance:
-        return make_instance(instance_id)
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    return GeneratedTasks(select_families(families(), names), make_instance, PREFIX)
 
 
 def make_instance(instance_id: str) -> Instance:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
-    TaskIds,
+    GeneratedTasks,
     draw_content,
     parse_id,
     select_families,
@@ -34,21 +33,21 @@ MAX_TURNS = 20
 """Replies of an episode, its calls among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShopTasks:
-    """The shop's tasks as a source; None takes all families."""
+def shop_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[ToolTask]:
+    """The shop's tasks as a source; None takes all families.
 
-    families: tuple[str, ...] | None = None
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    return GeneratedTasks(select_families(FAMILIES, families), make_task, PREFIX)
 
-    def ids(self, split: Split) -> Sequence[str]:
-        return TaskIds(split, select_families(FAMILIES, self.families), PREFIX)
 
-    def load(self, task_id: str) -> ToolTask:
-        named = parse_id(task_id, FAMILIES, PREFIX)
-        case, draft = draw_content(
-            named.split, task_id, FAMILIES[named.family], lambda found: split_of(found[1])
-        )
-        return _task(task_id, named.family, named.split, case, draft)
+def make_task(task_id: str) -> ToolTask:
+    """The task of an id. Raises TaskError for what is not an id."""
+    parsed = parse_id(task_id, FAMILIES, PREFIX)
+    case, request = draw_content(
+        parsed.split, task_id, FAMILIES[parsed.family], lambda content: split_of(content[1])
+    )
+    return _task(task_id, parsed.family, parsed.split, case, request)
 
 
 def split_of(draft: ShopRequest) -> Split:
