@@ -19,7 +19,7 @@ import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -298,13 +298,13 @@ def segments_of(turns: Sequence[Turn]) -> Outcome:
         "lengths": [len(segment.ids_T) for segment in exact.sequences],
         "merged": exact.merged,
         "forks": [dict(sorted(merged.forks.items())) for merged in (exact, guessed)],
-        "all": fingerprint([asdict(segment) for segment in exact.sequences]),
+        "all": fingerprint([astuple(segment) for segment in exact.sequences]),
     }
 
 
 async def random_conversation(seed: int) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
-        conversation = Conversation(Store.open(Path(name), record=False), seed)
+        conversation = Conversation(Store.open(Path(name)), seed)
         await conversation.run(STYLES[seed % len(STYLES)])
         return await conversation.outcome(Path(name))
 
@@ -312,7 +312,7 @@ async def random_conversation(seed: int) -> Outcome:
 async def recorded_conversation(folder: str) -> Outcome:
     """Requests of a real client, answered as they were."""
     with tempfile.TemporaryDirectory() as name:
-        conversation = Conversation(Store.open(Path(name), record=False), 0)
+        conversation = Conversation(Store.open(Path(name)), 0)
         for request in (recorded(one) for one in NAMES if one.startswith(folder)):
             body = {key: value for key, value in request.body.items() if key != "messages"}
             if request.reply is not None:
@@ -408,7 +408,7 @@ def outcomes() -> Outcome:
 async def write_database(folder: Path) -> None:
     """A run's database with a few conversations, as one file."""
     with tempfile.TemporaryDirectory() as name:
-        store = Store.open(Path(name), record=False)
+        store = Store.open(Path(name))
         for seed in DATABASE_SEEDS:
             conversation = Conversation(store, seed)
             await conversation.run(STYLES[seed % len(STYLES)], prefix=f"{seed}-")
@@ -428,7 +428,7 @@ def read_database(database: Path) -> Outcome:
             turns = reader.turns_of(row.id)
             states = reader.next_states_of(row.id)
             read[row.id] = {
-                "turns": [[turn.index, turn.kind, fingerprint(asdict(turn))] for turn in turns],
+                "turns": [[turn.index, turn.kind, fingerprint(astuple(turn))] for turn in turns],
                 "next_states": {str(key): fingerprint(states[key]) for key in sorted(states)},
             }
         reader.close()
@@ -439,7 +439,7 @@ async def continued_database(database: Path) -> Outcome:
     """How conversations of a database go on in a new process."""
     with tempfile.TemporaryDirectory() as name:
         shutil.copy(database, Path(name) / "run.db")
-        store = Store.open(Path(name), record=False)
+        store = Store.open(Path(name))
         conversation = Conversation(store, 0)
         rows = sorted(await store.sessions(), key=lambda row: row.id)
         conversation.sessions = {row.id: number for number, row in enumerate(rows)}
