@@ -254,13 +254,15 @@ def test_a_side_turn_claims_nothing(bench: Bench) -> None:
 def test_a_client_can_say_that_its_session_is_over(bench: Bench, value: Any) -> None:
     in_body = bench.identifier.identify([user("hi")], {"session_done": value}, {}, None)
     headers = {"X-Session-Done": str(value)}
-    assert in_body.done
-    assert bench.identifier.identify([user("hi")], {}, headers, None).done
+    assert in_body.ends_session
+    assert bench.identifier.identify([user("hi")], {}, headers, None).ends_session
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "no", None, 0, False, [], "later"])
 def test_anything_else_leaves_it_open(bench: Bench, value: Any) -> None:
-    assert not bench.identifier.identify([user("hi")], {"session_done": value}, {}, None).done
+    assert not bench.identifier.identify(
+        [user("hi")], {"session_done": value}, {}, None
+    ).ends_session
 
 
 def test_two_requests_are_the_same_only_with_the_same_tools_and_wishes(bench: Bench) -> None:

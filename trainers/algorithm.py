@@ -150,7 +150,8 @@ def _lessons(
     lessons = []
     for turn in distilled:
         start, length = segment.spans[turn]
-        lessons.append(Lesson(start, length, prompts[turn], segment.shown.get(turn, 0)))
+        pictures = segment.picture_counts.get(turn, 0)
+        lessons.append(Lesson(start, length, prompts[turn], pictures))
     return tuple(lessons), _on_tokens(segment, distilled, "distill")
 
 

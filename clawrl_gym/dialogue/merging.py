@@ -41,8 +41,8 @@ class Segment:
     """By `Turn.index`: where its sampled tokens begin, and how many they are."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures in the ids, in their order."""
-    shown: dict[int, int] = field(default_factory=dict)
-    """By `Turn.index`: how many of them its prompt shows; left out: none."""
+    picture_counts: dict[int, int] = field(default_factory=dict)
+    """By `Turn.index`: how many of them its prompt has; left out: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class _Open:
         self.turn_indices: list[int] = []
         self.spans: dict[int, tuple[int, int]] = {}
         self.pictures: tuple[str, ...] = ()
-        self.shown: dict[int, int] = {}
+        self.picture_counts: dict[int, int] = {}
         self.last = first
 
     def is_extended_by(self, turn: Turn) -> bool:
@@ -106,19 +106,19 @@ class _Open:
                 f"turn {turn.index} of session {turn.session_id!r}: got {lengths} sampled ids, "
                 "log-probs and versions, expected equal numbers"
             )
-        given_ids_T = turn.prompt_ids_T[len(self.ids_T) :]
-        given = len(given_ids_T)  # a prompt can be long: nothing below looks at its tokens
+        added_ids_T = turn.prompt_ids_T[len(self.ids_T) :]
+        added = len(added_ids_T)  # a prompt can be long: nothing below looks at its tokens
         logprobs_T = [math.nan if p is None else p for p in turn.logprobs_T]
-        known_T = [math.isfinite(p) for p in logprobs_T]
-        self.ids_T += given_ids_T + turn.sampled_ids_T
-        self.sampled_T += [False] * given + [True] * sampled
-        self.mask_T += [False] * given + known_T
-        self.logprobs_T += [0.0] * given + _where(known_T, logprobs_T, 0.0)
-        self.versions_T += [-1] * given + _where(known_T, turn.versions_T, -1)
-        self.turns_T += [-1] * given + _where(known_T, [turn.index] * sampled, -1)
+        is_finite_T = [math.isfinite(p) for p in logprobs_T]
+        self.ids_T += added_ids_T + turn.sampled_ids_T
+        self.sampled_T += [False] * added + [True] * sampled
+        self.mask_T += [False] * added + is_finite_T
+        self.logprobs_T += [0.0] * added + _where(is_finite_T, logprobs_T, 0.0)
+        self.versions_T += [-1] * added + _where(is_finite_T, turn.versions_T, -1)
+        self.turns_T += [-1] * added + _where(is_finite_T, [turn.index] * sampled, -1)
         self.pictures = pictures_of(turn.messages)
         if self.pictures:
-            self.shown[turn.index] = len(self.pictures)
+            self.picture_counts[turn.index] = len(self.pictures)
         self.turn_indices.append(turn.index)
         self.spans[turn.index] = (len(self.ids_T) - sampled, sampled)
         self.last = turn
@@ -133,12 +133,12 @@ class _Open:
             self.turn_indices,
             self.spans,
             self.pictures,
-            self.shown,
+            self.picture_counts,
         )
 
 
-def _where(known_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
-    return [v if known else otherwise for v, known in zip(values_T, known_T, strict=True)]
+def _where(mask_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
+    return [v if is_true else otherwise for v, is_true in zip(values_T, mask_T, strict=True)]
 
 
 def _fork_reason(segment: _Open, turn: Turn, decode: Decode | None) -> ForkReason:

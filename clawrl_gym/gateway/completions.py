@@ -301,7 +301,7 @@ class Completions:
     async def _turn(self, turn_request: TurnRequest, call: _Call, send: Send | None = None) -> Turn:
         """The turn, and the session's end when the client said that this is the last."""
         turn = await self._turns.turn(turn_request, call.turn_input, send)
-        if turn_request.identity.done:
+        if turn_request.identity.ends_session:
             session = turn_request.session
             await self._sessions.end(session, None, None, StopReason.TERMINATED.value, None)
         return turn

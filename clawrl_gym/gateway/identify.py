@@ -54,7 +54,7 @@ class Identity:
     kind: TurnKind
     rule: str
     """What decided the kind: `header`, `body`, a rule's name, or nothing."""
-    done: bool
+    ends_session: bool
     """The client says that its session is over after this turn."""
     is_retry: bool | None
     """The client says that this is a retry, or that it is none; None when it says nothing."""
@@ -106,7 +106,8 @@ class Identifier:
             matched_by=matched_by,
             kind=kind,
             rule=rule,
-            done=_is_true(lowercase.get("x-session-done")) or _is_true(body.get("session_done")),
+            ends_session=_is_true(lowercase.get("x-session-done"))
+            or _is_true(body.get("session_done")),
             is_retry=is_retry,
             branch=branch,
             exact_request=request_digest([kind, messages, compared]),

@@ -57,32 +57,32 @@ class Enhancer:
         async with self._room:
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    made = await self._made(turn, self._chosen(hints))
+                    prompts = await self._enhanced(turn, self._selected(hints))
             except (ContextError, RequestError) as error:
                 self.counters["too_long" if isinstance(error, ContextError) else "refused"] += 1
                 return ()
             except (PolicyError, TimeoutError):
                 self.counters["failed"] += 1
                 return None
-        fitting = tuple(ids_T for ids_T in made if self._fits(ids_T, turn))
-        self.counters["too_long"] += len(made) - len(fitting)
+        fitting = tuple(ids_T for ids_T in prompts if self._fits(ids_T, turn))
+        self.counters["too_long"] += len(prompts) - len(fitting)
         self.counters["prompts"] += len(fitting)
         return fitting
 
-    def _chosen(self, hints: Sequence[str]) -> list[str]:
+    def _selected(self, hints: Sequence[str]) -> list[str]:
         distinct = list(dict.fromkeys(hints))
         if self._config.selection == "longest" and distinct:
             return [max(distinct, key=len)]
         return distinct
 
-    async def _made(self, turn: Turn, hints: list[str]) -> list[list[int]]:
+    async def _enhanced(self, turn: Turn, hints: list[str]) -> list[list[int]]:
         """In the order of the hints; one that cannot be put into the prompt is left out."""
         used_T = turn.prompt_ids_T
         plain_T: list[int] | None = None
-        made = []
+        prompts: list[list[int]] = []
         for hint in hints:
             if not hint.strip():
-                made.append(list(used_T))
+                prompts.append(list(used_T))
                 continue
             messages = with_hint(turn.messages, self._config.form.replace("{hint}", hint))
             if messages is None:
@@ -94,8 +94,8 @@ class Enhancer:
             if hinted_T == plain_T or plain_T[:1] != used_T[:1]:
                 self.counters["unseen" if hinted_T == plain_T else "no_chat"] += 1
                 continue
-            made.append(insert_addition(used_T, plain_T, hinted_T))
-        return made
+            prompts.append(insert_addition(used_T, plain_T, hinted_T))
+        return prompts
 
     def _fits(self, ids_T: list[int], turn: Turn) -> bool:
         return len(ids_T) + len(turn.sampled_ids_T) <= self._max_model_len

@@ -11,10 +11,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.types import Episode, Message, StopReason
+from clawrl_gym.core.types import Episode, Json, Message, StopReason
 from clawrl_gym.rollout.episode import Chat, EpisodeSpec, conclude, record_end, with_report
 from clawrl_gym.rollout.progress import Progress
 
@@ -27,7 +27,7 @@ class HarnessChat(Chat, Protocol):
     async def begin(self, spec: EpisodeSpec) -> None: ...
 
 
-class Desk:
+class ActionSocket:
     """Takes a program's actions one at a time, and reports the end."""
 
     def __init__(
@@ -72,14 +72,14 @@ class Desk:
     async def conclude(
         self, stop: StopReason, error: str | None, state: list[Message] | None
     ) -> Episode:
-        """Report the end, once; the environment's checks are told with what came last."""
+        """Report the end, once, with the last next state and what the environment's checks said."""
         episode = conclude(self.spec, self.progress, stop, error, self._started_s)
-        told = with_report(state or [], self.progress, episode) or None
-        self.episode = await record_end(self.spec, episode, told, self.chat)
+        last_state = with_report(state or [], self.progress, episode) or None
+        self.episode = await record_end(self.spec, episode, last_state, self.chat)
         self.ended.set()
         return self.episode
 
-    async def _answer(self, line: bytes) -> dict[str, Any]:
+    async def _answer(self, line: bytes) -> Json:
         action = _action(line)
         if action is None:
             return {"error": 'expected one line of JSON, {"action": "..."}'}
@@ -93,7 +93,7 @@ class Desk:
                 self.ended.set()
                 return {"error": f"the environment failed: {error}", "done": True}
 
-    async def _step(self, action: str) -> dict[str, Any]:
+    async def _step(self, action: str) -> Json:
         progress = self.progress
         stop = await progress.step(action)
         progress.replies.append({"role": "assistant", "content": action})
@@ -106,23 +106,23 @@ class Desk:
             await self.conclude(stop, None, [{"role": role, "content": observation}])
         return {
             "observation": observation, "done": stop is not None,
-            "info": _plain(progress.info, self.progress.report),
+            "info": _public(progress.info, self.progress.report),
         }  # fmt: skip
 
 
 def _action(line: bytes) -> str | None:
     try:
-        asked = json.loads(line)
+        request = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    action = asked.get("action") if isinstance(asked, dict) else None
+    action = request.get("action") if isinstance(request, dict) else None
     return action if isinstance(action, str) else None
 
 
-def _plain(info: dict[str, Any], report: str | None) -> dict[str, Any]:
+def _public(info: Json, report: str | None) -> Json:
     """What of `info` the program may know and JSON can say; never the report of the checks."""
-    kept = {}
-    for name, value in info.items():
-        if name != "report" and value != report and isinstance(value, str | int | float | None):
-            kept[name] = value
-    return kept
+    return {
+        name: value
+        for name, value in info.items()
+        if name != "report" and value != report and isinstance(value, str | int | float | None)
+    }

@@ -39,7 +39,7 @@ class Collector:
     ) -> None:
         """`people`: user messages are a person's words, not what an environment shows.
 
-        `on_dropped` is told how many outstanding groups no batch will give back.
+        `on_dropped` gets the number of outstanding groups that no batch will give back.
         """
         self._config = config
         self._store = store
@@ -56,10 +56,10 @@ class Collector:
     @property
     def counters(self) -> Counter[str]:
         """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
-        told = Counter[str]() if self._asker is None else self._asker.counters
-        verdicts = {f"verdicts/{name}": count for name, count in told.items()}
-        taught = Counter[str]() if self._enhancer is None else self._enhancer.counters
-        hints = {f"hints/{name}": count for name, count in taught.items()}
+        judged = Counter[str]() if self._asker is None else self._asker.counters
+        verdicts = {f"verdicts/{name}": count for name, count in judged.items()}
+        enhanced = Counter[str]() if self._enhancer is None else self._enhancer.counters
+        hints = {f"hints/{name}": count for name, count in enhanced.items()}
         return self._counters + self._ready.counters + Counter(verdicts) + Counter(hints)
 
     @property
@@ -109,40 +109,40 @@ class Collector:
         self, episodes_G: list[Episode], turns_G: list[list[Turn]]
     ) -> list[dict[int, Verdict]]:
         """Verdicts by `Turn.index`, on all turns that have a next state at once; not stored yet."""
-        asking_G: list[dict[int, asyncio.Task[Verdict]]] = []
-        async with asyncio.TaskGroup() as tasks:
+        tasks_G: list[dict[int, asyncio.Task[Verdict]]] = []
+        async with asyncio.TaskGroup() as running:
             for episode, turns in zip(episodes_G, turns_G, strict=True):
-                asking: dict[int, asyncio.Task[Verdict]] = {}
+                tasks: dict[int, asyncio.Task[Verdict]] = {}
                 if self._asker is not None and episode.reward is not None:
                     states = await self._store.next_states_of(episode.session_id)
                     for turn in turns:
                         if turn.id in states and _is_trained(turn):
-                            asked = self._asker.ask(turn, states[turn.id])
-                            asking[turn.index] = tasks.create_task(asked)
-                asking_G.append(asking)
-        return [{at: task.result() for at, task in asking.items()} for asking in asking_G]
+                            verdict = self._asker.ask(turn, states[turn.id])
+                            tasks[turn.index] = running.create_task(verdict)
+                tasks_G.append(tasks)
+        return [{at: task.result() for at, task in tasks.items()} for tasks in tasks_G]
 
     async def _enhance(
         self, turns_G: list[list[Turn]], verdicts_G: list[dict[int, Verdict]]
     ) -> list[dict[int, tuple[list[int], ...]]]:
-        """The prompts of the turns that got hints, by `Turn.index`, all asked for at once."""
+        """The prompts of the turns that got hints, by `Turn.index`, all rendered at once."""
         enhancer = self._enhancer
         if enhancer is None:
             return [{} for _ in turns_G]
-        asking_G: list[dict[int, asyncio.Task[tuple[list[int], ...] | None]]] = []
-        async with asyncio.TaskGroup() as tasks:
+        tasks_G: list[dict[int, asyncio.Task[tuple[list[int], ...] | None]]] = []
+        async with asyncio.TaskGroup() as running:
             for turns, verdicts in zip(turns_G, verdicts_G, strict=True):
                 hints = {at: hints_of([verdict]) for at, verdict in verdicts.items()}
-                asking_G.append(
+                tasks_G.append(
                     {
-                        turn.index: tasks.create_task(enhancer.prompts(turn, hints[turn.index]))
+                        turn.index: running.create_task(enhancer.prompts(turn, hints[turn.index]))
                         for turn in turns
                         if hints.get(turn.index)
                     }
                 )
         return [
-            {at: prompts for at, task in asking.items() if (prompts := task.result())}
-            for asking in asking_G
+            {at: prompts for at, task in tasks.items() if (prompts := task.result())}
+            for tasks in tasks_G
         ]
 
     async def _record(self, verdicts_G: list[dict[int, Verdict]]) -> None:

@@ -141,20 +141,20 @@ def _last_state(agent: Agent, progress: Progress, episode: Episode) -> list[Mess
     """What came back to the last reply, when something did."""
     if not 0 < len(progress.replies) < len(progress.observations):
         return None
-    asked = len(agent.messages(progress.observations[:-1], progress.replies[:-1]))
-    last = agent.messages(progress.observations, progress.replies)[asked + 1 :]
-    return with_report(last, progress, episode)
+    request_length = len(agent.messages(progress.observations[:-1], progress.replies[:-1]))
+    state = agent.messages(progress.observations, progress.replies)[request_length + 1 :]
+    return with_report(state, progress, episode)
 
 
 async def _play(
     spec: EpisodeSpec, agent: Agent, chat: Chat, bounds: Bounds, progress: Progress
 ) -> StopReason:
     await progress.reset(spec.task)
-    offered = progress.info.get("tools") or []
-    tools = agent.tools(offered)
-    system = _joined(progress.system, agent.instructions(offered))
+    env_tools = progress.info.get("tools") or []
+    tools = agent.tools(env_tools)
+    system = _joined(progress.system, agent.instructions(env_tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
-    while len(progress.replies) < spec.max_turns and not _said_enough(progress, bounds):
+    while len(progress.replies) < spec.max_turns and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)
         try:
             answer = await _ask(spec, chat, _with_system(messages, system), tools, history)
@@ -184,18 +184,18 @@ async def _ask(
     """The policy's answer, to a history that is cut until it fits where that is wanted."""
     if history is None:
         return await chat.reply(spec, messages, tools)
-    sent = history.view(messages)
+    shortened = history.view(messages)
     while True:
         try:
-            return await chat.reply(spec, sent, tools)
+            return await chat.reply(spec, shortened, tools)
         except ContextError:
-            shorter = history.tighten(messages)
-            if shorter is None:
+            tighter = history.tighten(messages)
+            if tighter is None:
                 raise
-            sent = shorter
+            shortened = tighter
 
 
-def _said_enough(progress: Progress, bounds: Bounds) -> bool:
+def _spent_its_tokens(progress: Progress, bounds: Bounds) -> bool:
     return bounds.max_reply_tokens is not None and progress.tokens >= bounds.max_reply_tokens
 
 
@@ -207,7 +207,7 @@ def _with_system(messages: list[Message], system: str) -> list[Message]:
     """The text ends the agent's own system message; without one it is a message itself."""
     if not system:
         return messages
-    first, *others = messages
+    first, *rest = messages
     if first.get("role") != "system":
         return [{"role": "system", "content": system}, *messages]
-    return [{**first, "content": _joined(text_of(first), system)}, *others]
+    return [{**first, "content": _joined(text_of(first), system)}, *rest]

@@ -19,7 +19,7 @@ _NEVER = (INTERRUPTED, "abort", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Signals:
+class SessionEvidence:
     """An ended session: its turns in order and what came back."""
 
     turns: list[Turn]
@@ -43,7 +43,7 @@ class Signals:
     def _main(self) -> list[Turn]:
         return [turn for turn in self.turns if turn.kind == "main"]
 
-    def weakest_evidence(self, config: LiveConfig, version: int) -> Turn | str | None:
+    def weakest(self, config: LiveConfig, version: int) -> Turn | str | None:
         """The turn that the guarantee trains, else why there is none.
 
         None: a clear verdict or a hint is there, whose own sample is on the way.
@@ -54,7 +54,7 @@ class Signals:
         signalled = [t for t in main if t.id not in self.unanswered or t.id in self.verdicts]
         if not signalled:
             return "no next state"
-        obstacles = [why_not(turn, config, version) for turn in signalled]
+        obstacles = [untrainable_because(turn, config, version) for turn in signalled]
         usable = [turn for turn, why in zip(signalled, obstacles, strict=True) if why is None]
         if not usable:
             return Counter(why for why in obstacles if why is not None).most_common(1)[0][0]
@@ -83,7 +83,7 @@ def unclear_because(verdict: Verdict, reward_weight: float) -> str | None:
     return None if reward_weight else "no hint"
 
 
-def why_not(turn: Turn, config: LiveConfig, version: int) -> str | None:
+def untrainable_because(turn: Turn, config: LiveConfig, version: int) -> str | None:
     """Why a turn is not trained on whatever is said of it; None when it can be."""
     if turn.kind != "main":
         return "side turn"
@@ -95,16 +95,16 @@ def why_not(turn: Turn, config: LiveConfig, version: int) -> str | None:
         return "no prompt"
     if len({len(turn.sampled_ids_T), len(turn.logprobs_T), len(turn.versions_T)}) != 1:
         return "log-probs do not fit"
-    known = [
+    versions = [
         sampled_by
         for sampled_by, logprob in zip(turn.versions_T, turn.logprobs_T, strict=True)
         if logprob is not None and math.isfinite(logprob)
     ]
-    if not known:
+    if not versions:
         return "no known log-prob"
-    return "stale" if version - min(known) > config.max_staleness else None
+    return "stale" if version - min(versions) > config.max_staleness else None
 
 
 def segment_of(turn: Turn) -> Segment:
-    """What a turn that `why_not` lets pass is trained as: itself alone."""
+    """What a turn that `untrainable_because` lets pass is trained as: itself alone."""
     return merge_turns([turn]).sequences[0]

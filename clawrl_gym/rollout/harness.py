@@ -1,7 +1,7 @@
 """run_harness: an external program as the agent of an episode.
 
 The program gets the session's base URL, asks the policy there as any OpenAI client does, and acts
-through a Unix socket (see `desk`). Its environment holds, beside PATH and a HOME of its own:
+through a Unix socket (see `action_socket`). Its environment holds, beside PATH and its own HOME:
 
     OPENAI_BASE_URL (OPENAI_API_BASE)  the session's base URL
     OPENAI_API_KEY                     a key for it
@@ -33,15 +33,15 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.types import Episode, StopReason
+from clawrl_gym.rollout.action_socket import ActionSocket, HarnessChat
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.desk import Desk, HarnessChat
 from clawrl_gym.rollout.episode import EpisodeSpec, ending_of
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
 _LEAVE_S = 10.0
 """For the program to end by itself after the episode has ended."""
 _KILL_S = 5.0
-_TOLD_CHARS = 500
+_SHOWN_CHARS = 500
 _ENV = ("PATH", "LANG", "LC_ALL", "TZ")
 """All that a program inherits: the worker's environment may hold keys."""
 
@@ -66,37 +66,37 @@ async def run_harness(
 ) -> Episode:
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
-    desk = Desk(spec, Progress(env, in_thread), chat, started_s)
-    stop, error = await ending_of(_play(desk, harness), spec.timeout_s)
-    return desk.episode or await desk.conclude(stop, error, None)
+    actions = ActionSocket(spec, Progress(env, in_thread), chat, started_s)
+    stop, error = await ending_of(_play(actions, harness), spec.timeout_s)
+    return actions.episode or await actions.conclude(stop, error, None)
 
 
-async def _play(desk: Desk, harness: Harness) -> StopReason:
+async def _play(actions: ActionSocket, harness: Harness) -> StopReason:
     """Until the episode or the program ends; an end by itself is graded as it is."""
-    await desk.progress.reset(desk.spec.task)
-    await desk.chat.begin(desk.spec)
+    await actions.progress.reset(actions.spec.task)
+    await actions.chat.begin(actions.spec)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="harness-"))
     try:
-        async with desk.listening(folder / "socket"):
-            code = await _run(desk, harness, folder)
-        if desk.failure is not None:
+        async with actions.listening(folder / "socket"):
+            code = await _run(actions, harness, folder)
+        if actions.failure is not None:
             with boundary(EnvError, "step"):
-                raise desk.failure
-        if desk.episode is not None:
-            return desk.episode.stop_reason
+                raise actions.failure
+        if actions.episode is not None:
+            return actions.episode.stop_reason
         if code != 0:
             raise EnvError(f"the harness ended with exit code {code}: {_tail(folder / 'output')}")
     finally:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    await desk.progress.finish()
+    await actions.progress.finish()
     return StopReason.TRUNCATED
 
 
-async def _run(desk: Desk, harness: Harness, folder: Path) -> int | None:
+async def _run(actions: ActionSocket, harness: Harness, folder: Path) -> int | None:
     """The program's exit code; None when it had to be ended after the episode."""
-    program = await _start(desk, harness, folder)
+    program = await _start(actions, harness, folder)
     exited = asyncio.ensure_future(program.wait())
-    over = asyncio.ensure_future(desk.ended.wait())
+    over = asyncio.ensure_future(actions.ended.wait())
     try:
         await asyncio.wait((exited, over), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((exited,), timeout=_LEAVE_S)
@@ -108,8 +108,10 @@ async def _run(desk: Desk, harness: Harness, folder: Path) -> int | None:
         await asyncio.wait((exited,), timeout=_KILL_S)
 
 
-async def _start(desk: Desk, harness: Harness, folder: Path) -> asyncio.subprocess.Process:
-    spec, progress = desk.spec, desk.progress
+async def _start(
+    actions: ActionSocket, harness: Harness, folder: Path
+) -> asyncio.subprocess.Process:
+    spec, progress = actions.spec, actions.progress
     base_url = harness.base_url(spec.session_id)
     names = {
         "base_url": base_url, "model": harness.policy.model, "task": str(folder / "task.json"),
@@ -161,5 +163,5 @@ def _filled(command: Sequence[str], names: dict[str, str]) -> list[str]:
 
 def _tail(path: Path) -> str:
     with suppress(OSError):
-        return path.read_text(errors="replace").strip()[-_TOLD_CHARS:]
+        return path.read_text(errors="replace").strip()[-_SHOWN_CHARS:]
     return ""

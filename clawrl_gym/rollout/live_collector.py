@@ -47,7 +47,12 @@ from clawrl_gym.core.types import (
     Verdict,
 )
 from clawrl_gym.judge.enhance import Enhancer, hints_of
-from clawrl_gym.rollout.guarantee import Signals, segment_of, unclear_because, why_not
+from clawrl_gym.rollout.evidence import (
+    SessionEvidence,
+    segment_of,
+    unclear_because,
+    untrainable_because,
+)
 from clawrl_gym.store import SessionRow, Store, effective
 from clawrl_gym.trainers.algorithm import Algorithm, Term, make_sample
 from clawrl_gym.trainers.batch_queue import BatchQueue
@@ -125,8 +130,10 @@ class LiveCollector:
                     await self._on_end(event)
             except StoreError as error:
                 self._counters["failed"] += 1
-                what = f"turn {event.turn_id}" if isinstance(event, Verdict) else "a session's end"
-                _log.warning("%s waits in the store for the next start: %s", what, error)
+                subject = "a session's end"
+                if isinstance(event, Verdict):
+                    subject = f"turn {event.turn_id}"
+                _log.warning("%s waits in the store for the next start: %s", subject, error)
             finally:
                 self._events.task_done()
 
@@ -142,36 +149,36 @@ class LiveCollector:
             return
         if session.source != "live":
             return
-        said = (await self._store.verdicts_of(turn.session_id)).get(verdict.turn_id, [])
-        best = effective(said)
+        verdicts = (await self._store.verdicts_of(turn.session_id)).get(verdict.turn_id, [])
+        best = effective(verdicts)
         if best is not None and best.id != verdict.id:
             self._counters["turns/overruled"] += 1
             return
         withdrawn = await self._withdraw(verdict.turn_id)
-        made = 0
-        hints = self._hints(said)
+        sample_count = 0
+        hints = self._hints(verdicts)
         why = self._why_not(turn, verdict, bool(hints))
         if why is None:
-            made, why = await self._from_verdict(turn, verdict, hints)
+            sample_count, why = await self._from_verdict(turn, verdict, hints)
         if why is not None:
             self._counters[f"turns/{why}"] += 1
             if why != _WAITS:
                 await self._store.settle(verdict.turn_id)
-        if made != withdrawn:
-            await self._book(session, made - withdrawn)
+        if sample_count != withdrawn:
+            await self._book(session, sample_count - withdrawn)
         if session.ended_s is not None:
             await self._on_end(turn.session_id)
 
-    def _hints(self, said: list[Verdict]) -> tuple[str, ...]:
+    def _hints(self, verdicts: list[Verdict]) -> tuple[str, ...]:
         """What a turn's verdicts teach; none where the algorithm does not follow hints."""
-        return () if self._enhancer is None else hints_of(said)
+        return () if self._enhancer is None else hints_of(verdicts)
 
     def _why_not(self, turn: Turn, verdict: Verdict, has_hints: bool) -> str | None:
         """Why a verdict makes no sample; None when it may."""
         unclear = unclear_because(verdict, self._algorithm.reward_weight)
         if unclear is not None and not has_hints:
             return unclear
-        return why_not(turn, self._config, self._ready.version)
+        return untrainable_because(turn, self._config, self._ready.version)
 
     async def _on_end(self, session_id: str) -> None:
         """The guarantee."""
@@ -179,27 +186,32 @@ class LiveCollector:
         if session is None or session.source != "live" or session.ended_s is None:
             return
         verdicts = await self._store.verdicts_of(session_id)
-        if session.reward and await self._tell_outcome(session, session.reward, verdicts):
+        if session.reward and await self._record_outcome(session, session.reward, verdicts):
             return
         if session.samples:
             return
-        signals = Signals(
+        hinted = {turn_id for turn_id, of_turn in verdicts.items() if self._hints(of_turn)}
+        evidence = SessionEvidence(
             await self._store.turns_of(session_id),
             await self._store.unanswered_turns(session_id),
-            {turn_id: best for turn_id, said in verdicts.items() if (best := effective(said))},
-            {turn_id for turn_id, said in verdicts.items() if self._hints(said)} - self._unread,
+            {
+                turn_id: best
+                for turn_id, of_turn in verdicts.items()
+                if (best := effective(of_turn))
+            },
+            hinted - self._unread,
             self._algorithm.reward_weight,
         )
-        if self._judged and signals.unjudged:
+        if self._judged and evidence.unjudged:
             return  # the verdict that is missing comes back here
-        found = signals.weakest_evidence(self._config, self._ready.version)
-        if isinstance(found, Turn):
-            await self._book(session, await self._from_weak(found))
-        elif found is not None and session.why != found:
-            self._counters[f"sessions/{found}"] += 1
-            await self._store.set_yield(session_id, 0, found)
+        weakest = evidence.weakest(self._config, self._ready.version)
+        if isinstance(weakest, Turn):
+            await self._book(session, await self._from_weak(weakest))
+        elif weakest is not None and session.why != weakest:
+            self._counters[f"sessions/{weakest}"] += 1
+            await self._store.set_yield(session_id, 0, weakest)
 
-    async def _tell_outcome(
+    async def _record_outcome(
         self, session: SessionRow, outcome: float, verdicts: dict[int, list[Verdict]]
     ) -> bool:
         """Make feedback on the last main turn of the outcome; False when it has feedback."""
@@ -209,10 +221,10 @@ class LiveCollector:
         if any(v.kind == "feedback" for v in verdicts.get(turn_id, ())):
             return False
         reward = min(max(outcome, -1.0), 1.0)
-        told = Verdict(
+        feedback = Verdict(
             turn_id, "feedback", 1 if reward > 0 else -1, reward, {"outcome": outcome}, time.time()
         )
-        await self._on_verdict(replace(told, id=await self._store.add_verdict(told)))
+        await self._on_verdict(replace(feedback, id=await self._store.add_verdict(feedback)))
         return True
 
     async def _from_verdict(
@@ -227,8 +239,9 @@ class LiveCollector:
             self._unread.add(verdict.turn_id)
             return 0, "unreadable hint"
         group = await self._group(turn, verdict.reward or 0.0)
-        told, read = {turn.index: verdict}, {turn.index: prompts} if prompts else {}
-        samples = self._algorithm.stamp(group, [[segment_of(turn)]], [told], [read])
+        enhanced = {turn.index: prompts} if prompts else {}
+        verdicts = {turn.index: verdict}
+        samples = self._algorithm.stamp(group, [[segment_of(turn)]], [verdicts], [enhanced])
         return await self._accept(group, turn, samples), None
 
     async def _from_weak(self, turn: Turn) -> int:

@@ -32,11 +32,11 @@ class WorkerPool:
     async def run(self, spec: EpisodeSpec) -> Episode:
         """One episode; a worker that fails makes it an episode without a reward."""
         async with self._free:
-            chosen = min(range(len(self._workers)), key=self._busy.__getitem__)
-            self._busy[chosen] += 1
+            least_busy = min(range(len(self._workers)), key=self._busy.__getitem__)
+            self._busy[least_busy] += 1
             try:
                 async with asyncio.timeout(spec.timeout_s + 30):
-                    return await self._workers[chosen].run(spec)
+                    return await self._workers[least_busy].run(spec)
             except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
                 return Episode(
                     session_id=spec.session_id,
@@ -48,4 +48,4 @@ class WorkerPool:
                     error=f"worker failed: {type(error).__name__}: {error}",
                 )
             finally:
-                self._busy[chosen] -= 1
+                self._busy[least_busy] -= 1

@@ -81,10 +81,10 @@ class Progress:
     @property
     def system(self) -> str:
         """What the environment says about the whole episode."""
-        said = self.info.get("system") or ""
-        if not isinstance(said, str):
-            raise EnvError(f"got info['system'] of type {type(said).__name__}, expected str")
-        return said
+        system = self.info.get("system") or ""
+        if not isinstance(system, str):
+            raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")
+        return system
 
     def _note(self, observation: Any, info: dict[str, Any]) -> None:
         self.observations.append(_text(observation))
