@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clawrl_gym.checks import Check, Status, run_checks
+from clawrl_gym.checks import MachineCheck, Status, run_checks
 
 _WIDE = 100
 """Columns from which the table also says what each thing is for."""
@@ -27,7 +27,7 @@ _MARKS = {
 }
 
 
-def show(checks: Sequence[Check], console: Console) -> None:
+def show(checks: Sequence[MachineCheck], console: Console) -> None:
     """The checks as a table, the cures below it, and one line of verdict."""
     table = Table(box=box.SIMPLE_HEAD, header_style="grey62", padding=(0, 1), expand=False)
     table.add_column("check", no_wrap=True)
@@ -50,7 +50,7 @@ def show(checks: Sequence[Check], console: Console) -> None:
     console.print(verdict(checks))
 
 
-def _fields(check: Check) -> dict[str, str]:
+def _fields(check: MachineCheck) -> dict[str, str]:
     """A check as programs read it."""
     return {
         "name": check.name, "status": check.status, "found": check.finding,
@@ -58,7 +58,7 @@ def _fields(check: Check) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _show_cures(checks: Sequence[Check], heading: str, console: Console) -> None:
+def _show_cures(checks: Sequence[MachineCheck], heading: str, console: Console) -> None:
     if not checks:
         return
     console.print(Text(heading, style="bold"))
@@ -68,7 +68,7 @@ def _show_cures(checks: Sequence[Check], heading: str, console: Console) -> None
     console.print()
 
 
-def verdict(checks: Sequence[Check]) -> Text:
+def verdict(checks: Sequence[MachineCheck]) -> Text:
     """Whether the main command can run."""
     missing = [check.name for check in checks if check.status is Status.MISSING]
     if missing:
@@ -77,7 +77,7 @@ def verdict(checks: Sequence[Check]) -> Text:
     return Text("This machine can run `make train`.", style="bold green3")
 
 
-def is_ready(checks: Sequence[Check]) -> bool:
+def is_ready(checks: Sequence[MachineCheck]) -> bool:
     """Nothing that is required is missing."""
     return all(check.status is not Status.MISSING for check in checks)
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clawrl_gym.checks import Check, Status, host, software
+from clawrl_gym.checks import MachineCheck, Status, host, software
 from clawrl_gym.checks.check import version
 from clawrl_gym.doctor import is_ready, main, show
 
-GOOD = Check("Python", Status.OK, "3.11.7", "everything")
-BAD = Check(
+GOOD = MachineCheck("Python", Status.OK, "3.11.7", "everything")
+BAD = MachineCheck(
     "bubblewrap", Status.MISSING, "not installed", "sandboxes", "apt-get install bubblewrap"
 )
-SPARE = Check("Docker", Status.OPTIONAL, "no engine", "images", "apt-get install docker.io")
+SPARE = MachineCheck("Docker", Status.OPTIONAL, "no engine", "images", "apt-get install docker.io")
 
 
-def printed(checks: list[Check], width: int = 80) -> str:
+def printed(checks: list[MachineCheck], width: int = 80) -> str:
     out = io.StringIO()
     show(checks, Console(file=out, width=width, color_system=None))
     return out.getvalue()
@@ -46,7 +46,7 @@ def test_a_machine_that_only_lacks_optional_things_is_ready() -> None:
 
 def test_a_long_cure_stays_on_one_line_to_be_copied() -> None:
     cure = "sysctl -w " + "kernel.something=1 " * 12 + "x"
-    check = Check("user namespaces", Status.MISSING, "no", "all", cure)
+    check = MachineCheck("user namespaces", Status.MISSING, "no", "all", cure)
     assert f"      {cure}\n" in printed([check])
 
 

@@ -16,7 +16,7 @@ from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.text import duration, number, one_line, share
 from clawrl_gym.ui.training import TRAINING
-from clawrl_gym.ui.view import LineView, LiveView, View, make_view
+from clawrl_gym.ui.view import LineView, LiveView, RunView, make_view
 
 STEP = {
     "train/reward": 0.625, "train/success": 0.5, "learner/loss": 0.0123, "learner/grad_norm": 0.8,
@@ -28,7 +28,7 @@ STEP = {
 }  # fmt: skip
 
 
-def drive(view: View, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
+def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
     """A short run as run.py tells it."""
     view.phase("vLLM", "loading weights")
     view.phase("Ray", "starting")

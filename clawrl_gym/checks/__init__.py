@@ -13,17 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from clawrl_gym.checks import host, software
-from clawrl_gym.checks.check import Check, Status
+from clawrl_gym.checks.check import MachineCheck, Status
 from clawrl_gym.core import provenance
 
-__all__ = ["Check", "Status", "run_checks"]
+__all__ = ["MachineCheck", "Status", "run_checks"]
 
 _DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
-def run_checks(folder: Path) -> list[Check]:
+def run_checks(folder: Path) -> list[MachineCheck]:
     """All checks, in the order in which they are shown; `folder` is where runs will be written."""
-    steps: list[Callable[[], Iterable[Check]]] = [
+    steps: list[Callable[[], Iterable[MachineCheck]]] = [
         lambda: [software.check_python(sys.version_info[:3])],
         software.check_packages,
         lambda: [software.check_tiny_model(), software.check_numa()],

@@ -19,7 +19,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """One line of the doctor's answer."""
 
     name: str
@@ -30,21 +30,21 @@ class Check:
     """The command that mends it; empty when all is well."""
 
 
-def required(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> Check:
+def required(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> MachineCheck:
     """Missing unless `ok`; the cure of what is there is left out."""
     return _check(name, ok, Status.MISSING, finding, needed_for, cure)
 
 
-def optional(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> Check:
+def optional(name: str, ok: bool, finding: str, needed_for: str, cure: str) -> MachineCheck:
     """Optional unless `ok`."""
     return _check(name, ok, Status.OPTIONAL, finding, needed_for, cure)
 
 
 def _check(
     name: str, ok: bool, otherwise: Status, finding: str, needed_for: str, cure: str
-) -> Check:
+) -> MachineCheck:
     status = Status.OK if ok else otherwise
-    return Check(name, status, finding, needed_for, "" if ok else cure)
+    return MachineCheck(name, status, finding, needed_for, "" if ok else cure)
 
 
 def version(name: str) -> str | None:

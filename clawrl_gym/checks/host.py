@@ -8,7 +8,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from clawrl_gym.checks.check import Check, Status, optional, required, version
+from clawrl_gym.checks.check import MachineCheck, Status, optional, required, version
 from clawrl_gym.core import provenance
 
 MIN_MEMORY_GB = 6.0
@@ -17,7 +17,7 @@ MIN_SHM_GB = 1.0
 MIN_OPEN_FILES = 4096
 
 
-def check_cpu(flags: set[str], machine: str) -> Check:
+def check_cpu(flags: set[str], machine: str) -> MachineCheck:
     """Cores, and the vector instructions of vLLM's CPU build."""
     cores = provenance.usable_cores()
     if machine in ("x86_64", "AMD64"):
@@ -32,7 +32,7 @@ def check_cpu(flags: set[str], machine: str) -> Check:
     )  # fmt: skip
 
 
-def check_memory(total_gb: float, available_gb: float) -> Check:
+def check_memory(total_gb: float, available_gb: float) -> MachineCheck:
     """Main memory that a default run may use."""
     return required(
         "memory", available_gb >= MIN_MEMORY_GB,
@@ -43,7 +43,7 @@ def check_memory(total_gb: float, available_gb: float) -> Check:
     )  # fmt: skip
 
 
-def check_disk(folder: Path) -> Check:
+def check_disk(folder: Path) -> MachineCheck:
     """Room for runs/."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -56,7 +56,7 @@ def check_disk(folder: Path) -> Check:
     )  # fmt: skip
 
 
-def check_shm(folder: Path) -> Check:
+def check_shm(folder: Path) -> MachineCheck:
     """Shared memory of Ray and vLLM."""
     size_gb = shutil.disk_usage(folder).total / 2**30 if folder.is_dir() else 0.0
     return optional(
@@ -66,7 +66,7 @@ def check_shm(folder: Path) -> Check:
     )  # fmt: skip
 
 
-def check_open_files() -> Check:
+def check_open_files() -> MachineCheck:
     """How many files and connections a process may hold."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return optional(
@@ -75,7 +75,7 @@ def check_open_files() -> Check:
     )  # fmt: skip
 
 
-def check_loopback() -> Check:
+def check_loopback() -> MachineCheck:
     """Whether a local server can be opened and reached."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -87,7 +87,7 @@ def check_loopback() -> Check:
     return required("loopback", ok, finding, "vLLM and the gateway", "ip link set lo up")
 
 
-def check_isolation() -> list[Check]:
+def check_isolation() -> list[MachineCheck]:
     """What sandboxes stand on, proved by starting one."""
     try:
         from clawrl_gym.envs.sandbox.bubblewrap import prove_isolation
@@ -106,11 +106,11 @@ def check_isolation() -> list[Check]:
     ]
 
 
-def check_gpu(names: list[str]) -> Check:
+def check_gpu(names: list[str]) -> MachineCheck:
     """NVIDIA devices and a vLLM build that can use them."""
     finding = ", ".join(names) or "none (the CPU build of vLLM serves)"
     if names and not version("vllm"):
-        return Check(
+        return MachineCheck(
             "GPU", Status.OPTIONAL, f"{finding}; the installed vLLM cannot use it",
             "larger models", "make setup BUILD=gpu",
         )  # fmt: skip

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from clawrl_gym.checks.check import Check, optional, required, version
+from clawrl_gym.checks.check import MachineCheck, optional, required, version
 
 
-def check_python(running: Sequence[int]) -> Check:
+def check_python(running: Sequence[int]) -> MachineCheck:
     """Python itself."""
     ok = (3, 11) <= tuple(running[:2]) < (3, 14)
     return required(
@@ -21,7 +21,7 @@ def check_python(running: Sequence[int]) -> Check:
     )  # fmt: skip
 
 
-def check_packages() -> list[Check]:
+def check_packages() -> list[MachineCheck]:
     """vLLM in one of its builds, and the heavy packages that a run imports."""
     needs = {
         "torch": "the learner", "ray": "the workers", "transformers": "the model's code",
@@ -40,7 +40,7 @@ def check_packages() -> list[Check]:
     return checks
 
 
-def check_tiny_model() -> Check:
+def check_tiny_model() -> MachineCheck:
     """The shipped policy."""
     weights = Path(__file__).resolve().parents[1] / "policy" / "tiny_model" / "model.safetensors"
     size_mb = weights.stat().st_size / 1e6 if weights.exists() else 0.0
@@ -50,7 +50,7 @@ def check_tiny_model() -> Check:
     )  # fmt: skip
 
 
-def check_numa() -> Check:
+def check_numa() -> MachineCheck:
     """A system library that vLLM's CPU build loads."""
     try:
         ctypes.CDLL("libnuma.so.1")
@@ -66,7 +66,7 @@ def check_numa() -> Check:
     )  # fmt: skip
 
 
-def check_git() -> Check:
+def check_git() -> MachineCheck:
     """Some task families use git inside the sandbox."""
     path = shutil.which("git", path="/usr/local/bin:/usr/bin:/bin")
     return required(
@@ -75,7 +75,7 @@ def check_git() -> Check:
     )  # fmt: skip
 
 
-def check_docker(path: Path) -> Check:
+def check_docker(path: Path) -> MachineCheck:
     """Docker's engine, asked over its socket."""
     host = os.environ.get("DOCKER_HOST", "")
     path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else path
@@ -97,7 +97,7 @@ def check_docker(path: Path) -> Check:
     )  # fmt: skip
 
 
-def check_browser() -> Check:
+def check_browser() -> MachineCheck:
     """Chromium for browser tasks, and the package that drives it."""
     from clawrl_gym.core.errors import ConfigError
     from clawrl_gym.envs.gui.browser.chromium import find

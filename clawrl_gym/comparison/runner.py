@@ -32,7 +32,7 @@ _STOP_S = 60.0
 """How long a run may take to close everything."""
 
 
-class Watcher(Protocol):
+class RunWatcher(Protocol):
     """Who follows the runs."""
 
     def begins(self, run: PlannedRun, how: str) -> None: ...
@@ -42,10 +42,12 @@ class Watcher(Protocol):
     def ended(self, run: PlannedRun, record: RunRecord) -> None: ...
 
 
-class Runner:
+class PlanRunner:
     """Completes planned runs."""
 
-    def __init__(self, watcher: Watcher, timeout_s: float, command: Sequence[str] = TRAIN) -> None:
+    def __init__(
+        self, watcher: RunWatcher, timeout_s: float, command: Sequence[str] = TRAIN
+    ) -> None:
         self._watcher = watcher
         self._timeout_s = timeout_s
         self._command = command

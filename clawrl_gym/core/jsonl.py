@@ -21,7 +21,7 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        self._half = False
+        self._line_is_cut = False
         """A full disk cut the last line, which must be closed for the next to stand alone."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,10 +43,10 @@ class JsonLines:
         line = text.encode(errors="backslashreplace")  # a lone surrogate: JSON's own escape
         try:
             with self._lock:
-                line, self._half = b"\n" * self._half + line, True
+                line, self._line_is_cut = b"\n" * self._line_is_cut + line, True
                 while line:
                     line = line[self._file.write(line) :]
-                self._half = False
+                self._line_is_cut = False
         except OSError as error:
             raise StoreError(
                 f"cannot write to {str(self._path)!r}: {error}; make room and go on with resume="

@@ -23,7 +23,7 @@ from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.run.observer import Served
+from clawrl_gym.run.observer import ObservedPolicy
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import Update
 
@@ -38,7 +38,7 @@ class TrainingCounts:
     """Episodes, groups and tokens of a training run."""
 
     def __init__(
-        self, total_steps: int, served: Served, pool: WorkerPool, collector: Collector
+        self, total_steps: int, served: ObservedPolicy, pool: WorkerPool, collector: Collector
     ) -> None:
         self._total_steps = total_steps
         self._served = served
@@ -134,7 +134,7 @@ class ServingCounts:
     """Turns, verdicts and the judge's queue of a serving run."""
 
     def __init__(
-        self, served: Served, collector: LiveCollector, queue: JudgeQueue, ready: BatchQueue
+        self, served: ObservedPolicy, collector: LiveCollector, queue: JudgeQueue, ready: BatchQueue
     ) -> None:
         self._served = served
         self._collector = collector

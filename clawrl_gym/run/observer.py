@@ -17,12 +17,12 @@ from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.ui.judging import reading_of
 from clawrl_gym.ui.transcripts import Decoder
-from clawrl_gym.ui.view import View
+from clawrl_gym.ui.view import RunView
 
 _GAUGE_EVERY_S = 0.5
 
 
-class Served(Protocol):
+class ObservedPolicy(Protocol):
     """A policy behind its gateway, which is there once it listens."""
 
     @property
@@ -52,8 +52,8 @@ class Observer:
         self,
         metrics: Metrics,
         timeline: Timeline,
-        view: View,
-        served: Served,
+        view: RunView,
+        served: ObservedPolicy,
         counts: Counts,
         decoder: Decoder | None = None,
     ) -> None:

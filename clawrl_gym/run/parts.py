@@ -27,7 +27,7 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.ui.live_page import LivePage
-from clawrl_gym.ui.view import View
+from clawrl_gym.ui.view import RunView
 
 _TEACHER = "teacher"
 """Who renders enhanced prompts, to the fleet: not a session."""
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class RunParts:
     """The shared parts of one run, alive."""
 
-    def __init__(self, config: CommandConfig, folder: RunFolder, view: View) -> None:
+    def __init__(self, config: CommandConfig, folder: RunFolder, view: RunView) -> None:
         """Raises ConfigError when the model or the device cannot be used."""
         self._config = config
         self._view = view

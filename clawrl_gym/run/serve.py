@@ -36,7 +36,7 @@ from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
-from clawrl_gym.ui.view import View, make_view
+from clawrl_gym.ui.view import RunView, make_view
 
 _KEY_FILE = "gateway.key"
 _FOREVER = sys.maxsize
@@ -110,7 +110,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
 class Service:
     """What serves and learns, alive."""
 
-    def __init__(self, config: ServeConfig, parts: RunParts, view: View) -> None:
+    def __init__(self, config: ServeConfig, parts: RunParts, view: RunView) -> None:
         self._config = config
         self._parts = parts
         self._view = view

@@ -34,7 +34,7 @@ from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
-from clawrl_gym.ui.view import View, make_view
+from clawrl_gym.ui.view import RunView, make_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Run:
         config: RunConfig,
         parts: RunParts,
         tasks: TaskSampler,
-        view: View,
+        view: RunView,
         others: Sequence[OtherEnv] = (),
     ) -> None:
         self._config = config

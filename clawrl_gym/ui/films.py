@@ -22,7 +22,7 @@ _MOST_OF_ONE = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Film:
+class EpisodeFilm:
     """One measured episode."""
 
     session: SessionRow
@@ -44,7 +44,7 @@ class FilmCard:
     """A task at its first and at its last measurement."""
 
     task_id: str
-    films: list[Film]
+    films: list[EpisodeFilm]
 
 
 class FilmBox:
@@ -55,7 +55,7 @@ class FilmBox:
         self.session_ids = {path.stem for path in self._folder.glob("*.jpg")}
         """Sessions that have a film."""
         self._left = most_bytes
-        self.embedded = 0
+        self.embedded_films = 0
         """How many films are on the page."""
 
     def take(self, sessions: Iterable[SessionRow]) -> list[str] | None:
@@ -73,7 +73,7 @@ class FilmBox:
         if size > self._left:
             return None
         self._left -= size
-        self.embedded += len(films)
+        self.embedded_films += len(films)
         return [f"data:image/jpeg;base64,{base64.b64encode(film).decode()}" for film in films]
 
 
@@ -91,7 +91,7 @@ def film_cards(
         uris = box.take(ends)
         if uris is not None:
             films = [
-                Film(session, version_of(session.id), uri)
+                EpisodeFilm(session, version_of(session.id), uri)
                 for session, uri in zip(ends, uris, strict=True)
             ]
             cards.append(FilmCard(task_id, films))

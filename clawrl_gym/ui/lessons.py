@@ -19,7 +19,13 @@ from clawrl_gym.core.types import Sample, Turn, Verdict, VerdictDetail
 from clawrl_gym.judge.enhance import hints_of
 from clawrl_gym.store import SessionRow, StoreReader, effective
 from clawrl_gym.store.journal import EVALUATIONS_FILE
-from clawrl_gym.ui.transcripts import Decoder, ShownMessage, ShownTurn, show_turn, shown_message
+from clawrl_gym.ui.transcripts import (
+    Decoder,
+    TranscriptMessage,
+    TranscriptTurn,
+    transcript_message,
+    transcript_turn,
+)
 
 _HINTS = 12
 _CARDS = 6
@@ -92,9 +98,9 @@ class LessonCard:
 
     update: int
     session: SessionRow
-    turn: ShownTurn
+    turn: TranscriptTurn
     hint: str
-    outcome: list[ShownMessage]
+    outcome: list[TranscriptMessage]
 
 
 def read_lesson_log(folder: Path) -> LessonLog:
@@ -120,11 +126,11 @@ def read_lesson_log(folder: Path) -> LessonLog:
 
 
 def _hints_of(row: _VerdictRow) -> list[HintLine]:
-    about = (str(row["session_id"]), int(row["turn_id"]), str(row["kind"]), row["value"])
+    fields = (str(row["session_id"]), int(row["turn_id"]), str(row["kind"]), row["value"])
     detail = row["detail"]
-    lines = [HintLine(*about, str(text)) for text in detail.get("hints") or ()]
+    lines = [HintLine(*fields, str(text)) for text in detail.get("hints") or ()]
     for refused in detail.get("refused") or ():
-        lines.append(HintLine(*about, str(refused["hint"]), str(refused["why"])))
+        lines.append(HintLine(*fields, str(refused["hint"]), str(refused["why"])))
     return lines
 
 
@@ -168,9 +174,9 @@ def _card(reader: StoreReader, line: TaughtLine, decoder: Decoder | None) -> Les
     samples = reader.samples_of_session(line.session_id)
     verdicts = reader.verdicts_of(line.session_id).get(turn.id, [])
     before = turns[position - 1].messages if position else []
-    shown_turn = show_turn(turn, before, samples, decoder, effective(verdicts), line.gaps_T)
+    shown_turn = transcript_turn(turn, before, samples, decoder, effective(verdicts), line.gaps_T)
     hint = hint_read(line, verdicts, samples, decoder)
-    outcome = [shown_message(message) for message in reader.next_state_of(turn.id) or []]
+    outcome = [transcript_message(message) for message in reader.next_state_of(turn.id) or []]
     return LessonCard(line.update, session, shown_turn, hint, outcome)
 
 

@@ -1,6 +1,6 @@
 """What the panel of every run is made of: its frame, the table of the loops, and shared lines.
 
-A `Layout` says what a kind of run shows (`training.py`, `serving.py`), for any width from 60
+A `ViewLayout` says what a kind of run shows (`training.py`, `serving.py`), for any width from 60
 columns up.
 """
 
@@ -35,7 +35,7 @@ Gauge = tuple[str, str, Form]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ViewLayout:
     """How one kind of run is shown."""
 
     sections: Callable[[RunState, int, int], list[RenderableType]]

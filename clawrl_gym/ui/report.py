@@ -23,10 +23,10 @@ from clawrl_gym.core.provenance import Start
 from clawrl_gym.core.types import Json
 from clawrl_gym.ui import charts, pages
 from clawrl_gym.ui.judging import why
-from clawrl_gym.ui.run_data import Card, RunData, read_run
+from clawrl_gym.ui.run_data import RunData, TranscriptCard, read_run
 from clawrl_gym.ui.text import duration, number, share
 from clawrl_gym.ui.timeline import busy_of_loops, timeline_svg, training_window
-from clawrl_gym.ui.transcripts import Token, Transcript
+from clawrl_gym.ui.transcripts import EpisodeTranscript, Token
 
 REPORT_FILE = "report.html"
 _CLOSE_UP_S = 30.0
@@ -217,7 +217,7 @@ def busy_words(run: RunData) -> list[tuple[str, str]]:
     return [(loop, share(value)) for loop, value in busy_of_loops(run.spans).items()]
 
 
-def card_title(card: Card) -> tuple[str, str]:
+def card_title(card: TranscriptCard) -> tuple[str, str]:
     """What a card shows, and why it is shown."""
     first, update = card.choice.sessions[0], card.choice.update
     if update is not None:
@@ -229,7 +229,7 @@ def card_title(card: Card) -> tuple[str, str]:
     return "Training task", "an episode"
 
 
-def summary(transcript: Transcript) -> str:
+def summary(transcript: EpisodeTranscript) -> str:
     """Turns, weight versions and advantage of an episode."""
     session, turns = transcript.session, len(transcript.turns) + transcript.hidden_turns
     words = [f"{turns} turn{'' if turns == 1 else 's'}"]

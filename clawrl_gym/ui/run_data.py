@@ -33,9 +33,9 @@ from clawrl_gym.ui.lessons import (
 from clawrl_gym.ui.live_page import FILMS_FOLDER
 from clawrl_gym.ui.timeline import Span, spans_of
 from clawrl_gym.ui.transcripts import (
-    Choice,
     Decoder,
-    Transcript,
+    EpisodeChoice,
+    EpisodeTranscript,
     batches_to_show,
     choose,
     find_tokenizer,
@@ -47,11 +47,11 @@ _PAIRS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class TranscriptCard:
     """Episodes that are shown beside each other, and why."""
 
-    choice: Choice
-    transcripts: list[Transcript]
+    choice: EpisodeChoice
+    transcripts: list[EpisodeTranscript]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RunData:
     spans: list[Span]
     starts: list[Start]
     """Commands and machines, oldest first."""
-    cards: list[Card] = field(default_factory=list)
+    cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
     lessons: list[LessonCard] = field(default_factory=list)
     hints: list[HintLine] = field(default_factory=list)
@@ -168,7 +168,7 @@ def _read_config(path: Path) -> tuple[Json, str]:
 class _Stored:
     """What a report takes from the store."""
 
-    cards: list[Card] = field(default_factory=list)
+    cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
     """From which the cards were chosen."""
     lessons: list[LessonCard] = field(default_factory=list)
@@ -219,7 +219,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         sessions = reader.sessions()
         choices = choose(sessions, batches_to_show(reader, _PAIRS))
         cards = [
-            Card(choice, [read_transcript(reader, s, decoder) for s in choice.sessions])
+            TranscriptCard(choice, [read_transcript(reader, s, decoder) for s in choice.sessions])
             for choice in choices
         ]
         lessons = lesson_cards(reader, taught, decoder)
@@ -229,10 +229,9 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         reader.close()
     session_films = _session_films(cards, films, box)
     notes = []
-    if len(box.session_ids) > box.embedded:
-        notes.append(
-            f"{box.embedded} of {len(box.session_ids)} films are here; all are in {FILMS_FOLDER}/."
-        )
+    if len(box.session_ids) > box.embedded_films:
+        count = f"{box.embedded_films} of {len(box.session_ids)}"
+        notes.append(f"{count} films are here; all are in {FILMS_FOLDER}/.")
     return _Stored(cards, len(sessions), lessons, films, session_films, notes)
 
 
@@ -242,7 +241,9 @@ def _version(reader: StoreReader, session_id: str) -> int | None:
     return max((version for turn in turns for version in turn.versions_T), default=None)
 
 
-def _session_films(cards: list[Card], films: list[FilmCard], box: FilmBox) -> dict[str, str]:
+def _session_films(
+    cards: list[TranscriptCard], films: list[FilmCard], box: FilmBox
+) -> dict[str, str]:
     """The films of the episodes in the cards, but for those that are shown anyway."""
     in_cards = {film.session.id for card in films for film in card.films}
     uri_by_session: dict[str, str] = {}

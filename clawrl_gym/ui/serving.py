@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clawrl_gym.ui.judging import LABEL, MARK_COLOURS, reading_line
-from clawrl_gym.ui.panel import Gauge, Layout, learning_lines, loop_table, spinner
+from clawrl_gym.ui.panel import Gauge, ViewLayout, learning_lines, loop_table, spinner
 from clawrl_gym.ui.state import RunState, SessionLine
 from clawrl_gym.ui.text import duration, number
 
@@ -124,4 +124,4 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
     ]
 
 
-SERVING = Layout(_sections, _step_lines)
+SERVING = ViewLayout(_sections, _step_lines)

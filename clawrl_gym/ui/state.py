@@ -26,7 +26,7 @@ _MOST_TURNS = 1000
 
 
 @dataclass(slots=True)
-class Phase:
+class RunPhase:
     """One stretch of the run with a name."""
 
     name: str
@@ -65,7 +65,7 @@ class RunState:
     total_steps: int | None = None
     """Updates of a training run; None for serving, which has no end of its own."""
     start_s: float = field(default_factory=time.monotonic)
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[RunPhase] = field(default_factory=list)
     gauges: dict[str, float] = field(default_factory=dict)
     curves: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """Points (step, value) of the curves that are drawn."""
@@ -88,14 +88,14 @@ class RunState:
     """How the teacher read a turn of the newest update that had one."""
     closed: bool = False
 
-    def begin(self, name: str, detail: str) -> Phase | None:
+    def begin(self, name: str, detail: str) -> RunPhase | None:
         """Enter a phase or change its detail; phases may overlap.
 
         A detail that begins with `ready` or `done` ends the phase; it is returned then.
         """
         phase = next((p for p in self.phases if p.name == name and p.end_s is None), None)
         if phase is None:
-            phase = Phase(name, time.monotonic())
+            phase = RunPhase(name, time.monotonic())
             self.phases.append(phase)
         phase.detail = detail
         if detail.lower().startswith(_ENDINGS):
@@ -104,7 +104,7 @@ class RunState:
         return None
 
     @property
-    def open_phases(self) -> list[Phase]:
+    def open_phases(self) -> list[RunPhase]:
         """The phases that last, oldest first."""
         return [phase for phase in self.phases if phase.end_s is None]
 

@@ -34,7 +34,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PlotArea:
     """Where data lies in a chart's view box."""
 
     width: int
@@ -110,7 +110,7 @@ def line_chart(
         return Markup("")
     xs, ys = [x for x, _ in points], [y for _, y in points]
     widest = max((len(on_axis(tick, form)) for tick in ticks(*(y_range or span_of(ys)))), default=4)
-    frame = Frame(
+    frame = PlotArea(
         width, height, x_range or (min(xs), max(xs) if max(xs) > min(xs) else min(xs) + 1),
         y_range or span_of(ys), left=12 + 7 * widest,
     )  # fmt: skip
@@ -122,7 +122,7 @@ _LAST_LABEL_PX = 100
 """Room for the last mark of the x axis, which carries the axis' name."""
 
 
-def _axes(frame: Frame, form: Form, x_label: str) -> str:
+def _axes(frame: PlotArea, form: Form, x_label: str) -> str:
     right, base = frame.width - frame.right, frame.height - frame.bottom
     parts = []
     for tick in ticks(*frame.y_range):
@@ -143,7 +143,7 @@ def _axes(frame: Frame, form: Form, x_label: str) -> str:
     return "".join(parts)
 
 
-def _curve(frame: Frame, series: Series) -> str:
+def _curve(frame: PlotArea, series: Series) -> str:
     if series.bars is not None:
         return _dots(frame, series)
     places = [f"{frame.x(x)} {frame.y(y)}" for x, y in series.points]
@@ -153,7 +153,7 @@ def _curve(frame: Frame, series: Series) -> str:
     return f'<path class="s-{series.colour} line" d="M{"L".join(places)}"/>'
 
 
-def _dots(frame: Frame, series: Series) -> str:
+def _dots(frame: PlotArea, series: Series) -> str:
     parts = []
     if len(series.points) > 1:
         places = "L".join(f"{frame.x(x)} {frame.y(y)}" for x, y in series.points)
@@ -170,7 +170,7 @@ def _dots(frame: Frame, series: Series) -> str:
     return "".join(parts)
 
 
-def _hover_data(frame: Frame, series: Sequence[Series], form: Form, x_label: str) -> str:
+def _hover_data(frame: PlotArea, series: Sequence[Series], form: Form, x_label: str) -> str:
     """What the page's script shows under the pointer: per x its position and its lines of text."""
     rows: dict[float, list[str]] = {}
     for curve in series:
@@ -183,7 +183,7 @@ def _hover_data(frame: Frame, series: Sequence[Series], form: Form, x_label: str
     return json.dumps([[frame.x(x), *rows[x]] for x in sorted(rows)], separators=(",", ":"))
 
 
-def _svg(frame: Frame, parts: Sequence[str], label: str, hover: str = "") -> Markup:
+def _svg(frame: PlotArea, parts: Sequence[str], label: str, hover: str = "") -> Markup:
     data = f' data-hover="{escape(hover)}"' if hover else ""
     base = f'<path class="cursor" d="M0 {frame.top}V{frame.height - frame.bottom}"/>'
     return Markup(  # every text above went through escape()

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, LEFT_S
 from clawrl_gym.ui.judging import LABEL, reading_line
-from clawrl_gym.ui.panel import Gauge, Layout, learning_lines, loop_table, spinner
+from clawrl_gym.ui.panel import Gauge, ViewLayout, learning_lines, loop_table, spinner
 from clawrl_gym.ui.sparkline import columns, spark
-from clawrl_gym.ui.state import Phase, RunState
+from clawrl_gym.ui.state import RunPhase, RunState
 from clawrl_gym.ui.text import (
     HELDOUT_PREFIX,
     duration,
@@ -111,12 +111,12 @@ def _closing_line(state: RunState) -> Text:
     words = "done" if complete else f"stopped after {state.step} of {total_steps} updates,"
     line.append(f"{words} in {duration(state.elapsed_s())}", style="bold")
     ended = [phase for phase in state.phases if phase.end_s is not None]
-    longest = sorted(ended, key=Phase.lasted_s, reverse=True)[:3]
+    longest = sorted(ended, key=RunPhase.lasted_s, reverse=True)[:3]
     durations = " · ".join(f"{phase.name} {duration(phase.lasted_s())}" for phase in longest)
     return line.append(f"  {durations}", style=LABEL)
 
 
-def _phase_line(phase: Phase) -> Text:
+def _phase_line(phase: RunPhase) -> Text:
     line = Text(overflow="ellipsis", no_wrap=True)
     if phase.end_s is None:
         line.append(f"{spinner()} ", style="bold").append(f"{phase.name:<24}", style="bold")
@@ -226,4 +226,4 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
     return lines
 
 
-TRAINING = Layout(_sections, _step_lines)
+TRAINING = ViewLayout(_sections, _step_lines)

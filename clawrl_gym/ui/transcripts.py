@@ -43,7 +43,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownMessage:
+class TranscriptMessage:
     """One message of a request or a next state, in words."""
 
     role: str
@@ -51,10 +51,10 @@ class ShownMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownTurn:
+class TranscriptTurn:
     """What came in, what the policy sampled."""
 
-    added_messages: list[ShownMessage]
+    added_messages: list[TranscriptMessage]
     """Those that the turn before did not have."""
     tokens: list[Token]
     hidden_tokens: int
@@ -64,13 +64,13 @@ class ShownTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class Transcript:
+class EpisodeTranscript:
     """One episode."""
 
     session: SessionRow
-    turns: list[ShownTurn]
+    turns: list[TranscriptTurn]
     hidden_turns: int
-    outcome: list[ShownMessage]
+    outcome: list[TranscriptMessage]
     """What came back after the last turn."""
 
     @property
@@ -127,7 +127,7 @@ def pieces(decoder: Decoder | None, ids: Sequence[int]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EpisodeChoice:
     """Episodes that are shown beside each other."""
 
     sessions: list[SessionRow]
@@ -135,7 +135,9 @@ class Choice:
     """The update that learned from them."""
 
 
-def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]]]) -> list[Choice]:
+def choose(
+    sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]]]
+) -> list[EpisodeChoice]:
     """A pair from each batch (update, ids of its sessions), then held-out episodes.
 
     Where no batch has a group with both a solved and a failed episode: single training episodes,
@@ -144,19 +146,19 @@ def choose(sessions: Sequence[SessionRow], batches: Sequence[tuple[int, set[str]
     live = [session for session in sessions if session.source == "live" and session.samples]
     sessions = [session for session in sessions if session.source != "live"]
     rewarded = [session for session in sessions if session.reward is not None]
-    choices: list[Choice] = []
+    choices: list[EpisodeChoice] = []
     task_ids: set[str | None] = set()
     for update, ids in batches:
         pair = _pair([s for s in rewarded if s.id in ids and s.task_id not in task_ids])
         if pair:
-            choices.append(Choice(pair, update))
+            choices.append(EpisodeChoice(pair, update))
             task_ids.add(pair[0].task_id)
     if not choices:
         train = [session for session in rewarded if session.split == "train"]
-        choices = [Choice([session]) for session in [*_some_of_both(train), *live[-_LIVE:]]]
+        choices = [EpisodeChoice([session]) for session in [*_some_of_both(train), *live[-_LIVE:]]]
     heldout = [session for session in rewarded if session.split == "heldout"]
     newest = _some_of_both(sorted(heldout, key=lambda session: -session.created_s))
-    return [*choices, Choice(newest)] if newest else choices
+    return [*choices, EpisodeChoice(newest)] if newest else choices
 
 
 def _pair(sessions: Sequence[SessionRow]) -> list[SessionRow]:
@@ -189,31 +191,31 @@ def batches_to_show(reader: StoreReader, count: int) -> list[tuple[int, set[str]
 
 def read_transcript(
     reader: StoreReader, session: SessionRow, decoder: Decoder | None
-) -> Transcript:
+) -> EpisodeTranscript:
     """One episode from the store."""
     turns = [turn for turn in reader.turns_of(session.id) if turn.kind == "main"]
     samples = reader.samples_of_session(session.id)
     states = reader.next_states_of(session.id)
     verdicts = reader.verdicts_of(session.id)
-    shown_turns: list[ShownTurn] = []
+    shown_turns: list[TranscriptTurn] = []
     before: list[Message] = []
     for turn in turns[:MAX_TURNS]:
         verdict = effective(verdicts.get(turn.id or 0, []))
-        shown_turns.append(show_turn(turn, before, samples, decoder, verdict))
+        shown_turns.append(transcript_turn(turn, before, samples, decoder, verdict))
         before = turn.messages
     last = turns[-1].id if turns else None
-    outcome = [shown_message(m) for m in states.get(last, [])] if last is not None else []
-    return Transcript(session, shown_turns, max(0, len(turns) - MAX_TURNS), outcome)
+    outcome = [transcript_message(m) for m in states.get(last, [])] if last is not None else []
+    return EpisodeTranscript(session, shown_turns, max(0, len(turns) - MAX_TURNS), outcome)
 
 
-def show_turn(
+def transcript_turn(
     turn: Turn,
     before: list[Message],
     samples: Sequence[Sample],
     decoder: Decoder | None,
     verdict: Verdict | None = None,
     gaps_T: Sequence[float | None] = (),
-) -> ShownTurn:
+) -> TranscriptTurn:
     """A turn without the messages of the turn before; `gaps_T`: of all its tokens, or empty."""
     start = len(before) if turn.messages[: len(before)] == before else 0
     added = [m for m in turn.messages[start:] if start == 0 or m.get("role") != "assistant"]
@@ -227,7 +229,9 @@ def show_turn(
         )
     ]  # fmt: skip
     hidden = len(turn.sampled_ids_T) - len(ids_T)
-    return ShownTurn([shown_message(m) for m in added], tokens, hidden, turn.finish_reason, verdict)
+    return TranscriptTurn(
+        [transcript_message(m) for m in added], tokens, hidden, turn.finish_reason, verdict
+    )
 
 
 def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
@@ -241,7 +245,7 @@ def advantages_of(turn: Turn, samples: Sequence[Sample]) -> list[float | None]:
     return [None] * len(turn.sampled_ids_T)
 
 
-def shown_message(message: Message) -> ShownMessage:
+def transcript_message(message: Message) -> TranscriptMessage:
     """A message in words, however long it is."""
     text = text_of(message)
     if message.get("tool_calls"):
@@ -249,4 +253,4 @@ def shown_message(message: Message) -> ShownMessage:
     cut = len(text) - MAX_CHARACTERS
     if cut > 0:
         text = text[:MAX_CHARACTERS] + f" … {cut:,} more characters"
-    return ShownMessage(str(message.get("role", "?")), text)
+    return TranscriptMessage(str(message.get("role", "?")), text)

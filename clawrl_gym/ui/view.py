@@ -1,7 +1,7 @@
 """The view of a run that goes on: live on a terminal, plain lines elsewhere.
 
 A view is told events and shows them; it never asks, decides or waits. Its calls may come from any
-thread. What is shown of training and of serving is a `Layout` each.
+thread. What is shown of training and of serving is a `ViewLayout` each.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rich.live import Live
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import Reading, mark, why
-from clawrl_gym.ui.panel import Layout
+from clawrl_gym.ui.panel import ViewLayout
 from clawrl_gym.ui.state import RunState, calls_of, versions_of
 from clawrl_gym.ui.text import duration, number, one_line
 
 
-class View(Protocol):
+class RunView(Protocol):
     """What people see while a run goes on."""
 
     def phase(self, name: str, detail: str = "") -> None:
@@ -67,7 +67,7 @@ class LiveView:
     """A panel that is redrawn in place; messages scroll above it."""
 
     def __init__(
-        self, console: Console, layout: Layout, *, title: str, total_steps: int | None = None
+        self, console: Console, layout: ViewLayout, *, title: str, total_steps: int | None = None
     ) -> None:
         self._state = RunState(one_line(title), total_steps)
         self._layout = layout
@@ -137,7 +137,7 @@ class LineView:
     """
 
     def __init__(
-        self, out: TextIO, layout: Layout, *, title: str, total_steps: int | None = None
+        self, out: TextIO, layout: ViewLayout, *, title: str, total_steps: int | None = None
     ) -> None:
         self._out = out
         self._layout = layout
@@ -198,7 +198,9 @@ class LineView:
         self._state.end_phases()
 
 
-def make_view(mode: str, layout: Layout, *, title: str, total_steps: int | None = None) -> View:
+def make_view(
+    mode: str, layout: ViewLayout, *, title: str, total_steps: int | None = None
+) -> RunView:
     """The view of the configuration's `ui`: auto, live or line. Raises ConfigError for another."""
     if mode not in ("auto", "live", "line"):
         raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
