@@ -12,11 +12,11 @@ import os
 import queue
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Protocol, SupportsFloat
 
 from rich import box
 from rich.console import Console
@@ -27,11 +27,23 @@ from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import SANDBOXES
 from clawrl_gym.core.types import Split
 
-Env = Any
-"""One of our environments: a `gymnasium.Env` with `task_ids`, `solve` and `finish`."""
-MakeEnv = Callable[[argparse.Namespace, Mapping[str, Any]], Env]
+
+class OracleEnv(Protocol):
+    """One of our environments, as far as its tasks are played here."""
+
+    def task_ids(self, split: Split) -> Sequence[str]: ...
+    def reset(
+        self, *, options: dict[str, object] | None = None
+    ) -> tuple[str, Mapping[str, object]]: ...
+    def solve(self) -> Iterable[str]: ...
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, Mapping[str, object]]: ...
+    def finish(self) -> float: ...
+    def close(self) -> None: ...
+
+
+MakeEnv = Callable[[argparse.Namespace, Mapping[str, object]], OracleEnv]
 """Takes the parsed arguments and sandbox options, to be laid over the environment's own."""
-Prepare = Callable[[argparse.Namespace, Mapping[str, Any], Callable[[str], None]], None]
+Prepare = Callable[[argparse.Namespace, Mapping[str, object], Callable[[str], None]], None]
 AddCommands = Callable[["argparse._SubParsersAction[argparse.ArgumentParser]"], None]
 _SPLITS: tuple[Split, ...] = ("train", "heldout")
 
@@ -67,7 +79,7 @@ class TaskCheck:
 
 
 def validate(
-    env: Env, ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
+    env: OracleEnv, ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
 ) -> list[TaskCheck]:
     """Play each task twice; `say` hears of each when it is done."""
     checks = []
@@ -78,10 +90,12 @@ def validate(
 
 
 def validate_with(
-    envs: Sequence[Env], ids: Sequence[str], say: Callable[[TaskCheck], None] = lambda checked: None
+    envs: Sequence[OracleEnv],
+    ids: Sequence[str],
+    say: Callable[[TaskCheck], None] = lambda checked: None,
 ) -> list[TaskCheck]:
     """The same with several environments at a time; `say` is called by their threads."""
-    free: queue.SimpleQueue[Env] = queue.SimpleQueue()
+    free: queue.SimpleQueue[OracleEnv] = queue.SimpleQueue()
     for env in envs:
         free.put(env)
 
@@ -96,7 +110,7 @@ def validate_with(
         return list(pool.map(check, ids))
 
 
-def _check(env: Env, task_id: str) -> TaskCheck:
+def _check(env: OracleEnv, task_id: str) -> TaskCheck:
     start = time.monotonic()
     family, errors = "", list[str]()
     rewards: list[float | None] = []
@@ -114,7 +128,7 @@ def _check(env: Env, task_id: str) -> TaskCheck:
     return TaskCheck(task_id, family, oracle, noop, problem, time.monotonic() - start)
 
 
-def _oracle(env: Env) -> float:
+def _oracle(env: OracleEnv) -> float:
     total = 0.0
     for action in env.solve():
         _, reward, terminated, truncated, _ = env.step(action)
@@ -124,7 +138,7 @@ def _oracle(env: Env) -> float:
     return total + float(env.finish())
 
 
-def _nothing(env: Env) -> float:
+def _nothing(env: OracleEnv) -> float:
     return float(env.finish())
 
 
@@ -146,7 +160,7 @@ def main(
         return int(args.run(args))
     console = Console()
     sandbox = {"type": args.sandbox}
-    envs: list[Env] = []
+    envs: list[OracleEnv] = []
     try:
         if prepare is not None:
             prepare(args, sandbox, lambda line: console.print(line, markup=False))
@@ -168,7 +182,9 @@ def main(
     return 0 if all(checked.ok for checked in checks) else 1
 
 
-def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool) -> list[TaskCheck]:
+def _run(
+    envs: Sequence[OracleEnv], ids: Sequence[str], console: Console, quiet: bool
+) -> list[TaskCheck]:
     if quiet or not console.is_terminal:
         return validate_with(envs, ids)
     finished: list[TaskCheck] = []
@@ -181,7 +197,7 @@ def _run(envs: Sequence[Env], ids: Sequence[str], console: Console, quiet: bool)
         return validate_with(envs, ids, say)
 
 
-def _select_ids(env: Env, args: argparse.Namespace) -> list[str]:
+def _select_ids(env: OracleEnv, args: argparse.Namespace) -> list[str]:
     """The ids that the command asks for. Raises ConfigError when there are none."""
     splits = _SPLITS if args.split == "all" else (args.split,)
     id_sets = [env.task_ids(split) for split in splits]

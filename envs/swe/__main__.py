@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from clawrl_gym.config import SandboxConfig
 from clawrl_gym.envs.swe.config import SweEnvConfig
@@ -19,17 +18,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hub-split", default="test", help="split of a data set on the hub")
 
 
-def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnv:
+def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnv:
     return SweEnv(**_config(args, sandbox).options())
 
 
 def _prepare(
-    args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
+    args: argparse.Namespace, sandbox: Mapping[str, object], say: Callable[[str], None]
 ) -> None:
     prepare(_config(args, sandbox), say)
 
 
-def _config(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> SweEnvConfig:
+def _config(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnvConfig:
     """Validation trains nothing: SWE-bench Verified needs no leave for it."""
     config = SweEnvConfig(
         instances=args.path,

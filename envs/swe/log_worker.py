@@ -16,10 +16,30 @@ import signal
 import sys
 import tempfile
 import types
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, Required, TypedDict
+
+if TYPE_CHECKING:
+    from swebench.types import TestSpec
 
 MAX_MEMORY_BYTES = 4 << 30
+Parser = Callable[[str, "TestSpec"], dict[str, str]]
+"""From a log to the status of each test."""
 _PARSERS = ("c", "go", "java", "javascript", "php", "python", "ruby", "rust")
+
+
+class Request(TypedDict, total=False):
+    """One line of input."""
+
+    kind: Required[Literal["known", "read", "grade"]]
+    timeout_s: Required[float]
+    parser: str
+    log: str
+    repo: str
+    version: str
+    fail_to_pass: list[str]
+    pass_to_pass: list[str]
+    eval_type: str
 
 
 def main() -> None:
@@ -29,7 +49,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever else is printed is no answer
     _limit_memory()
     for line in sys.stdin:
-        request = json.loads(line)
+        request: Request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])  # ends an orphan too
         try:
             answer = _ANSWERS[request["kind"]](request)
@@ -47,7 +67,7 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
 
 
-def _swebench(name: str) -> Any:
+def _swebench(name: str) -> types.ModuleType:
     """A module of swebench's harness without the package's own imports (docker, modal, ...)."""
     if "swebench.harness" not in sys.modules:
         package_spec = importlib.util.find_spec("swebench")
@@ -59,7 +79,7 @@ def _swebench(name: str) -> Any:
     return importlib.import_module(f"swebench.harness.{name}")
 
 
-def _registry(_: dict[str, Any]) -> dict[str, Any]:
+def _registry(_: Request) -> dict[str, object]:
     """Names of parsers, and those of each repository that swebench knows."""
     registry = _swebench("log_parsers").PARSER_REGISTRY
     repositories: dict[str, str] = {}
@@ -72,11 +92,11 @@ def _registry(_: dict[str, Any]) -> dict[str, Any]:
     return {"parsers": sorted(registry), "repositories": parsers, "fail_only": fail_only}
 
 
-def _read(request: dict[str, Any]) -> dict[str, Any]:
+def _read(request: Request) -> dict[str, object]:
     return {"tests": _parser(request)(request["log"], _spec(request))}
 
 
-def _grade(request: dict[str, Any]) -> dict[str, Any]:
+def _grade(request: Request) -> dict[str, object]:
     """What swebench reports on a log, and why when it finds no results in it."""
     grading = _swebench("grading")
     parser, spec = _parser(request), _spec(request)
@@ -104,15 +124,16 @@ def _grade(request: dict[str, Any]) -> dict[str, Any]:
 _LISTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 
 
-def _parser(request: dict[str, Any]) -> Any:
+def _parser(request: Request) -> Parser:
     registry = _swebench("log_parsers").PARSER_REGISTRY
     if request["parser"] not in registry:
         raise LookupError(f"got log_parser {request['parser']!r}, expected one of swebench's: "
                           + ", ".join(sorted(registry)))  # fmt: skip
-    return registry[request["parser"]]
+    parser: Parser = registry[request["parser"]]
+    return parser
 
 
-def _spec(request: dict[str, Any]) -> Any:
+def _spec(request: Request) -> TestSpec:
     from swebench.types import TestSpec
 
     return TestSpec(
@@ -128,7 +149,11 @@ def _spec(request: dict[str, Any]) -> Any:
     )
 
 
-_ANSWERS = {"known": _registry, "read": _read, "grade": _grade}
+_ANSWERS: Mapping[str, Callable[[Request], dict[str, object]]] = {
+    "known": _registry,
+    "read": _read,
+    "grade": _grade,
+}
 
 if __name__ == "__main__":
     main()

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.swe.instance import Instance
@@ -63,8 +63,7 @@ class ParserRegistry:
 def read_log(parser: str, log: str, timeout_s: float = READ_TIMEOUT_S) -> Mapping[str, str]:
     """Status by test. Raises TaskError for an unknown parser, EnvError when it cannot be read."""
     answer = _child().ask({"kind": "read", "parser": parser, "log": log}, timeout_s)
-    tests: dict[str, str] = answer["tests"]
-    return tests
+    return answer["tests"]
 
 
 def grade_log(instance: Instance, log: str, timeout_s: float = READ_TIMEOUT_S) -> LogReport:
@@ -99,6 +98,21 @@ def parser_registry(timeout_s: float = READ_TIMEOUT_S) -> ParserRegistry:
     )
 
 
+class Answer(TypedDict, total=False):
+    """One line of the child's: what `log_worker.py` returns for a kind of request, or `error`."""
+
+    error: str
+    parsers: list[str]
+    repositories: dict[str, str]
+    fail_only: list[str]
+    tests: dict[str, str]
+    resolved: bool
+    why: str
+    failed_to_pass: list[str]
+    broken: list[str]
+    infra: str
+
+
 class LogReader:
     """The child process; thread-safe."""
 
@@ -106,9 +120,9 @@ class LogReader:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, request: Mapping[str, object], timeout_s: float) -> Answer:
         """Raises TaskError for a wrong request, EnvError when no answer comes in time."""
-        line = json.dumps(request | {"timeout_s": timeout_s + _STOP_S}).encode() + b"\n"
+        line = json.dumps({**request, "timeout_s": timeout_s + _STOP_S}).encode() + b"\n"
         with self._lock:
             answer = self._answer(line, timeout_s)
         if "error" in answer:
@@ -122,7 +136,7 @@ class LogReader:
         with self._lock:
             self._end()
 
-    def _answer(self, line: bytes, timeout_s: float) -> dict[str, Any]:
+    def _answer(self, line: bytes, timeout_s: float) -> Answer:
         for _ in range(_TRIES):
             try:
                 reply = self._exchange(line, timeout_s)
@@ -132,7 +146,7 @@ class LogReader:
                     raise EnvError(f"swebench's parser read for over {timeout_s:g} s") from error
                 continue
             if reply:
-                answer: dict[str, Any] = json.loads(reply)
+                answer: Answer = json.loads(reply)
                 return answer
             self._end()
         raise EnvError("the process that reads test logs died twice over one log")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from clawrl_gym.envs.terminal import env
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
@@ -23,13 +22,13 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disk-mb", type=int, default=1024, help="of one sandbox")
 
 
-def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> dict[str, Any]:
+def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, object]) -> dict[str, object]:
     own = TerminalEnvConfig().sandbox.model_dump()
     limits = {"memory_mb": args.memory_mb, "disk_mb": args.disk_mb, "pids": 256}
     return {**own, **limits, **sandbox}
 
 
-def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> env.TerminalEnv:
+def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> env.TerminalEnv:
     return env.TerminalEnv(
         tasks=args.path,
         max_turns=_MAX_TURNS,
@@ -39,7 +38,7 @@ def _make(args: argparse.Namespace, sandbox: Mapping[str, Any]) -> env.TerminalE
 
 
 def _prepare(
-    args: argparse.Namespace, sandbox: Mapping[str, Any], say: Callable[[str], None]
+    args: argparse.Namespace, sandbox: Mapping[str, object], say: Callable[[str], None]
 ) -> None:
     env.prepare(TerminalEnvConfig.of({"sandbox": _sandbox(args, sandbox)}), say)
 
