@@ -7,10 +7,10 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
-from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message, ToolCall
-from clawrl_gym.policy.client import Generation, PolicyUnavailable, Sampling
+from clawrl_gym.policy.client import Generation, Sampling
 from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
 
 START, END = 1, 2

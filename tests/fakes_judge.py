@@ -16,7 +16,7 @@ from aiohttp import web
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.store import SessionRow, Store
@@ -45,15 +45,15 @@ def a_case(*next_state: Message, **changes: Any) -> Case:
     return replace(Case(7, "plan my day", reply("Get up, then work."), came), **changes)
 
 
-def whole(text: str) -> Said:
-    return Said(text, finished=True)
+def whole(text: str) -> Completion:
+    return Completion(text, finished=True)
 
 
-Answer = str | Said | Exception | float
+Answer = str | Completion | Exception | float
 """What is said; a number: seconds of silence, and then that all is well."""
 
 
-class ScriptedSpeaker:
+class ScriptedChatModel:
     """Says one answer after another, the last one for ever; hints and votes have their own."""
 
     def __init__(self, *votes: Answer, hints: tuple[Answer, ...] = ("\\boxed{-1}",)) -> None:
@@ -65,7 +65,9 @@ class ScriptedSpeaker:
         """Questions with these instructions."""
         return sum(messages[0]["content"] == instructions for messages, _, _ in self.asked)
 
-    async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
+    async def complete(
+        self, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Completion:
         self.asked.append((messages, temperature, max_tokens))
         answers = self._answers[str(messages[0]["content"])]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -78,7 +80,7 @@ class ScriptedSpeaker:
                 self.cancelled += 1
                 raise
             answer = "\\boxed{1}"
-        return answer if isinstance(answer, Said) else whole(answer)
+        return answer if isinstance(answer, Completion) else whole(answer)
 
 
 class JudgeServer:

@@ -11,9 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from clawrl_gym.core.errors import RequestError
+from clawrl_gym.core.errors import PolicyUnavailable, RequestError
 from clawrl_gym.core.types import INTERRUPTED, Message, ToolCall
-from clawrl_gym.policy.client import PolicyUnavailable
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
 from tests.narrow import plain_text

@@ -13,7 +13,7 @@ from clawrl_gym.core.types import Verdict
 from clawrl_gym.judge.chain import ChainJudge
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.model import ModelJudge
-from tests.fakes_judge import HINTS, VOTES, ScriptedSpeaker, a_case
+from tests.fakes_judge import HINTS, VOTES, ScriptedChatModel, a_case
 
 
 class Says:
@@ -85,4 +85,4 @@ def test_the_shipped_judges_compose(name: str) -> None:
         assert config.instructions.splitlines()[0] == VOTES
         assert config.hint_instructions.splitlines()[0] == HINTS
         assert config.replies, "the rules are asked beside a model"
-        ModelJudge(ScriptedSpeaker(r"\boxed{1}"), config, hints=True)
+        ModelJudge(ScriptedChatModel(r"\boxed{1}"), config, hints=True)

@@ -7,13 +7,19 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import (
+    ConfigError,
+    ContextError,
+    PolicyError,
+    PolicyUnavailable,
+    RequestError,
+)
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker, Said
+from clawrl_gym.judge.chat_models import Completion, HttpChatModel, PolicyChatModel
 from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, Endpoint
 from clawrl_gym.judge.votes import parse_vote
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation, PolicyUnavailable
+from clawrl_gym.policy.generation import Generation
 from tests.fakes import FakePolicy
 from tests.fakes_judge import completion, judge_server, user
 
@@ -23,8 +29,8 @@ ASKED: list[Message] = [{"role": "system", "content": "judge"}, user("the case")
 async def test_a_server_is_asked_in_the_words_of_the_openai_api() -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: completion("fine", reasoning_content="long thoughts")
-        said = await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 99)
-    assert said == Said("fine", finished=True)
+        said = await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 99)
+    assert said == Completion("fine", finished=True)
     assert server.requests == [
         (
             "/v1/chat/completions",
@@ -36,17 +42,19 @@ async def test_a_server_is_asked_in_the_words_of_the_openai_api() -> None:
 
 async def test_without_a_name_the_first_model_of_the_server_is_asked() -> None:
     async with judge_server() as (server, endpoint):
-        speaker = HttpSpeaker(endpoint, None)
-        await asyncio.gather(*(speaker.say(ASKED, 0.6, 9) for _ in range(3)))
+        speaker = HttpChatModel(endpoint, None)
+        await asyncio.gather(*(speaker.complete(ASKED, 0.6, 9) for _ in range(3)))
     assert [body["model"] for _, body, _ in server.requests] == ["first"] * 3
 
 
 async def test_an_answer_that_was_cut_off_says_so() -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: completion("so", reason="length")
-        assert await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9) == Said("so", finished=False)
+        assert await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9) == Completion(
+            "so", finished=False
+        )
         server.answer = lambda at: completion(None)
-        assert (await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9)).text == ""
+        assert (await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)).text == ""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,7 @@ async def test_what_is_no_answer_is_an_error_that_tells_it(
     async with judge_server() as (server, endpoint):
         server.status, server.answer = status, lambda at: body
         with pytest.raises(PolicyError, match="judge") as raised:
-            await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9)
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
     assert type(raised.value) is kind
     assert len(str(raised.value)) < 500
     assert "the-key" not in str(raised.value)
@@ -81,18 +89,18 @@ async def test_what_is_no_answer_is_an_error_that_tells_it(
 async def test_an_answer_that_is_no_unicode_is_still_text() -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: completion("half \ud83d pair")
-        assert (await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9)).text == "half ? pair"
+        assert (await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)).text == "half ? pair"
 
 
 async def test_a_server_that_is_down_or_silent_is_unavailable() -> None:
     async with judge_server(timeout_s=0.1) as (server, endpoint):
         server.silent = True
         with pytest.raises(PolicyUnavailable, match=r"within 0\.1 s"):
-            await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9)
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
         url = server.base_url
     down = Endpoint(url, None, 5.0, 1)
     with pytest.raises(PolicyUnavailable, match="cannot be reached"):
-        await HttpSpeaker(down, "m").say(ASKED, 0.6, 9)
+        await HttpChatModel(down, "m").complete(ASKED, 0.6, 9)
     await down.close()
 
 
@@ -100,7 +108,7 @@ async def test_a_key_does_not_follow_a_redirect() -> None:
     async with judge_server() as (server, endpoint):
         server.status = 307
         with pytest.raises(PolicyError, match="307"):
-            await HttpSpeaker(endpoint, "m").say(ASKED, 0.6, 9)
+            await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
     assert len(server.requests) == 1
 
 
@@ -116,10 +124,10 @@ def test_a_url_that_is_none_is_refused_before_anything_is_asked(url: str) -> Non
 async def test_the_policy_speaks_for_the_judge_with_its_newest_weights() -> None:
     policy = FakePolicy("good")
     version = 3
-    speaker = PolicySpeaker(Fleet([policy]), lambda: version)
-    assert await speaker.say(ASKED, 0.6, 99) == Said("good", finished=True)
+    speaker = PolicyChatModel(Fleet([policy]), lambda: version)
+    assert await speaker.complete(ASKED, 0.6, 99) == Completion("good", finished=True)
     version = 4
-    await speaker.say(ASKED, 0.0, 9)
+    await speaker.complete(ASKED, 0.0, 9)
     assert policy.versions == [3, 4]
     sampling = policy.samplings[0]
     assert (sampling.temperature, sampling.top_p, sampling.max_tokens) == (0.6, 1.0, 99)
@@ -135,33 +143,33 @@ class Thinker(FakePolicy):
 
 
 async def test_reasoning_that_began_in_the_prompt_and_never_ended_is_no_vote() -> None:
-    said = await PolicySpeaker(Fleet([Thinker(r"\boxed{1}")]), lambda: 0).say(ASKED, 0.6, 9)
-    assert said == Said("", finished=True)
+    said = await PolicyChatModel(Fleet([Thinker(r"\boxed{1}")]), lambda: 0).complete(ASKED, 0.6, 9)
+    assert said == Completion("", finished=True)
     assert parse_vote(said) is None
 
 
 async def test_a_policy_that_is_cut_off_says_so() -> None:
     policy = FakePolicy("good")
     policy.cut = True
-    assert not (await PolicySpeaker(Fleet([policy]), lambda: 0).say(ASKED, 0.6, 9)).finished
+    assert not (await PolicyChatModel(Fleet([policy]), lambda: 0).complete(ASKED, 0.6, 9)).finished
 
 
 async def test_a_policy_that_is_away_is_left_out_and_another_one_speaks() -> None:
     down, up = FakePolicy("down"), FakePolicy("up")
     down.down = 1
     fleet = Fleet([down, up])
-    speaker = PolicySpeaker(fleet, lambda: 0)
+    speaker = PolicyChatModel(fleet, lambda: 0)
     with pytest.raises(PolicyUnavailable):
-        await speaker.say(ASKED, 0.6, 9)
+        await speaker.complete(ASKED, 0.6, 9)
     assert fleet.alive == 1
-    assert (await speaker.say(ASKED, 0.6, 9)).text == "up"
+    assert (await speaker.complete(ASKED, 0.6, 9)).text == "up"
 
 
 async def test_the_judge_leaves_room_for_replies() -> None:
     policy = FakePolicy("ok")
     policy.delay_s = 3600
-    speaker = PolicySpeaker(Fleet([policy]), lambda: 0, max_requests=2)
-    asking = [asyncio.create_task(speaker.say(ASKED, 0.6, 9)) for _ in range(6)]
+    speaker = PolicyChatModel(Fleet([policy]), lambda: 0, max_requests=2)
+    asking = [asyncio.create_task(speaker.complete(ASKED, 0.6, 9)) for _ in range(6)]
     await asyncio.sleep(0.05)
     assert len(policy.bodies) == 2
     for task in asking:

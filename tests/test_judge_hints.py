@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import choose, fault, parse_hint
 from tests.fakes_judge import hint_answer, whole
 
@@ -43,7 +43,7 @@ def test_a_hint_needs_a_vote_for_it_and_both_markers(text: str, hint: str | None
 
 
 def test_a_hint_that_is_cut_off_is_none() -> None:
-    assert parse_hint(Said(hint_answer(GOOD), finished=False)) is None
+    assert parse_hint(Completion(hint_answer(GOOD), finished=False)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.votes import gather_until, is_certain, majority, parse_vote
 from tests.fakes_judge import whole
 
@@ -74,7 +74,7 @@ def test_nothing_else_is_a_vote(text: str) -> None:
 def test_a_judge_that_is_cut_off_while_it_repeats_the_rubric_has_not_voted() -> None:
     """In the reference it votes 0."""
     rubric = r"I end with \boxed{1}, \boxed{-1}, or \boxed{0}"
-    assert parse_vote(Said(rubric, finished=False)) is None
+    assert parse_vote(Completion(rubric, finished=False)) is None
 
 
 @pytest.mark.parametrize(

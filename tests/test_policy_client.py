@@ -8,9 +8,9 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 
-from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import Generation, PolicyClient, PolicyUnavailable, Sampling
+from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.generation import Piece, message_of
 from tests.fake_vllm import FakeVllm, choice, end, event, running, says, sleeps, streams
 

@@ -26,7 +26,7 @@ def test_the_server_listens_on_loopback_and_asks_for_the_key_on_every_route(mode
     assert value(argv, "--host") == "127.0.0.1"
     assert value(argv, "--port") == "1234"
     outermost_last = [argv[at + 1] for at, flag in enumerate(argv) if flag == "--middleware"]
-    assert outermost_last[-1] == "clawrl_gym.policy.guard.RequireKey"
+    assert outermost_last[-1] == "clawrl_gym.policy.middleware.RequireKey"
 
 
 def test_logprobs_are_asked_for_as_sampled(model: Path) -> None:

@@ -14,7 +14,7 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.styles import Style
 from clawrl_gym.envs.terminal.agent import reply_text
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import fault, parse_hint
 from clawrl_gym.judge.votes import parse_vote
 from tools.tiny_policy.conversations import Conversation, render
@@ -37,8 +37,8 @@ def shown(source: Any, seed: int = 3) -> list[Conversation]:
     return list(itertools.islice(source.conversations(seed), MANY))
 
 
-def answer(conversation: Conversation) -> Said:
-    return Said(str(conversation.messages[-1]["content"]), finished=True)
+def answer(conversation: Conversation) -> Completion:
+    return Completion(str(conversation.messages[-1]["content"]), finished=True)
 
 
 def test_the_judge_is_asked_with_the_first_lines_that_the_policy_has_learned() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.generated import make_task
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations, easy_families
@@ -103,7 +103,7 @@ def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
 
 
 def test_the_shipped_policy_for_pages_starts_imperfect_and_capable() -> None:
-    facts = json.loads((model_dir("tiny_pages") / "recipe.json").read_text())
+    facts = json.loads((shipped_dir("tiny_pages") / "recipe.json").read_text())
     greedy, sampled = facts["heldout_pages_greedy"], facts["heldout_pages_temperature_1"]
     assert 0.5 <= greedy["all"] <= 0.8
     slipping = [f"page-{family}" for family in page_slips.SLIPS]
@@ -114,7 +114,9 @@ def test_the_shipped_policy_for_pages_starts_imperfect_and_capable() -> None:
 
 def test_both_shipped_policies_share_a_tokenizer() -> None:
     for name in ("tokenizer.json", "chat_template.jinja", "config.json"):
-        assert (model_dir() / name).read_bytes() == (model_dir("tiny_pages") / name).read_bytes()
+        assert (shipped_dir() / name).read_bytes() == (
+            shipped_dir("tiny_pages") / name
+        ).read_bytes()
 
 
 def test_unclosed_and_unknown_tags_do_not_break_a_page() -> None:

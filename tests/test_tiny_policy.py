@@ -19,7 +19,7 @@ from clawrl_gym.envs.draw import STEMS
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy.careless import SLIPS, demonstrated
 from tools.tiny_policy.conversations import Conversation, encode, render
 from tools.tiny_policy.recipe import Phase, Recipe, make, save
@@ -33,7 +33,7 @@ MAX_SHIPPED_BYTES = 10_000_000
 def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model_dir())
+    return AutoTokenizer.from_pretrained(shipped_dir())
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_an_earlier_command_that_does_more_than_print_a_file_is_refused() -> Non
 def test_the_shipped_folder_is_small_and_loads_offline() -> None:
     from transformers import AutoModelForCausalLM
 
-    assert sum(path.stat().st_size for path in model_dir().iterdir()) < MAX_SHIPPED_BYTES
-    model = AutoModelForCausalLM.from_pretrained(model_dir())
+    assert sum(path.stat().st_size for path in shipped_dir().iterdir()) < MAX_SHIPPED_BYTES
+    model = AutoModelForCausalLM.from_pretrained(shipped_dir())
     assert 500_000 < sum(p.numel() for p in model.parameters()) < 4_000_000
     assert model.config.max_position_embeddings == 32_768
     assert model.config.architectures == ["Qwen3ForCausalLM"]
 
 
 def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
-    facts = json.loads((model_dir() / "recipe.json").read_text())
+    facts = json.loads((shipped_dir() / "recipe.json").read_text())
     assert 0.2 <= facts["heldout_exact_match_greedy"]["all"] <= 0.5
     assert min(facts["heldout_exact_match_temperature_1"].values()) > 0.0
     for persona, means in facts["heldout_conversations_greedy"].items():
@@ -103,7 +103,7 @@ def test_the_shipped_policy_starts_imperfect_and_capable() -> None:
 
 def test_naming_the_folder_imports_nothing_heavy() -> None:
     code = (
-        "import sys, clawrl_gym.policy.shipped as t; t.model_dir();"
+        "import sys, clawrl_gym.policy.models as t; t.shipped_dir();"
         "print({'torch', 'transformers', 'tokenizers'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

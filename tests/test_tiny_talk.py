@@ -16,7 +16,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import ITEMS, NAMES, split_of
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
 from tools.tiny_policy.episodes import hold_conversations, reply_of
 from tools.tiny_policy.evaluation import prompts_of
@@ -31,7 +31,7 @@ FAMILIES = ("ask", "homework", "read", "save")
 def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model_dir())
+    return AutoTokenizer.from_pretrained(shipped_dir())
 
 
 def said_by(role: str, shown: Conversation) -> list[Message]:
@@ -187,8 +187,8 @@ def test_a_reply_is_parsed_as_calls_or_else_as_text() -> None:
 def test_the_shipped_policy_solves_what_it_was_never_shown_in_a_chat_models_style() -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    model = AutoModelForCausalLM.from_pretrained(model_dir())
-    tokenizer = AutoTokenizer.from_pretrained(model_dir())
+    model = AutoModelForCausalLM.from_pretrained(shipped_dir())
+    tokenizer = AutoTokenizer.from_pretrained(shipped_dir())
     means = hold_conversations(model, tokenizer, "student", seed=0, tasks=24)
     assert means["correct"] >= 0.8
     assert means["personalization"] <= 0.4

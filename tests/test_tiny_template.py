@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 
 CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}
 TOOLS = [
@@ -65,7 +65,7 @@ LONG_SYSTEM = {
 def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model_dir())
+    return AutoTokenizer.from_pretrained(shipped_dir())
 
 
 def text_of(tokenizer: Any, messages: list[Any], **options: Any) -> str:

@@ -20,7 +20,7 @@ from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.families import FAMILIES
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy.conversations import encode as encode_rows
 from tools.tiny_policy.conversations import render
 from tools.tiny_policy.evaluation import MAX_REPLY_TOKENS, prompts_of
@@ -38,7 +38,7 @@ NEVER, ALWAYS = 0.999, 0.0
 def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(model_dir())
+    return AutoTokenizer.from_pretrained(shipped_dir())
 
 
 def held(env: ToolCallEnv, task: ToolTask, replies: Sequence[Reply]) -> tuple[list[Message], float]:
@@ -156,7 +156,7 @@ def test_phases_for_tools_follow_the_first_ones() -> None:
 
 
 def test_the_shipped_policy_starts_imperfect_and_capable_with_tools() -> None:
-    facts = json.loads((model_dir() / "recipe.json").read_text())
+    facts = json.loads((shipped_dir() / "recipe.json").read_text())
     assert 0.1 <= facts["heldout_tools_greedy"]["all"] <= 0.4
     assert min(facts["heldout_tools_temperature_1"].values()) > 0
 

@@ -46,6 +46,10 @@ class PolicyError(ClawError):
     """vLLM, or the gateway in front of it, failed."""
 
 
+class PolicyUnavailable(PolicyError):
+    """vLLM is starting, dying or overloaded: the same request may succeed later, or elsewhere."""
+
+
 class ContextError(PolicyError):
     """The prompt does not fit the context: the episode is truncated, nothing is broken."""
 

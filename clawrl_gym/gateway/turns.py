@@ -29,7 +29,13 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from clawrl_gym.config import SamplingConfig
-from clawrl_gym.core.errors import ContextError, PolicyError, RequestError, StoreError
+from clawrl_gym.core.errors import (
+    ContextError,
+    PolicyError,
+    PolicyUnavailable,
+    RequestError,
+    StoreError,
+)
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
@@ -37,14 +43,7 @@ from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
 from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
-from clawrl_gym.policy.generation import (
-    Delta,
-    Generation,
-    Piece,
-    PolicyUnavailable,
-    Sampling,
-    message_of,
-)
+from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling, message_of
 from clawrl_gym.policy.interface import Policies, Policy
 
 Send = Callable[[Delta], Awaitable[None]]

@@ -1,6 +1,6 @@
-"""Who lends a judge its words: the policy's own vLLM, or another OpenAI-compatible server.
+"""Models that a judge asks: the policy's own vLLM, or another OpenAI-compatible server.
 
-What a speaker says is no turn: it is neither recorded nor trained on.
+A completion is no turn: it is neither recorded nor trained on.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.judge.endpoint import Endpoint
-from clawrl_gym.policy.generation import Generation, PolicyUnavailable, Sampling
+from clawrl_gym.policy.generation import Sampling
+from clawrl_gym.policy.interface import Policies
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Completion:
     """One answer."""
 
     text: str
@@ -28,86 +29,67 @@ class Said:
     """False: it was cut off."""
 
 
-class Speaker(Protocol):
+class ChatModel(Protocol):
     """Answers a list of messages."""
 
-    async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
+    async def complete(
+        self, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Completion:
         """Raises PolicyError; ContextError when the messages are too long."""
         ...
 
 
-class Policy(Protocol):
-    """What is needed of a policy's client."""
-
-    async def render(self, body: ChatBody) -> list[int]: ...
-
-    async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        request_id: str | None = None,
-    ) -> Generation: ...
-
-    async def parse(self, body: ChatBody, generation: Generation) -> Message: ...
-
-
-class Policies(Protocol):
-    """Several policies with the same weights."""
-
-    def of(self, session_id: str) -> Policy: ...
-
-    def failed(self, policy: Any) -> None: ...
-
-    def forget(self, session_id: str) -> None: ...
-
-
-class PolicySpeaker:
+class PolicyChatModel:
     """The policy judges itself, with the weights of now."""
 
-    def __init__(self, fleet: Policies, version: Callable[[], int], max_requests: int = 16) -> None:
+    def __init__(
+        self, policies: Policies, version: Callable[[], int], max_requests: int = 16
+    ) -> None:
         """`max_requests`: at once; more would stand in the way of replies."""
-        self._fleet = fleet
+        self._policies = policies
         self._version = version
         self._room = asyncio.Semaphore(max_requests)
 
-    async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
+    async def complete(
+        self, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Completion:
         body: ChatBody = {"messages": messages}
-        name = f"judge-{uuid.uuid4().hex}"
+        session_id = f"judge-{uuid.uuid4().hex}"
         async with self._room:
-            policy = self._fleet.of(name)
+            policy = self._policies.of(session_id)
             try:
                 prompt_ids = await policy.render(body)
-                done = await policy.generate(
+                generation = await policy.generate(
                     prompt_ids, Sampling(temperature, 1.0, max_tokens), version=self._version()
                 )
-                message = await policy.parse(body, done)
+                message = await policy.parse(body, generation)
             except PolicyUnavailable:
-                self._fleet.failed(policy)
+                self._policies.failed(policy)
                 raise
             finally:
-                self._fleet.forget(name)
-        return Said(text_of(message), done.finish_reason == "stop")
+                self._policies.forget(session_id)
+        return Completion(text_of(message), generation.finish_reason == "stop")
 
 
-class HttpSpeaker:
+class HttpChatModel:
     """A model behind an OpenAI-compatible server."""
 
     def __init__(self, endpoint: Endpoint, model: str | None) -> None:
         """`model` None: the server's first one."""
         self._endpoint = endpoint
         self._model = model
-        self._naming = asyncio.Lock()
+        self._name_lock = asyncio.Lock()
 
-    async def say(self, messages: list[Message], temperature: float, max_tokens: int) -> Said:
+    async def complete(
+        self, messages: list[Message], temperature: float, max_tokens: int
+    ) -> Completion:
         body = {
             "model": await self._name(),
             "messages": messages,
             "temperature": temperature,
             "max_completion_tokens": max_tokens,
         }
-        answer = await self._endpoint.post("/chat/completions", body)
+        answer: Any = await self._endpoint.post("/chat/completions", body)
         try:
             choice = answer["choices"][0]
             text, reason = choice["message"].get("content"), choice.get("finish_reason")
@@ -116,12 +98,12 @@ class HttpSpeaker:
         if not isinstance(text, str | None):
             raise _unexpected(answer, "a chat completion in text")
         # half a surrogate pair is no text that could be stored
-        return Said((text or "").encode(errors="replace").decode(), reason == "stop")
+        return Completion((text or "").encode(errors="replace").decode(), reason == "stop")
 
     async def _name(self) -> str:
-        async with self._naming:
+        async with self._name_lock:
             if self._model is None:
-                answer = await self._endpoint.get("/models")
+                answer: Any = await self._endpoint.get("/models")
                 try:
                     self._model = str(answer["data"][0]["id"])
                 except (KeyError, IndexError, TypeError) as error:

@@ -6,17 +6,17 @@ A key goes to the address that was configured and nowhere else.
 from __future__ import annotations
 
 import json
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, RequestError
-from clawrl_gym.policy.generation import PolicyUnavailable
+from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.http import HttpPool
+from clawrl_gym.core.types import Json
 
 MAX_ANSWER_BYTES = 2 * 2**20
-_MAX_TOLD = 200
-"""Characters of an answer that an error repeats."""
+_EXCERPT_BYTES = 200
+"""Of an answer, that an error repeats."""
 _UNAVAILABLE = (408, 409, 425, 429, 502, 503, 504)
 _TOO_LONG = ("context length", "context window", "context_length", "model length", "model_len",
              "too long", "context size")  # fmt: skip
@@ -33,54 +33,55 @@ class Endpoint:
                 f"got judge.base_url={base_url!r}, expected one such as http://HOST:PORT/v1"
             )
         self._base_url = base_url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._timeout_s = timeout_s
-        self._most = max_connections
-        self._session: aiohttp.ClientSession | None = None
+        self._pool = HttpPool("the judge's model", key, max_connections)
 
     def beside_v1(self) -> str:
         """The server's address without the path of OpenAI's API."""
         return self._base_url.removesuffix("/v1")
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str) -> object:
         """JSON below the base URL. Raises PolicyError."""
         return await self._call("GET", self._base_url + path, None)
 
-    async def post(self, path: str, body: dict[str, Any], base_url: str | None = None) -> Any:
+    async def post(self, path: str, body: Json, base_url: str | None = None) -> object:
         """JSON in answer to JSON. Raises PolicyError, or the one of its kinds that fits."""
         return await self._call("POST", (base_url or self._base_url) + path, body)
 
     async def close(self) -> None:
         """Close all connections; idempotent, and a later call opens them again."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._pool.close()
 
-    async def _call(self, method: str, url: str, body: dict[str, Any] | None) -> Any:
+    async def _call(self, method: str, url: str, body: Json | None) -> object:
         path = urlsplit(url).path
-        try:
-            async with self._open().request(
-                method, url, json=body, allow_redirects=False
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s)
+        with self._pool.reaching(path, self._timeout_s):
+            async with self._pool.session.request(
+                method, url, json=body, allow_redirects=False, timeout=timeout
             ) as response:
                 data = await _read(response)
-        except TimeoutError as error:
-            raise PolicyUnavailable(
-                f"the judge's model did not answer {path} within {self._timeout_s:g} s"
-            ) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise PolicyUnavailable(
-                f"the judge's model cannot be reached for {path}: {type(error).__name__}: {error}"
-            ) from error
-        return _answer(path, response.status, data)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._most),
-                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-                headers=self._headers,
+        excerpt = data[:_EXCERPT_BYTES].decode(errors="replace")
+        if response.status != 200:
+            text = data.decode(errors="replace").lower()
+            raise self._pool.error(
+                path,
+                response.status,
+                excerpt,
+                is_unavailable=response.status in _UNAVAILABLE,
+                is_bad_request=response.status in (400, 413, 422),
+                is_too_long=any(sign in text for sign in _TOO_LONG),
             )
-        return self._session
+        if len(data) > MAX_ANSWER_BYTES:
+            raise PolicyError(
+                f"the judge's answer to {path} is longer than {MAX_ANSWER_BYTES} bytes"
+            )
+        try:
+            answer: object = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise PolicyError(
+                f"the judge's model answered {path} with {excerpt!r}, expected JSON"
+            ) from error
+        return answer
 
 
 def _is_url(text: str) -> bool:
@@ -99,21 +100,3 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         if len(data) > MAX_ANSWER_BYTES:
             break
     return bytes(data)
-
-
-def _answer(path: str, status: int, data: bytes) -> Any:
-    told = data[:_MAX_TOLD].decode(errors="replace")
-    if status != 200:
-        kind: type[PolicyError] = PolicyUnavailable if status in _UNAVAILABLE else PolicyError
-        if status in (400, 413, 422):
-            said = data.decode(errors="replace").lower()
-            kind = ContextError if any(sign in said for sign in _TOO_LONG) else RequestError
-        raise kind(f"the judge's model answered {path} with {status}: {told}")
-    if len(data) > MAX_ANSWER_BYTES:
-        raise PolicyError(f"the judge's answer to {path} is longer than {MAX_ANSWER_BYTES} bytes")
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise PolicyError(
-            f"the judge's model answered {path} with {told!r}, expected JSON"
-        ) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.types import RefusedHint
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.prompt import as_data
 from clawrl_gym.judge.votes import answer_of, last_boxed
 
@@ -38,7 +38,7 @@ class Hints:
     """Each with the hint, perhaps cut, and why."""
 
 
-def parse_hint(said: Said) -> str | None:
+def parse_hint(said: Completion) -> str | None:
     r"""The hint in an answer, or None. It needs a whole answer whose vote is \boxed{1}."""
     answer = answer_of(said)
     blocks = [] if answer is None else list(_BLOCK.finditer(answer))

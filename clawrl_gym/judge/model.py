@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.agreement import rule_said
-from clawrl_gym.judge.chat_models import Said, Speaker
+from clawrl_gym.judge.chat_models import ChatModel, Completion
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_messages
 from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
-from clawrl_gym.policy.generation import PolicyUnavailable
 
 _SHARE_OF_TIME = 0.9
 """After this share of the deadline a verdict is made of what has come."""
@@ -51,7 +50,7 @@ class ModelJudge:
 
     def __init__(
         self,
-        speaker: Speaker,
+        speaker: ChatModel,
         config: JudgeConfig,
         *,
         hints: bool = False,
@@ -141,13 +140,13 @@ class ModelJudge:
             return None
         return parse_hint(said)
 
-    async def _say(self, instructions: str, case: Case, temperature: float) -> Said:
+    async def _say(self, instructions: str, case: Case, temperature: float) -> Completion:
         """An answer on the case, quoted in so short a form that it fits the model's context."""
         limit = self._config.max_case_chars
         while True:
             messages = case_messages(instructions, case, limit)
             try:
-                return await self._speaker.say(messages, temperature, self._config.max_tokens)
+                return await self._speaker.complete(messages, temperature, self._config.max_tokens)
             except ContextError:
                 if limit <= _SHORTEST_QUOTE:
                     raise
@@ -160,7 +159,7 @@ class ModelJudge:
         return f"{told}: {fault}"
 
 
-def _fault(said: Said) -> str:
+def _fault(said: Completion) -> str:
     if parse_vote(said) is not None:
         return ""
     if not said.finished:

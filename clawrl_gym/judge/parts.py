@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from clawrl_gym.config import JudgeConfig
-from clawrl_gym.judge.chat_models import Speaker
+from clawrl_gym.judge.chat_models import ChatModel
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.judge.interface import Judge
 
@@ -24,7 +24,7 @@ class JudgeParts(Protocol):
         """The judge that needs no model, to compare with; None without rules."""
         ...
 
-    def chat_model(self, config: JudgeConfig) -> Speaker:
+    def chat_model(self, config: JudgeConfig) -> ChatModel:
         """The model at `base_url`, else the run's own policy."""
         ...
 

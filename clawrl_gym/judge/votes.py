@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar, cast
 
-from clawrl_gym.judge.chat_models import Said
+from clawrl_gym.judge.chat_models import Completion
 
 Value = Literal[-1, 0, 1]
 T = TypeVar("T")
@@ -24,13 +24,13 @@ _VOTE = re.compile(
 _BOXED = r"\boxed"
 
 
-def parse_vote(said: Said) -> Value | None:
+def parse_vote(said: Completion) -> Value | None:
     """The vote in an answer; None when there is none."""
     answer = answer_of(said)
     return None if answer is None else last_boxed(answer)
 
 
-def answer_of(said: Said) -> str | None:
+def answer_of(said: Completion) -> str | None:
     """What stands after the reasoning; None for an answer that is cut off or still reasons."""
     if not said.finished:
         return None

@@ -10,16 +10,14 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
-from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.connections import Connections
+from clawrl_gym.policy.connections import VllmConnections
 from clawrl_gym.policy.generation import (
     Generation,
     Piece,
-    PolicyUnavailable,
     ReplyStream,
     Sampling,
     message_of,
@@ -29,7 +27,9 @@ from clawrl_gym.policy.generation import (
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
-Shown = Callable[[list[Any]], list[Any]]
+WithPictures = Callable[[list[Message]], list[Message]]
+"""Puts the bytes of pictures in the place of their hashes."""
+JsonObject = dict[str, object]
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
@@ -50,25 +50,27 @@ class PolicyClient:
         *,
         always_parse: bool = False,
         unspoken: Sequence[int] = (),
-        shown: Shown | None = None,
+        with_pictures: WithPictures | None = None,
     ) -> None:
         """`always_parse`: vLLM has a reasoning parser, so no reply is plain text.
 
-        `unspoken` are ids that stand for pictures and are never sampled; `shown` puts pictures in
-        the place of their hashes.
+        `unspoken` are ids that stand for pictures and are never sampled; `with_pictures` puts
+        the bytes in.
         """
-        self._connections = Connections(base_url, key, timeout_s, max_connections)
+        self._connections = VllmConnections(base_url, key, timeout_s, max_connections)
         self._model = model
         self._always_parse = always_parse
         self._unspoken = tuple(unspoken)
-        self._shown = shown
+        self._with_pictures = with_pictures
 
     async def render(self, body: ChatBody) -> list[int]:
         """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
 
         Special tokens inside the texts stay text: what a person or a tool wrote cannot end a turn.
         """
-        answer = await self._connections.post("/clawrl/render", {"chat": self._seen(body)})
+        answer = await self._connections.post(
+            "/clawrl/render", {"chat": self._chat_with_pictures(body)}
+        )
         ids: list[int] = answer["token_ids"]
         return ids
 
@@ -112,15 +114,15 @@ class PolicyClient:
         if already:  # other random numbers than those that are used up
             left = max(1, sampling.max_tokens - len(reply.sampled_ids_T))
             sampling = replace(sampling, max_tokens=left, seed=None)
-        asked = {
+        request: JsonObject = {
             "generate": self._generate(prompt_ids, sampling, version, request_id),
             "chat": self._chat(body) if body is not None and parse else None,
             "parse": parse,
             "already": list(reply.sampled_ids_T),
         }
         if body is not None and pictures_of(body["messages"]):
-            asked["seen"] = self._seen(body)
-        return self._pieces(asked, reply)
+            request["seen"] = self._chat_with_pictures(body)
+        return self._pieces(request, reply)
 
     def stream_chat(
         self,
@@ -137,13 +139,13 @@ class PolicyClient:
         one: nothing was generated, and the caller decides on the prompt.
         """
         reply = ReplyStream([], plain=not self._reads(body))
-        asked = {
+        request: JsonObject = {
             "generate": self._generate(None, sampling, version, request_id),
-            "chat": self._seen(body),
+            "chat": self._chat_with_pictures(body),
             "parse": self._reads(body),
             "after": list(after),
         }
-        return self._pieces(asked, reply)
+        return self._pieces(request, reply)
 
     async def parse(self, body: ChatBody, generation: Generation) -> Message:
         """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
@@ -155,13 +157,18 @@ class PolicyClient:
             return {"role": "assistant", "content": ""}
         if not self._reads(body) and generation.text is not None:
             return {"role": "assistant", "content": generation.text}
-        reply = {
+        reply: JsonObject = {
             "ids": generation.sampled_ids_T,
             "spoken": len(generation.spoken_ids_T),
             "stop_text": generation.stop_text,
         }
-        asked = {"chat": self._chat(body), "prompt_ids": generation.prompt_ids_T, "reply": reply}
-        return message_of((await self._connections.post("/clawrl/parse", asked))["deltas"])
+        request: JsonObject = {
+            "chat": self._chat(body),
+            "prompt_ids": generation.prompt_ids_T,
+            "reply": reply,
+        }
+        answer = await self._connections.post("/clawrl/parse", request)
+        return message_of(answer["deltas"])
 
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, and its cache usage (0 to 1)."""
@@ -204,15 +211,15 @@ class PolicyClient:
         """Close all connections; idempotent, and a later call opens them again."""
         await self._connections.close()
 
-    def _chat(self, body: ChatBody) -> dict[str, Any]:
+    def _chat(self, body: ChatBody) -> JsonObject:
         return {**body, "model": self._model, "stream": False}
 
-    def _seen(self, body: ChatBody) -> dict[str, Any]:
+    def _chat_with_pictures(self, body: ChatBody) -> JsonObject:
         """A chat with the bytes of its pictures."""
-        chat = self._chat(body)
-        if self._shown is None or not pictures_of(chat["messages"]):
-            return chat
-        return chat | {"messages": self._shown(chat["messages"])}
+        messages = body["messages"]
+        if self._with_pictures is None or not pictures_of(messages):
+            return self._chat(body)
+        return self._chat(body) | {"messages": self._with_pictures(messages)}
 
     def _reads(self, body: ChatBody) -> bool:
         """Whether vLLM's parsers have anything to find in the reply."""
@@ -224,7 +231,7 @@ class PolicyClient:
         sampling: Sampling,
         version: int,
         request_id: str | None,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """vLLM's request to generate; without prompt ids it is not whole."""
         prompt = {} if prompt_ids is None else {"token_ids": prompt_ids}
         return prompt | {
@@ -235,10 +242,8 @@ class PolicyClient:
             "sampling_params": sampling_params(sampling, self._unspoken),
         }
 
-    async def _pieces(
-        self, asked: dict[str, Any], reply: ReplyStream
-    ) -> AsyncGenerator[Piece, None]:
-        async with aclosing(self._connections.events("/clawrl/stream", asked)) as events:
+    async def _pieces(self, body: JsonObject, reply: ReplyStream) -> AsyncGenerator[Piece, None]:
+        async with aclosing(self._connections.events("/clawrl/stream", body)) as events:
             async for event in events:
                 yield reply.piece(event)
         if not reply.ended:

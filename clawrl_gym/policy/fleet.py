@@ -87,15 +87,17 @@ class Fleet(Generic[P]):
 
     async def metrics(self) -> dict[str, float]:
         """Sums over those that answer (PolicyError when none does); the mean of cache usage."""
-        asked = [p for at, p in enumerate(self._policies) if not self._left_out(at)]
-        asking = (policy.metrics() for policy in asked or self._policies)
-        answers = await asyncio.gather(*asking, return_exceptions=True)
-        told = [answer for answer in answers if isinstance(answer, dict)]
+        available = [p for at, p in enumerate(self._policies) if not self._left_out(at)]
+        readings = (policy.metrics() for policy in available or self._policies)
+        answers = await asyncio.gather(*readings, return_exceptions=True)
+        measured = [answer for answer in answers if isinstance(answer, dict)]
         for answer in answers:
-            if isinstance(answer, BaseException) and not (told and isinstance(answer, PolicyError)):
+            if isinstance(answer, BaseException) and not (
+                measured and isinstance(answer, PolicyError)
+            ):
                 raise answer
-        total = {name: sum(answer[name] for answer in told) for name in told[0]}
-        return {k: v / len(told) if k == "kv_usage" else v for k, v in total.items()}
+        total = {name: sum(answer[name] for answer in measured) for name in measured[0]}
+        return {k: v / len(measured) if k == "kv_usage" else v for k, v in total.items()}
 
     def _settle(self, session_id: str, old: int | None) -> int:
         """A home for the session: the policy with the fewest sessions."""
@@ -115,4 +117,4 @@ class Fleet(Generic[P]):
         return self._clock() < self._back_s[at]
 
     def _position(self, policy: P) -> int:
-        return next(at for at, other in enumerate(self._policies) if other is policy)
+        return next(at for at, member in enumerate(self._policies) if member is policy)

@@ -69,23 +69,23 @@ class ForkServer:
         cls, argv: Sequence[str], environment: Mapping[str, str], output: BinaryIO
     ) -> ForkServer:
         """Start it, from a thread that lives as long as it shall."""
-        ours, theirs = socket.socketpair()
-        reader, writer = await asyncio.open_connection(sock=ours)
+        parent_socket, child_socket = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=parent_socket)
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**environment, FORKSERVER_VARIABLE: str(theirs.fileno())},
-                pass_fds=(theirs.fileno(),),
+                env={**environment, FORKSERVER_VARIABLE: str(child_socket.fileno())},
+                pass_fds=(child_socket.fileno(),),
                 start_new_session=True,
             )
         except BaseException:
             writer.close()
             raise
         finally:
-            theirs.close()
+            child_socket.close()
         return cls(process, reader, writer)
 
     @property

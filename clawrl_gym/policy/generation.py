@@ -10,14 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
-
-
-class PolicyUnavailable(PolicyError):
-    """vLLM is starting, dying or overloaded: the same request may succeed later, or elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

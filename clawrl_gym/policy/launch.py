@@ -19,8 +19,8 @@ MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
 
 
-def reserve_port(wanted: int) -> socket.socket:
-    """A socket bound to a free port on loopback, `wanted` itself unless it is 0.
+def reserve_port(port: int) -> socket.socket:
+    """A socket bound to a free port on loopback, `port` itself unless it is 0.
 
     While it is open, no other program is given the port, but vLLM can listen there: also after a
     restart. ConfigError when the port is taken.
@@ -28,11 +28,11 @@ def reserve_port(wanted: int) -> socket.socket:
     probe = socket.socket()
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        probe.bind((HOST, wanted))
+        probe.bind((HOST, port))
     except OSError as error:
         probe.close()
         raise ConfigError(
-            f"policy.port={wanted} cannot be used ({error.strerror}): "
+            f"policy.port={port} cannot be used ({error.strerror}): "
             "another program has it; choose another port, or 0 for a free one"
         ) from error
     return probe
@@ -50,8 +50,8 @@ def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) ->
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]
     argv += ["--generation-config", "vllm", "--enable-prefix-caching"]
     argv += ["--worker-extension-cls", "clawrl_gym.policy.worker_extension.Reload"]
-    argv += ["--middleware", "clawrl_gym.policy.middleware.Streams"]
-    argv += ["--middleware", "clawrl_gym.policy.guard.RequireKey"]  # the last one is outermost
+    argv += ["--middleware", "clawrl_gym.policy.middleware.PolicyRoutes"]
+    argv += ["--middleware", "clawrl_gym.policy.middleware.RequireKey"]  # the last one is outermost
     argv += ["--disable-uvicorn-access-log", "--uvicorn-log-level", "warning"]
     argv += ["--disable-fastapi-docs"]
     if sees(model_dir):

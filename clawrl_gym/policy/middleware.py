@@ -1,4 +1,7 @@
-"""Routes of ours inside vLLM's process (`--middleware`), for the one client that the gateway is.
+"""ASGI middleware inside vLLM's process (`--middleware`), for the one client that the gateway is.
+
+Every route asks for the key, not only those below /v1: vLLM itself leaves its development routes
+(pause, reload, remote calls) open to any local user. And there are routes of ours:
 
     POST /clawrl/stream     generates: an event a step with ids, log-probs, versions and the delta
     POST /clawrl/parse      the deltas of ids that were sampled before, read by the same steps
@@ -14,15 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hmac
 import json
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
 from typing import Any
 
-from clawrl_gym.policy.guard import App, Receive, Scope, Send
-from clawrl_gym.policy.multimodal import Pictured, ReadyInputs, expanded, urls_of
-from clawrl_gym.policy.reply_parser import Event, Reader, Steps
-from clawrl_gym.policy.special_tokens import SpecialTexts
+from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
+from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser
+from clawrl_gym.policy.special_tokens import SpecialTokenMask
 
 _PREFIX = "/clawrl/"
 _NAMING = "/update_weight_version"
@@ -31,7 +35,36 @@ _TEXTS = ("messages", "tools", "chat_template_kwargs")
 """The parts of a chat that hold texts of others."""
 
 
-class Streams:
+Message = MutableMapping[str, Any]
+"""Of ASGI, as are those below."""
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class RequireKey:
+    """Answer 401 unless the request carries `Authorization: Bearer $VLLM_API_KEY`."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._expected = f"Bearer {os.environ['VLLM_API_KEY']}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._allows(scope):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b"the key is missing or wrong"})
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _allows(self, scope: Scope) -> bool:
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        return hmac.compare_digest(given, self._expected)
+
+
+class PolicyRoutes:
     """The middleware: answers what is below /clawrl, passes everything else on.
 
     Nothing is generated before the weights have a version: such tokens could not be told apart.
@@ -39,7 +72,7 @@ class Streams:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        self._routes: Routes | None = None
+        self._routes: RouteHandlers | None = None
         self._named = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,7 +86,7 @@ class Streams:
         from starlette.requests import Request
         from starlette.responses import JSONResponse, Response, StreamingResponse
 
-        self._routes = self._routes or Routes(scope["app"].state)
+        self._routes = self._routes or RouteHandlers(scope["app"].state)
         name = path.removeprefix(_PREFIX)
         try:
             body = await Request(scope, receive).json()
@@ -68,7 +101,7 @@ class Streams:
         await answer(scope, receive, send)
 
 
-class Routes:
+class RouteHandlers:
     """What the routes do, with what vLLM keeps in its application's state."""
 
     def __init__(self, state: Any) -> None:
@@ -79,7 +112,7 @@ class Routes:
         # vLLM checks a request and starts it; the engine's outputs come out as they are
         self._tokens = copy.copy(state.serving_tokens)
         self._tokens.serve_tokens_stream_generator = lambda request, outputs, *rest: outputs
-        self._ready = self._tokens.online_renderer = ReadyInputs(self._renderer)
+        self._ready = self._tokens.online_renderer = PreparedInputs(self._renderer)
         self._tokenizer = self._renderer.renderer.get_tokenizer()
         self._specials = _special_texts(self._tokenizer)
 
@@ -99,7 +132,7 @@ class Routes:
                 return
         reader = None
         if body["parse"]:
-            reader = Reader(self._renderer, _chat_request(chat), generate["token_ids"])
+            reader = ReplyParser(self._renderer, _chat_request(chat), generate["token_ids"])
             generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
         already = body.get("already")
         if already:
@@ -110,14 +143,14 @@ class Routes:
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
             return
-        steps = Steps(self._engine.output_processor, reader)
+        steps = EngineEvents(self._engine.output_processor, reader)
         async with aclosing(outputs):
             async for result in outputs:
                 event = steps.event(result)
                 if event is not None:
                     yield event
 
-    async def _serve(self, request: Any, prompt: Pictured | None) -> Any:
+    async def _serve(self, request: Any, prompt: RenderedPrompt | None) -> Any:
         """The engine's outputs for a request, or vLLM's refusal."""
         if prompt is None or prompt.inputs is None:
             return await self._tokens.serve_tokens(request)
@@ -132,7 +165,7 @@ class Routes:
         return {"token_ids": (await self._rendered(body["chat"])).ids}
 
     async def _parse(self, body: Event) -> Event:
-        reader = Reader(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
+        reader = ReplyParser(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
         deltas = []
         for delta in reader.replay(**body["reply"]):
             deltas.append(delta)
@@ -151,7 +184,7 @@ class Routes:
         before = self._tokenizer.encode("")  # what the tokenizer begins every text with
         return {"token_ids": before + self._plain_ids(text, found)}
 
-    async def _rendered(self, chat: Event) -> Pictured:
+    async def _rendered(self, chat: Event) -> RenderedPrompt:
         """The prompt of a chat; ValueError when vLLM refuses it."""
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
@@ -173,8 +206,8 @@ class Routes:
             self._check_length(pictured.ids)
             return pictured
         if found:
-            return Pictured(self._plain_ids(prompt["prompt"], found), None)
-        return Pictured([*prompt["prompt_token_ids"]], None)
+            return RenderedPrompt(self._plain_ids(prompt["prompt"], found), None)
+        return RenderedPrompt([*prompt["prompt_token_ids"]], None)
 
     def _masked(self, value: Any, found: dict[str, str]) -> Any:
         return value if self._specials is None else self._specials.mask(value, found)
@@ -197,11 +230,11 @@ def _chat_request(chat: Event) -> Any:
     return ChatCompletionRequest(**chat)
 
 
-def _special_texts(tokenizer: Any) -> SpecialTexts | None:
+def _special_texts(tokenizer: Any) -> SpecialTokenMask | None:
     """None for tokenizers that never read a special token in a message's text (Mistral's own)."""
     from transformers import PreTrainedTokenizerBase
 
-    return SpecialTexts(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else None
+    return SpecialTokenMask(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else None
 
 
 async def _refuse_for_now(send: Send) -> None:

@@ -9,27 +9,36 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.weights import weight_files
 
 Device = Literal["cpu", "cuda"]
-
+SHIPPED: Mapping[str, str] = MappingProxyType(
+    {"tiny": "tiny_model", "tiny_pages": "tiny_pages_model"}
+)
+"""Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
+under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages."""
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
+def shipped_dir(name: str = "tiny") -> Path:
+    """Folder of a shipped model. Imports nothing heavy."""
+    return Path(__file__).resolve().parent / SHIPPED[name]
+
+
 def resolve_model(model: str) -> Path:
     """The folder of a model, downloaded first when it is an id that the cache does not hold."""
-    from clawrl_gym.policy.shipped import SHIPPED, model_dir
-
     if model in SHIPPED:
-        return checked(model_dir(model))
+        return checked(shipped_dir(model))
     folder = Path(model).expanduser()
     if folder.exists():
         return checked(folder.resolve())
@@ -93,19 +102,19 @@ def checkpoint_dtype(folder: Path) -> str:
     return str(config.get("dtype") or config.get("torch_dtype") or "auto")
 
 
-def resolve_device(wanted: Literal["auto", "cpu", "cuda"]) -> Device:
+def resolve_device(configured: Literal["auto", "cpu", "cuda"]) -> Device:
     """The device to serve and learn on; ConfigError when this machine cannot."""
-    return choose_device(wanted, vllm_build(), has_gpu=has_gpu())
+    return choose_device(configured, vllm_build(), has_gpu=has_gpu())
 
 
 def choose_device(
-    wanted: Literal["auto", "cpu", "cuda"], build: Device, *, has_gpu: bool
+    configured: Literal["auto", "cpu", "cuda"], build: Device, *, has_gpu: bool
 ) -> Device:
     """Pure part of `resolve_device`: `build` is what the installed vLLM was built for."""
-    if wanted not in ("auto", build):
-        extra = "gpu" if wanted == "cuda" else "cpu"
+    if configured not in ("auto", build):
+        extra = "gpu" if configured == "cuda" else "cpu"
         raise ConfigError(
-            f"policy.device={wanted}, but the installed vLLM is built for {build}: "
+            f"policy.device={configured}, but the installed vLLM is built for {build}: "
             f"install clawrl-gym[{extra}], or set policy.device={build}"
         )
     if build == "cuda" and not has_gpu:
@@ -134,9 +143,9 @@ def has_gpu() -> bool:
 
 def visible_gpus() -> list[str]:
     """What CUDA_VISIBLE_DEVICES names, else the numbers of all NVIDIA devices."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [name.strip() for name in visible.split(",") if name.strip()]
     numbers = [path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*")]
     return sorted(numbers, key=int)
 

@@ -13,14 +13,14 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Pictured:
+class RenderedPrompt:
     """A prompt that is ready for the engine."""
 
     ids: list[int]
     inputs: Any
     """vLLM's MultiModalInput of these ids; None when no picture is in them."""
 
-    def behind(self, ids: list[int]) -> Pictured:
+    def behind(self, ids: list[int]) -> RenderedPrompt:
         """The same pictures in other ids, in the same order. Raises ValueError where one is not."""
         if self.inputs is None:
             return replace(self, ids=ids)
@@ -29,7 +29,7 @@ class Pictured:
             for modality, ranges in self.inputs["mm_placeholders"].items()
         }
         inputs = {**self.inputs, "prompt_token_ids": ids, "mm_placeholders": places}
-        return Pictured(ids, inputs)
+        return RenderedPrompt(ids, inputs)
 
     def salted(self, salt: str) -> Any:
         """The engine's input. What the encoder makes of a picture is kept under the salt too: other
@@ -41,7 +41,7 @@ class Pictured:
         return {**self.inputs, "mm_hashes": hashes, "cache_salt": salt}
 
 
-class ReadyInputs:
+class PreparedInputs:
     """Stands before vLLM's renderer where its token server asks for the input of a request."""
 
     def __init__(self, renderer: Any) -> None:
@@ -72,7 +72,7 @@ def urls_of(messages: Sequence[Any]) -> list[str]:
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
-async def expanded(renderer: Any, ids: list[int], urls: list[str]) -> Pictured:
+async def expanded(renderer: Any, ids: list[int], urls: list[str]) -> RenderedPrompt:
     """The ids of a text with pictures in it, by vLLM's OnlineRenderer."""
     from vllm.inputs import TokensPrompt
     from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
@@ -84,7 +84,7 @@ async def expanded(renderer: Any, ids: list[int], urls: list[str]) -> Pictured:
     data, _ = await tracker.resolve_items()
     prompt = TokensPrompt(prompt_token_ids=ids, multi_modal_data=data)
     (inputs,) = await renderer.renderer.render_cmpl_async([prompt], skip_mm_cache=True)
-    return Pictured([*inputs["prompt_token_ids"]], inputs)
+    return RenderedPrompt([*inputs["prompt_token_ids"]], inputs)
 
 
 def _found(ids: list[int], ranges: Sequence[Any], others: list[int]) -> list[Any]:

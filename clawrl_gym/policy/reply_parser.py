@@ -17,7 +17,7 @@ Event = dict[str, Any]
 _MISSING_LOGPROB = -9999.0  # vLLM's word for none
 
 
-class Reader:
+class ReplyParser:
     """vLLM's tool and reasoning parsers over one reply."""
 
     def __init__(self, renderer: Any, request: Any, prompt_ids: list[int]) -> None:
@@ -122,10 +122,10 @@ class Reader:
         return texts
 
 
-class Steps:
+class EngineEvents:
     """The engine's outputs for one request, one after the other."""
 
-    def __init__(self, output_processor: Any, reader: Reader | None) -> None:
+    def __init__(self, output_processor: Any, reader: ReplyParser | None) -> None:
         """`reader` None: the text is the message's content."""
         self._processor = output_processor
         self._reader = reader

@@ -250,10 +250,10 @@ class PolicyServer:
     def _client(self, timeout_s: float) -> PolicyClient:
         return PolicyClient(self.base_url, self.key, self.model_name, timeout_s, 1)
 
-    def _failure(self, what: str) -> PolicyError | ConfigError:
+    def _failure(self, symptom: str) -> PolicyError | ConfigError:
         words = self._log.last_words()
         cure = advice(words)
-        message = f"vLLM {what}: {words}; "
+        message = f"vLLM {symptom}: {words}; "
         if cure is None:
             return PolicyError(message + f"the whole log is {self._log_path}")
         return ConfigError(message + f"{cure} (log: {self._log_path})")

@@ -63,8 +63,8 @@ class ServerLog:
         ]
         if errors:
             return errors[-1][:600]
-        spoken = [line.strip() for line in lines if line.strip() and "nanobind" not in line]
-        return " | ".join(spoken[-3:])[:600] or "it said nothing"
+        words = [line.strip() for line in lines if line.strip() and "nanobind" not in line]
+        return " | ".join(words[-3:])[:600] or "it said nothing"
 
     def _tail(self) -> list[str]:
         size = self._path.stat().st_size

@@ -11,12 +11,11 @@ import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
-from clawrl_gym.policy.client import PolicyClient, Shown
+from clawrl_gym.policy.client import PolicyClient, WithPictures
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.models import visible_gpus
 from clawrl_gym.policy.server import PolicyServer
@@ -48,7 +47,7 @@ class PolicyServers:
         self._config = config
         self._on_phase = on_phase
         self._hold = hold
-        self._held: AbstractContextManager[None] | None = None
+        self._holding: AbstractContextManager[None] | None = None
         self._paused = 0
         self._version = 0
         self._publishing = asyncio.Lock()
@@ -84,10 +83,10 @@ class PolicyServers:
         self,
         max_connections: int,
         *,
-        shown: Shown | None = None,
+        with_pictures: WithPictures | None = None,
         unspoken: Sequence[int] = (),
     ) -> Fleet[PolicyClient]:
-        """Clients of all servers, which need not have been started yet; `shown` and
+        """Clients of all servers, which need not have been started yet; `with_pictures` and
         `unspoken` as they have them.
 
         Raises ConfigError when a port is taken.
@@ -103,7 +102,7 @@ class PolicyServers:
                 max_connections,
                 always_parse=self._config.reasoning_parser is not None,
                 unspoken=unspoken,
-                shown=shown,
+                with_pictures=with_pictures,
             )
             for server in self._servers
         ]
@@ -159,9 +158,9 @@ class PolicyServers:
             return max(result for result in results if isinstance(result, float))
 
     def _stage(self, version: int, weights: Path) -> None:
-        first, *others = (server.folder for server in self._servers)
+        first, *rest = (server.folder for server in self._servers)
         first.stage(version, weights)
-        for folder in others:
+        for folder in rest:
             folder.stage(version, first.of_version(version), lasting=True)
 
     async def _renew(self, server: PolicyServer, version: int, error: BaseException) -> None:
@@ -178,7 +177,7 @@ class PolicyServers:
             try:
                 return await server.watch()
             except (PolicyError, ConfigError) as error:
-                if not any(other.alive for other in self._servers):
+                if not any(sibling.alive for sibling in self._servers):
                     raise
                 self._on_phase(f"{error}; the other servers go on")
             await asyncio.sleep(_AGAIN_S)
@@ -188,14 +187,14 @@ class PolicyServers:
         """Hold once, from the first server that is paused until the last one goes on."""
         self._paused += 1
         if self._paused == 1:
-            self._held = self._hold()
-            self._held.__enter__()
+            self._holding = self._hold()
+            self._holding.__enter__()
         try:
             yield
         finally:
             self._paused -= 1
-            if self._paused == 0 and self._held is not None:
-                self._held.__exit__(None, None, None)
+            if self._paused == 0 and self._holding is not None:
+                self._holding.__exit__(None, None, None)
 
     def _phase_of(self, at: int) -> Callable[[str], None]:
         if self._config.servers == 1:
@@ -203,7 +202,7 @@ class PolicyServers:
         return lambda phase: self._on_phase(f"{phase} (server {at + 1})")
 
 
-async def _all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _all(coroutines: Iterable[Coroutine[None, None, None]]) -> None:
     """All at once; when one fails, its error is raised and the others are cancelled."""
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:

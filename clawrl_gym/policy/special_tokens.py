@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
     def __call__(self, texts: list[str], *, add_special_tokens: bool) -> Any: ...
 
 
-class SpecialTexts:
+class SpecialTokenMask:
     """Takes the special tokens of one tokenizer out of texts, and puts them back as plain ids."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.serving_folder import ServingFolder
 
 _ATTEMPTS = 3

@@ -59,18 +59,18 @@ def main() -> None:
         fork_the_engine()
     from vllm.entrypoints.launchers.api_server.entry import main as serve
 
-    asked = os.environ.pop(FORKSERVER_VARIABLE, None)
-    if asked is None or forked_for(socket.socket(fileno=int(asked))):
+    descriptor = os.environ.pop(FORKSERVER_VARIABLE, None)
+    if descriptor is None or forked_for(socket.socket(fileno=int(descriptor))):
         serve()
 
 
-def forked_for(asking: socket.socket) -> bool:
+def forked_for(requests: socket.socket) -> bool:
     """Fork a server for every line that comes: True in the server, False when no more is asked.
 
     Answers with the server's pid and, when it has ended, with its exit code.
     """
     gc.freeze()  # what is imported stays shared: no collection touches it
-    with asking, asking.makefile("rw") as lines:
+    with requests, requests.makefile("rw") as lines:
         for _ in lines:
             pid = os.fork()
             if pid == 0:

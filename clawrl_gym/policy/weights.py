@@ -39,15 +39,17 @@ def shapes(files: dict[str, Path]) -> dict[str, list[int]]:
 
 def check_fit(new: dict[str, Path], old: dict[str, Path]) -> None:
     """ValueError when new weights are clearly not of the model that the old ones are of."""
-    got, expected = shapes(new), shapes(old)
-    common = got.keys() & expected.keys()
+    new_shapes, old_shapes = shapes(new), shapes(old)
+    common = new_shapes.keys() & old_shapes.keys()
     if not common:
-        raise ValueError(f"they are of another model: none of its {len(expected)} tensors is there")
-    wrong = sorted(name for name in common if got[name] != expected[name])
+        raise ValueError(
+            f"they are of another model: none of its {len(old_shapes)} tensors is there"
+        )
+    wrong = sorted(name for name in common if new_shapes[name] != old_shapes[name])
     if wrong:
         name = wrong[0]
         raise ValueError(
-            f"they are of another model: {name} is {got[name]}, expected {expected[name]}"
+            f"they are of another model: {name} is {new_shapes[name]}, expected {old_shapes[name]}"
         )
 
 

@@ -12,8 +12,9 @@ from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
 from clawrl_gym.judge.interface import Judge
 
 if TYPE_CHECKING:
-    from clawrl_gym.judge.chat_models import Policies, Speaker
+    from clawrl_gym.judge.chat_models import ChatModel
     from clawrl_gym.judge.endpoint import Endpoint
+    from clawrl_gym.policy.interface import Policies
 
 
 def check_judge(config: JudgeConfig) -> None:
@@ -70,12 +71,12 @@ class JudgeMaker:
 
         return RuleJudge(config)
 
-    def chat_model(self, config: JudgeConfig) -> Speaker:
-        from clawrl_gym.judge.chat_models import HttpSpeaker, PolicySpeaker
+    def chat_model(self, config: JudgeConfig) -> ChatModel:
+        from clawrl_gym.judge.chat_models import HttpChatModel, PolicyChatModel
 
         if config.base_url is None:
-            return PolicySpeaker(self._fleet, self._version)
-        return HttpSpeaker(self.endpoint(config), config.model)
+            return PolicyChatModel(self._fleet, self._version)
+        return HttpChatModel(self.endpoint(config), config.model)
 
     def endpoint(self, config: JudgeConfig) -> Endpoint:
         from clawrl_gym.judge.endpoint import Endpoint

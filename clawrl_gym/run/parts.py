@@ -11,13 +11,12 @@ import logging
 from contextlib import AsyncExitStack
 
 from clawrl_gym.config import CommandConfig
-from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.errors import PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
-from clawrl_gym.policy.client import PolicyUnavailable
 from clawrl_gym.policy.models import sees
 from clawrl_gym.run import cluster
 from clawrl_gym.run.folder import RunFolder

@@ -92,7 +92,7 @@ class ServedPolicy:
         stack.push_async_callback(self.servers.stop)
         self.fleet = self.servers.fleet(
             config.gateway.max_waiting,
-            shown=self.store.pictures.inline,
+            with_pictures=self.store.pictures.inline,
             unspoken=picture_ids(self.model),
         )
         stack.push_async_callback(self.servers.close_clients)

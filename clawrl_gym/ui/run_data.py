@@ -19,7 +19,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.types import Json
-from clawrl_gym.policy.shipped import SHIPPED, model_dir
+from clawrl_gym.policy.models import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (
@@ -259,4 +259,4 @@ def model_folders(folder: Path, config: Json) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
     model = str(setting(config, "policy.model") or "tiny")
     serving = [folder / "serving" / name for name in ("current", "base", "")]
-    return [*serving, model_dir(model) if model in SHIPPED else Path(model)]
+    return [*serving, shipped_dir(model) if model in SHIPPED else Path(model)]

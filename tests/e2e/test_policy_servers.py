@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.errors import PolicyUnavailable
 from clawrl_gym.core.types import ChatBody
-from clawrl_gym.policy.client import PolicyClient, PolicyUnavailable, Sampling
+from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Piece, message_of
 from clawrl_gym.policy.servers import PolicyServers

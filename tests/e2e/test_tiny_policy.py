@@ -16,8 +16,8 @@ from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import answers_in
 from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.models import shipped_dir
 from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.shipped import model_dir
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
@@ -32,7 +32,7 @@ class Policy:
         self.loop = asyncio.new_event_loop()
         config = PolicyConfig(max_model_len=2048, kv_cache_gb=0.125, start_timeout_s=240)
         self.server = PolicyServer(
-            config, model_dir(), folder / "serving", folder / "vllm.log", lambda _: None
+            config, shipped_dir(), folder / "serving", folder / "vllm.log", lambda _: None
         )
         self.loop.run_until_complete(self.server.start())
 

@@ -47,7 +47,8 @@ class Seeing(Bench):
         self.images = ImagesConfig(max_count=4)
         self.policy = PolicyClient(  # type: ignore[assignment]
             self.server.base_url, self.server.key, self.server.model_name, 60.0, 64,
-            unspoken=picture_ids(self.model), shown=lambda told: self.store.pictures.inline(told),
+            unspoken=picture_ids(self.model),
+            with_pictures=lambda messages: self.store.pictures.inline(messages),
         )  # fmt: skip
         await super().start()
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy.recipe import Recipe, TrainedPolicy, make, pages_recipe, save
 
 
@@ -50,7 +50,7 @@ def _arguments() -> tuple[Recipe, Path]:
     parser.add_argument("--out", type=Path, help="folder to write; the shipped one unless given")
     given = parser.parse_args()
     recipe = pages_recipe() if given.pages else default
-    out = given.out or model_dir("tiny_pages" if given.pages else "tiny")
+    out = given.out or shipped_dir("tiny_pages" if given.pages else "tiny")
     return replace(recipe, seed=given.seed, threads=given.threads), out
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.policy.shipped import model_dir
+from clawrl_gym.policy.models import shipped_dir
 from tools.tiny_policy.conversations import Source, texts_of
 from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match
@@ -135,7 +135,7 @@ def pages_recipe() -> Recipe:
     """What makes `tiny_pages` of `tiny`."""
     return Recipe(
         phases=page_phases(),
-        start=model_dir(),
+        start=shipped_dir(),
         heldout_tasks=110,
         heldout_answers=60,
         heldout_tools=78,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any
 
-from clawrl_gym.policy.middleware import Streams
+from clawrl_gym.policy.middleware import PolicyRoutes
 
 
 class Inner:
@@ -20,7 +20,9 @@ class Inner:
         self.reached.append(scope.get("path", scope["type"]))
 
 
-async def ask(streams: Streams, path: str, kind: str = "http") -> list[MutableMapping[str, Any]]:
+async def ask(
+    streams: PolicyRoutes, path: str, kind: str = "http"
+) -> list[MutableMapping[str, Any]]:
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -36,7 +38,7 @@ async def ask(streams: Streams, path: str, kind: str = "http") -> list[MutableMa
 async def test_nothing_is_generated_before_the_weights_have_a_version() -> None:
     """A server that comes back has its port open before anybody can tell it the version."""
     inner = Inner()
-    streams = Streams(inner)
+    streams = PolicyRoutes(inner)
     for path in ("/inference/v1/generate", "/clawrl/stream"):
         assert (await ask(streams, path))[0]["status"] == 503
     await ask(streams, "/health")
@@ -48,8 +50,8 @@ async def test_nothing_is_generated_before_the_weights_have_a_version() -> None:
 
 async def test_what_is_not_ours_is_passed_on() -> None:
     inner = Inner()
-    await ask(Streams(inner), "", "lifespan")
-    await ask(Streams(inner), "/v1/models")
+    await ask(PolicyRoutes(inner), "", "lifespan")
+    await ask(PolicyRoutes(inner), "/v1/models")
     assert inner.reached == ["", "/v1/models"]
 
 
