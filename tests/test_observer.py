@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.core.metrics import Metrics, judged_shares
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
 from clawrl_gym.core.types import Episode, Sample, StepStats, StopReason, TaskRef, Taught, Verdict
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
@@ -35,6 +37,10 @@ class RecordingView:
         self.readings: list[Any] = []
         self.verdicts: list[Verdict] = []
         self.messages: list[str] = []
+        self.gauges: list[Mapping[str, float]] = []
+
+    def update(self, gauges: Mapping[str, float]) -> None:
+        self.gauges.append(gauges)
 
     def message(self, text: str) -> None:
         self.messages.append(text)
@@ -144,6 +150,30 @@ async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(
     assert second["time/left_s"] >= 0
     assert "memory/rss_gb" in first
     assert "memory/rss_gb" not in second
+
+
+async def test_the_view_is_refreshed_and_sampling_is_a_span_of_the_timeline(
+    metrics: Metrics, tmp_path: Path
+) -> None:
+    stats = SimpleNamespace(tokens_sampled=5, inside=1)
+    served: Any = SimpleNamespace(gateway=SimpleNamespace(stats=stats, version=1))
+    collector: Any = SimpleNamespace(counters=Counter(), ready_groups=0)
+    pool: Any = SimpleNamespace(in_flight=3)
+    view: Any = RecordingView()
+    timeline = Timeline(tmp_path)
+    counts = TrainingCounts(9, served, pool, collector)
+    running = asyncio.create_task(Observer(metrics, timeline, view, served, counts).run())
+    await asyncio.sleep(0)
+    stats.tokens_sampled = 12
+    while not view.gauges:  # noqa: ASYNC110 - half a second
+        await asyncio.sleep(0.05)
+    running.cancel()
+    timeline.close()
+    assert view.gauges[0]["rollout/in_flight"] == 3
+    spans = read_json_lines(tmp_path / TIMELINE_FILE)
+    assert [(span["loop"], span["name"], span["tokens"]) for span in spans] == [
+        ("serve", "generate", 7)
+    ]
 
 
 def test_the_gauges_of_serving_say_when_the_next_batch_is_due() -> None:
