@@ -11,7 +11,7 @@ from typing import Any, get_args
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.gui.action import Action, Direction
 from clawrl_gym.envs.gui.aliases import FIELDS, NAMES, normalize_fields
-from clawrl_gym.envs.gui.keys import key_names
+from clawrl_gym.envs.gui.keys import UnknownKey, parse_keys
 from clawrl_gym.envs.gui.schema import FORMS, POINT, TO, TOOL, Form
 from clawrl_gym.envs.gui.text_calls import Bare, TextCall, find_calls, format_action, unknown_calls
 
@@ -256,14 +256,17 @@ def _text(value: Any) -> str:
     return text
 
 
-def _keys(value: Any) -> str:
-    names = key_names(str(value)) if isinstance(value, str | int) else None
-    if names is None:
-        raise _Wrong(
-            f"got keys={_shown(value)}, expected a key such as Enter, Tab, Escape, Backspace, "
-            "Delete, Space, Home, PageDown, ArrowUp, F1 or a, or a combination such as Control+a"
-        )
-    return names
+def _keys(value: object) -> str:
+    """One combination in Playwright's form, such as Control+Shift+a."""
+    try:
+        if isinstance(value, str | int):
+            return "+".join(parse_keys(str(value)))
+    except UnknownKey:
+        pass
+    raise _Wrong(
+        f"got keys={_shown(value)}, expected a key such as Enter, Tab, Escape, Backspace, "
+        "Delete, Space, Home, PageDown, ArrowUp, F1 or a, or a combination such as Control+a"
+    )
 
 
 def _direction(value: Any) -> str:

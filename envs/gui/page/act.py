@@ -11,8 +11,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.keys import UnknownKey, parse_keys
 from clawrl_gym.envs.gui.page.idle import wait_until_idle
-from clawrl_gym.envs.gui.page.keys import chord
 from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageHangs, Tab
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MOST_KEYS = 20
 """Characters that are typed key by key: the last ones; what precedes them is put in at once."""
 
 
-class Refused(Exception):
+class ActionRefused(Exception):
     """Why an action cannot be done, in words for the model."""
 
 
@@ -39,7 +39,7 @@ async def carry_out(tab: Tab, action: Action, timeout_s: float) -> str | None:
             await do(tab, action, timeout_s)
             left_s = max(0.1, (limit.when() or 0.0) - asyncio.get_running_loop().time())
             await wait_until_idle(tab, left_s)
-    except Refused as reason:
+    except ActionRefused as reason:
         return str(reason)
     except DocumentLeft:
         return "the page went away before it could be done"
@@ -60,7 +60,7 @@ async def _place(
         found = await _asked(tab, timeout_s, "locate", id, doing)
         return found["x"], found["y"]
     if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
-        raise Refused("say where: the number of an element, or x and y")
+        raise ActionRefused("say where: the number of an element, or x and y")
     await _asked(tab, timeout_s, "place", x, y)
     return x, y
 
@@ -68,7 +68,7 @@ async def _place(
 async def _asked(tab: Tab, timeout_s: float, name: str, *args: Any) -> dict[str, Any]:
     found: dict[str, Any] = await tab.ask(name, *args, timeout_s=timeout_s)
     if "why" in found:
-        raise Refused(found["why"])
+        raise ActionRefused(found["why"])
     return found
 
 
@@ -150,9 +150,10 @@ async def _type(tab: Tab, action: Action, timeout_s: float) -> None:
 
 
 async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
-    keys = chord(action.keys)
-    if isinstance(keys, str):
-        raise Refused(keys)
+    try:
+        keys = parse_keys(action.keys)
+    except UnknownKey as error:
+        raise ActionRefused(str(error)) from None
     if action.id is not None:
         await _asked(tab, timeout_s, "focus", action.id)
     else:
@@ -167,13 +168,13 @@ async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
 # -- the rest ------------------------------------------------------------------------------------
 async def _select(tab: Tab, action: Action, timeout_s: float) -> None:
     if action.id is None:
-        raise Refused("say in which list: the number of an element")
+        raise ActionRefused("say in which list: the number of an element")
     await _asked(tab, timeout_s, "choose", action.id, action.text)
 
 
 async def _scroll(tab: Tab, action: Action, timeout_s: float) -> None:
     if not math.isfinite(action.amount) or action.amount <= 0:
-        raise Refused(f"the amount to scroll is {action.amount:g}; it must be above 0")
+        raise ActionRefused(f"the amount to scroll is {action.amount:g}; it must be above 0")
     amount = min(action.amount, 1000.0)
     where = (action.id, action.x, action.y)
     await _asked(tab, timeout_s, "scroll", *where, action.direction, amount)
