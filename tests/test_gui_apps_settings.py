@@ -10,13 +10,12 @@ import pytest
 from clawrl_gym.envs.gui.apps.settings import Settings
 from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, number, press, tick
 from clawrl_gym.envs.gui.families.settings import SETTINGS
-from clawrl_gym.envs.gui.families.settings_long import SETTINGS_LONG
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from tests.gui_sites import get, paper_env, post, reward_of, solution_of, text_of
 
-FAMILIES = (*SETTINGS, *SETTINGS_LONG)
+FAMILIES = SETTINGS
 EACH = 8
 """Tasks looked at of each family and split."""
 

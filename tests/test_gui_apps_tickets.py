@@ -10,14 +10,13 @@ import pytest
 from clawrl_gym.envs.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets
 from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.tickets import TICKETS
-from clawrl_gym.envs.gui.families.tickets_long import TICKETS_LONG
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Step
 from tests.gui_sites import get, paper_env, post, reward_of, solution_of, text_of
 
-FAMILIES = (*TICKETS, *TICKETS_LONG)
+FAMILIES = TICKETS
 EACH = 8
 """Tasks looked at of each family and split."""
 

@@ -7,12 +7,11 @@ never asked in training, not even of another page.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.families.family import Served, TaskDraft
+from clawrl_gym.envs.gui.families.family import TaskDraft
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
@@ -72,10 +71,8 @@ def split_of(family: str, draft: TaskDraft) -> Split:
 
 
 def _grader(draft: TaskDraft) -> Grader:
-    expected: Mapping[str, Any] = {
-        host: Served(served.app, draft.after.get(host, served.world))().state()
-        for host, served in draft.sites.items()
-    }
+    solved_sites = {**draft.sites, **draft.solved_sites}
+    expected = {host: make_site().state() for host, make_site in solved_sites.items()}
     if draft.feasible:
         return StateGrader(expected, draft.answer)
     return InfeasibleGrader(expected)

@@ -31,7 +31,7 @@ class UnknownKey(ValueError):
 def parse_keys(text: str) -> tuple[str, ...]:
     """The keys of one combination in the browser's names, modifiers first.
 
-    Understood: "ctrl+A", "CTRL + Shift + Tab", "ctrl-a", "Return", "Page_Up", "a", "+", "Control++".
+    Understood: "ctrl+A", "CTRL + Shift + Tab", "ctrl-a", "Return", "Page_Up", "a", "Control++".
     Raises UnknownKey.
     """
     names = [" "] if text.startswith(" ") and not text.strip() else _split(text.strip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, TypeVar
 
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.gui.site import Site
@@ -15,12 +15,16 @@ Turns = tuple[tuple[Step, ...], ...]
 """Steps of each reply."""
 
 
+World = TypeVar("World")
+"""What an application stores."""
+
+
 @dataclass(frozen=True, slots=True)
-class Served:
+class Served(Generic[World]):
     """An application and what is stored in it at first; calling makes its server afresh."""
 
-    app: Callable[[Any], Site]
-    world: Mapping[str, Any]
+    app: Callable[[World], Site]
+    world: World
 
     def __call__(self) -> Site:
         return self.app(copy.deepcopy(self.world))
@@ -35,16 +39,48 @@ class TaskDraft:
     instruction: str
     start: str
     """URL of the first page."""
-    sites: Mapping[str, Served]
-    """Applications by host name."""
+    sites: Mapping[str, Callable[[], Site]]
+    """Makes the application of each host name."""
     solution: Turns
     """The ending included."""
-    after: Mapping[str, Any] = field(default_factory=dict)
-    """World of each host when the task is done; one that is missing stays as it was."""
+    solved_sites: Mapping[str, Callable[[], Site]] = field(default_factory=dict)
+    """The same as it is when the task is done; one that is missing stays as it was."""
     answer: str | None = None
     """What must be answered; None where nothing is asked for."""
     feasible: bool = True
     """Without it, giving up is the solution, and nothing may have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Application(Generic[World]):
+    """An application behind its host name, about which families draw tasks."""
+
+    host: str
+    app: Callable[[World], Site]
+
+    def task(
+        self,
+        key: str,
+        instruction: str,
+        world: World,
+        solution: Turns,
+        *,
+        path: str = "",
+        after: World | None = None,
+        answer: str | None = None,
+        feasible: bool = True,
+    ) -> TaskDraft:
+        """A task that begins at a path; `after` is what is stored when it is done."""
+        return TaskDraft(
+            key=key,
+            instruction=instruction,
+            start=f"http://{self.host}/{path}",
+            sites={self.host: Served(self.app, world)},
+            solution=solution,
+            solved_sites={} if after is None else {self.host: Served(self.app, after)},
+            answer=answer,
+            feasible=feasible,
+        )
 
 
 @dataclass(frozen=True, slots=True)
