@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.families import FAMILIES
-from clawrl_gym.envs.gui.families.family import TaskDraft
+from clawrl_gym.envs.gui.families.family import TaskContent
 from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import Grader, GuiTask
 from clawrl_gym.envs.task_ids import (
@@ -65,12 +65,12 @@ def make_task(task_id: str) -> GuiTask:
     )
 
 
-def split_of(family: str, draft: TaskDraft) -> Split:
+def split_of(family: str, draft: TaskContent) -> Split:
     """The one split that a request belongs to."""
     return split_of_content(f"{family}/{draft.key}")
 
 
-def _grader(draft: TaskDraft) -> Grader:
+def _grader(draft: TaskContent) -> Grader:
     solved_sites = {**draft.sites, **draft.solved_sites}
     expected = {host: make_site().state() for host, make_site in solved_sites.items()}
     if draft.feasible:

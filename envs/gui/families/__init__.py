@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from clawrl_gym.envs.gui.families.calendar import CALENDAR
-from clawrl_gym.envs.gui.families.family import Family, TaskDraft
+from clawrl_gym.envs.gui.families.family import Family
 from clawrl_gym.envs.gui.families.mail import MAIL
 from clawrl_gym.envs.gui.families.settings import SETTINGS
 from clawrl_gym.envs.gui.families.sheet import SHEET
 from clawrl_gym.envs.gui.families.shop import SHOP
 from clawrl_gym.envs.gui.families.tickets import TICKETS
 
-__all__ = ["FAMILIES", "Family", "TaskDraft"]
+__all__ = ["FAMILIES", "Family"]
 
 _ALL = (
     *CALENDAR,

@@ -22,7 +22,7 @@ from clawrl_gym.envs.gui.apps.serving import next_number
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -38,7 +38,7 @@ HOURS = range(8, 17)
 """Hours at which events start."""
 
 
-def delete(draw: Draw) -> TaskDraft:
+def delete(draw: Draw) -> TaskContent:
     """One event of the week is off."""
     world, number, event = _week_with_one(draw)
     phrasing = draw.pick(
@@ -60,7 +60,7 @@ def delete(draw: Draw) -> TaskDraft:
     )
 
 
-def rename(draw: Draw) -> TaskDraft:
+def rename(draw: Draw) -> TaskContent:
     """One event gets another title."""
     world, number, event = _week_with_one(draw)
     old, new = event["title"], draw.pick([stem for stem in STEMS if stem not in titles(world)])
@@ -80,7 +80,7 @@ def rename(draw: Draw) -> TaskDraft:
     )
 
 
-def plan(draw: Draw) -> TaskDraft:
+def plan(draw: Draw) -> TaskContent:
     """A new event; the form of its day is open."""
     world = calendar([])
     day = MONDAY + datetime.timedelta(days=draw.below(7))
@@ -105,7 +105,7 @@ def plan(draw: Draw) -> TaskDraft:
     )
 
 
-def end(draw: Draw) -> TaskDraft:
+def end(draw: Draw) -> TaskContent:
     """When an event ends: its own page says so."""
     world, _, event = _week_with_one(draw)
     phrasing = draw.pick(
@@ -125,7 +125,7 @@ def end(draw: Draw) -> TaskDraft:
     )
 
 
-def invite(draw: Draw) -> TaskDraft:
+def invite(draw: Draw) -> TaskContent:
     """One more guest of an event."""
     world, number, event = _week_with_one(draw)
     name = draw.pick(NAMES)
@@ -145,7 +145,7 @@ def invite(draw: Draw) -> TaskDraft:
     )
 
 
-def later(draw: Draw) -> TaskDraft:
+def later(draw: Draw) -> TaskContent:
     """An event at another time of its day."""
     world, number, event = _week_with_one(draw)
     length = event["end"] - event["start"]
@@ -237,7 +237,7 @@ def _week_with_one(draw: Draw) -> tuple[CalendarWorld, str, Event]:
 WEEK = datetime.timedelta(weeks=1)
 
 
-def move(draw: Draw) -> TaskDraft:
+def move(draw: Draw) -> TaskContent:
     """An event goes to the next week, where its time may be taken."""
     old, target = (MONDAY + datetime.timedelta(days=draw.below(7)) for _ in range(2))
     target += WEEK
@@ -279,7 +279,7 @@ def move(draw: Draw) -> TaskDraft:
     )
 
 
-def free(draw: Draw) -> TaskDraft:
+def free(draw: Draw) -> TaskContent:
     """A new event in the first hour of a day that is free."""
     day = MONDAY + datetime.timedelta(days=draw.below(7))
     title, *neighbours = draw.some(STEMS, 4)
@@ -317,7 +317,7 @@ def free(draw: Draw) -> TaskDraft:
     )
 
 
-def clear(draw: Draw) -> TaskDraft:
+def clear(draw: Draw) -> TaskContent:
     """All events of one day are off; one of another day is named that stays."""
     day, other_day = (MONDAY + datetime.timedelta(days=n) for n in draw.some(range(7), 2))
     names = draw.some(STEMS, 4)
@@ -353,7 +353,7 @@ def clear(draw: Draw) -> TaskDraft:
     )
 
 
-def repeat(draw: Draw) -> TaskDraft:
+def repeat(draw: Draw) -> TaskContent:
     """An event once more, a week later: how long it takes stands on its page."""
     titles = draw.some(STEMS, 3)
     days = sorted(draw.some(range(7), 3))
@@ -394,7 +394,7 @@ def repeat(draw: Draw) -> TaskDraft:
     )
 
 
-def guests(draw: Draw) -> TaskDraft:
+def guests(draw: Draw) -> TaskContent:
     """The guests of one event come to another one, too."""
     first, second, third = draw.some(STEMS, 3)
     names = draw.some(NAMES, 4)
@@ -429,7 +429,7 @@ def guests(draw: Draw) -> TaskDraft:
     )
 
 
-def longest(draw: Draw) -> TaskDraft:
+def longest(draw: Draw) -> TaskContent:
     """Which event of a day in the next week takes the most time."""
     day = MONDAY + WEEK + datetime.timedelta(days=draw.below(7))
     names = draw.some(STEMS, 4)

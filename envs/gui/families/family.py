@@ -31,7 +31,7 @@ class Served(Generic[World]):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskDraft:
+class TaskContent:
     """A task without its id and split."""
 
     key: str
@@ -69,9 +69,9 @@ class Application(Generic[World]):
         after: World | None = None,
         answer: str | None = None,
         feasible: bool = True,
-    ) -> TaskDraft:
+    ) -> TaskContent:
         """A task that begins at a path; `after` is what is stored when it is done."""
-        return TaskDraft(
+        return TaskContent(
             key=key,
             instruction=instruction,
             start=f"http://{self.host}/{path}",
@@ -88,7 +88,7 @@ class Family:
     """A kind of task; `draft` draws one."""
 
     name: str
-    draft: Callable[[Draw], TaskDraft]
+    draft: Callable[[Draw], TaskContent]
     easy: bool = False
     """Three replies at most, on pages that a small policy can read whole."""
 

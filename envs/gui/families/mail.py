@@ -13,7 +13,7 @@ from clawrl_gym.envs.gui.apps.serving import next_number
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -27,7 +27,7 @@ from clawrl_gym.envs.gui.families.family import (
 SITE = Application(HOST, Mail)
 
 
-def archive(draw: Draw) -> TaskDraft:
+def archive(draw: Draw) -> TaskContent:
     """One mail goes out of the inbox, and stays."""
     phrasings = (
         "Archive the mail of {n} about {s}.",
@@ -37,7 +37,7 @@ def archive(draw: Draw) -> TaskDraft:
     return _filed(draw, phrasings, "Archive", folder="archive")
 
 
-def delete(draw: Draw) -> TaskDraft:
+def delete(draw: Draw) -> TaskContent:
     """One mail goes away."""
     phrasings = (
         "Delete the mail of {n} about {s}.",
@@ -47,7 +47,7 @@ def delete(draw: Draw) -> TaskDraft:
     return _filed(draw, phrasings, "Delete", folder="trash")
 
 
-def star(draw: Draw) -> TaskDraft:
+def star(draw: Draw) -> TaskContent:
     """One mail gets a star."""
     phrasings = (
         "Star the mail of {n} about {s}.",
@@ -57,7 +57,7 @@ def star(draw: Draw) -> TaskDraft:
     return _filed(draw, phrasings, "Star", star=True)
 
 
-def send(draw: Draw) -> TaskDraft:
+def send(draw: Draw) -> TaskContent:
     """A new mail; the form is open."""
     world = inbox(draw, 2)
     name, subject, word = draw.pick(NAMES), draw.pick(STEMS), draw.pick(WORDS)
@@ -79,7 +79,7 @@ def send(draw: Draw) -> TaskDraft:
     )
 
 
-def code(draw: Draw) -> TaskDraft:
+def code(draw: Draw) -> TaskContent:
     """A word that stands in one mail."""
     world = inbox(draw, 3)
     mail = world["mails"][draw.pick(sorted(world["mails"]))]
@@ -104,7 +104,7 @@ def code(draw: Draw) -> TaskDraft:
 
 def _filed(
     draw: Draw, phrasings: tuple[str, ...], button: str, **fields: Unpack[MailChange]
-) -> TaskDraft:
+) -> TaskContent:
     world = inbox(draw, draw.between(3, 4))
     number = draw.pick(sorted(world["mails"]))
     name, subject = world["mails"][number]["from"], world["mails"][number]["subject"]
@@ -152,7 +152,7 @@ def with_sent(world: MailWorld, to: str, subject: str, text: str) -> MailWorld:
 LABELS = ("home", "work", "money", "later")
 
 
-def forward(draw: Draw) -> TaskDraft:
+def forward(draw: Draw) -> TaskContent:
     """A mail of a full box goes on to somebody; it may not be there."""
     world, _ = _full_box(draw, [])
     present = {mail["subject"] for mail in world["mails"].values()}
@@ -189,7 +189,7 @@ def forward(draw: Draw) -> TaskDraft:
     )
 
 
-def reply(draw: Draw) -> TaskDraft:
+def reply(draw: Draw) -> TaskContent:
     """A mail is answered with a few words."""
     world = inbox(draw, 4)
     mail = draw.pick(list(world["mails"].values()))
@@ -210,7 +210,7 @@ def reply(draw: Draw) -> TaskDraft:
     )
 
 
-def label(draw: Draw) -> TaskDraft:
+def label(draw: Draw) -> TaskContent:
     """All mails of somebody get a label."""
     world: MailWorld = {**inbox(draw, 4), "labels": list(LABELS)}
     name, numbers = _repeated(world)
@@ -236,7 +236,7 @@ def label(draw: Draw) -> TaskDraft:
     )
 
 
-def clean(draw: Draw) -> TaskDraft:
+def clean(draw: Draw) -> TaskContent:
     """All mails of somebody go away; those of others stay."""
     world = inbox(draw, 5)
     name, numbers = _repeated(world)
@@ -262,7 +262,7 @@ def clean(draw: Draw) -> TaskDraft:
     )
 
 
-def restore(draw: Draw) -> TaskDraft:
+def restore(draw: Draw) -> TaskContent:
     """A mail comes back out of the trash or the archive; the request does not say which."""
     folder = draw.pick(("trash", "archive"))
     world = inbox(draw, 5)
@@ -292,7 +292,7 @@ def restore(draw: Draw) -> TaskDraft:
     )
 
 
-def note(draw: Draw) -> TaskDraft:
+def note(draw: Draw) -> TaskContent:
     """What is to be done stands in a mail."""
     world = inbox(draw, 4)
     number = draw.pick(sorted(world["mails"]))
@@ -321,7 +321,7 @@ def note(draw: Draw) -> TaskDraft:
     )
 
 
-def count(draw: Draw) -> TaskDraft:
+def count(draw: Draw) -> TaskContent:
     """How many mails of two people lie in the archive; its list takes several pages."""
     first, second, *rest = draw.some(NAMES, 4)
     many = draw.between(3, 9)

@@ -19,7 +19,7 @@ from clawrl_gym.envs.gui.apps.settings import (
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -155,7 +155,7 @@ def switch(
     shown_name: str = "",
     path: str = "",
     feasible: bool = True,
-) -> TaskDraft:
+) -> TaskContent:
     """A toggle that is to be the other way round."""
     name, turned = setting["name"], way(setting)
     instruction = draw.pick(_OFF if turned == "off" else _ON).format(n=shown_name or name)
@@ -174,7 +174,7 @@ def switch(
 _SET = ("Set {n} to {v}.", "Change {n} to {v}.", "Please set {n} to {v}.", "{n} should be {v}.")
 
 
-def toggle(draw: Draw) -> TaskDraft:
+def toggle(draw: Draw) -> TaskContent:
     """One box to tick on the page that is open."""
     world = draw_world(draw, [("toggle", "toggle", draw.pick(("number", "text", "choice")))])
     setting = draw.pick(list(filter(_is_toggle, _first_settings(world))))
@@ -182,7 +182,7 @@ def toggle(draw: Draw) -> TaskDraft:
     return switch(draw, world, setting, turns, path=_first_path(world))
 
 
-def choose(draw: Draw) -> TaskDraft:
+def choose(draw: Draw) -> TaskContent:
     """One option of a list."""
     world = draw_world(draw, [("choice", "choice", "toggle")])
     setting = draw.pick([setting for setting in _first_settings(world) if setting["options"]])
@@ -190,7 +190,7 @@ def choose(draw: Draw) -> TaskDraft:
     return _set_here(draw, world, setting["name"], option, saved(select(setting["name"], option)))
 
 
-def set_number(draw: Draw) -> TaskDraft:
+def set_number(draw: Draw) -> TaskContent:
     """One number, with another one beside it."""
     world = draw_world(draw, [("number", "number", "toggle")])
     setting = setting_of(world, int)
@@ -198,7 +198,7 @@ def set_number(draw: Draw) -> TaskDraft:
     return _set_here(draw, world, setting["name"], value, saved(number(setting["name"], value)))
 
 
-def set_text(draw: Draw) -> TaskDraft:
+def set_text(draw: Draw) -> TaskContent:
     """One word to write."""
     world = draw_world(draw, [("text", "toggle", draw.pick(("number", "choice")))])
     setting = setting_of(world, str)
@@ -206,7 +206,7 @@ def set_text(draw: Draw) -> TaskDraft:
     return _set_here(draw, world, setting["name"], word, saved(write(setting["name"], word)))
 
 
-def open_section(draw: Draw) -> TaskDraft:
+def open_section(draw: Draw) -> TaskContent:
     """One box to tick in a section that has to be opened first."""
     world = draw_world(draw, SHORT_SECTIONS)
     place = draw.below(len(SHORT_SECTIONS))
@@ -216,7 +216,7 @@ def open_section(draw: Draw) -> TaskDraft:
     return switch(draw, world, setting, turns, shown_name=f"{setting['name']} in {section}")
 
 
-def read(draw: Draw) -> TaskDraft:
+def read(draw: Draw) -> TaskContent:
     """What a setting is set to."""
     world = draw_world(draw, [("number", "text", draw.pick(("toggle", "choice")))])
     setting = draw.pick([setting for setting in _first_settings(world) if not _is_toggle(setting)])
@@ -234,7 +234,7 @@ def read(draw: Draw) -> TaskDraft:
     )
 
 
-def find(draw: Draw) -> TaskDraft:
+def find(draw: Draw) -> TaskContent:
     """One box to tick, nobody says where; sometimes it is locked or not there at all."""
     world = draw_world(draw, SHORT_SECTIONS)
     place = draw.below(len(SHORT_SECTIONS))
@@ -252,7 +252,7 @@ def find(draw: Draw) -> TaskDraft:
     return switch(draw, world, setting, turns, feasible=case == "there")
 
 
-def both(draw: Draw) -> TaskDraft:
+def both(draw: Draw) -> TaskContent:
     """Two changes in two sections."""
     world = draw_world(draw, SHORT_SECTIONS)
     first, second = setting_of(world, bool, 0), setting_of(world, int, 1)
@@ -287,7 +287,7 @@ def both(draw: Draw) -> TaskDraft:
     )
 
 
-def defaults(draw: Draw) -> TaskDraft:
+def defaults(draw: Draw) -> TaskContent:
     """A section as it was when it was new, but for one number; all else as it is."""
     world = draw_world(draw, (("number", "toggle", "toggle"), ("toggle", "choice"), ("text",)))
     section = world["sections"][0]["name"]
@@ -317,7 +317,7 @@ def defaults(draw: Draw) -> TaskDraft:
     )
 
 
-def danger(draw: Draw) -> TaskDraft:
+def danger(draw: Draw) -> TaskContent:
     """What cannot be undone, and asks for a word before."""
     world = draw_world(draw, (("toggle", "number"), ("toggle", "text")))
     section = world["sections"][draw.below(2)]
@@ -340,7 +340,7 @@ def danger(draw: Draw) -> TaskDraft:
     )
 
 
-def count(draw: Draw) -> TaskDraft:
+def count(draw: Draw) -> TaskContent:
     """How many numbers of two sections are above a limit."""
     world = draw_world(draw, (("number", "toggle", "number"), ("number", "number"), ("toggle",)))
     first, second = world["sections"][:2]
@@ -365,7 +365,7 @@ def count(draw: Draw) -> TaskDraft:
     )
 
 
-def same(draw: Draw) -> TaskDraft:
+def same(draw: Draw) -> TaskContent:
     """A number that has to be looked up in another section."""
     world = draw_world(draw, (("number", "toggle"), ("number", "toggle"), ("toggle", "choice")))
     source, target = setting_of(world, int, 0), setting_of(world, int, 1)
@@ -408,7 +408,7 @@ def _first_path(world: SettingsWorld) -> str:
 
 def _set_here(
     draw: Draw, world: SettingsWorld, name: str, value: int | str, turns: Turns
-) -> TaskDraft:
+) -> TaskContent:
     return SITE.task(
         key=f"{name}/{value}",
         instruction=draw.pick(_SET).format(n=name, v=value),

@@ -11,7 +11,7 @@ from clawrl_gym.envs.gui.apps.sheet_formula import cell_name
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -61,7 +61,7 @@ def with_rows(world: SheetsWorld, rows: list[list[str]], sheet: int = 0) -> Shee
     return after
 
 
-def set_cell(draw: Draw) -> TaskDraft:
+def set_cell(draw: Draw) -> TaskContent:
     """A number or a word into a cell that is named."""
     world = draw_world(draw, 3)
     column, row = draw.below(3), draw.between(2, 4)
@@ -76,7 +76,7 @@ def set_cell(draw: Draw) -> TaskDraft:
     )
 
 
-def look_up(draw: Draw) -> TaskDraft:
+def look_up(draw: Draw) -> TaskContent:
     """A number where a row and a column meet."""
     world = draw_world(draw, draw.between(3, 4))
     column, row = draw.between(1, 2), draw.between(2, 4)
@@ -90,7 +90,7 @@ def look_up(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, (answer(value),), answer=value)
 
 
-def correct(draw: Draw) -> TaskDraft:
+def correct(draw: Draw) -> TaskContent:
     """A number that is wrong: the cell has to be found."""
     world = draw_world(draw, 3)
     column, row = draw.between(1, 2), draw.between(2, 4)
@@ -106,7 +106,7 @@ def correct(draw: Draw) -> TaskDraft:
     )
 
 
-def add_row(draw: Draw) -> TaskDraft:
+def add_row(draw: Draw) -> TaskContent:
     """One more item, at the end."""
     world = draw_world(draw, draw.between(2, 3))
     rows = rows_of(world)
@@ -120,7 +120,7 @@ def add_row(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, turns, after=with_rows(world, [*rows, cells]))
 
 
-def remove(draw: Draw) -> TaskDraft:
+def remove(draw: Draw) -> TaskContent:
     """A item that goes."""
     world = draw_world(draw, 3)
     rows, row = rows_of(world), draw.between(2, 4)
@@ -133,7 +133,7 @@ def remove(draw: Draw) -> TaskDraft:
     return SITE.task(item, phrasing.format(t=item), world, turns, after=with_rows(world, left))
 
 
-def formula(draw: Draw) -> TaskDraft:
+def formula(draw: Draw) -> TaskContent:
     """Two cells that are added, subtracted or multiplied in a third one."""
     world = draw_world(draw, 3)
     first, second, cell = (cell_name(*place) for place in draw.some(_number_cells(3), 3))
@@ -149,7 +149,7 @@ def formula(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, _entered(cell, content), after=after)
 
 
-def total(draw: Draw) -> TaskDraft:
+def total(draw: Draw) -> TaskContent:
     """A row of sums."""
     world = draw_world(draw, draw.between(6, 9))
     rows, name = rows_of(world), draw.pick(WORDS)
@@ -163,7 +163,7 @@ def total(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, turns, after=with_rows(world, [*rows, cells]))
 
 
-def sort(draw: Draw) -> TaskDraft:
+def sort(draw: Draw) -> TaskContent:
     """Rows in order of a column, and then a cell of the first one."""
     world = draw_world(draw, draw.between(5, 8))
     rows, place = rows_of(world), draw.between(1, 2)
@@ -189,7 +189,7 @@ def sort(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, turns, after=after)
 
 
-def most(draw: Draw) -> TaskDraft:
+def most(draw: Draw) -> TaskContent:
     """The item with the largest or the smallest number, in another sheet."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place = rows_of(world, 1), draw.between(1, 2)
@@ -203,7 +203,7 @@ def most(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, ((link(name),), answer(item)), answer=item)
 
 
-def count(draw: Draw) -> TaskDraft:
+def count(draw: Draw) -> TaskContent:
     """How many rows have more than so much."""
     world = draw_world(draw, 4, draw.between(6, 9))
     rows, place, limit = rows_of(world, 1), draw.between(1, 2), draw.between(20, 80)
@@ -217,7 +217,7 @@ def count(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, ((link(name),), answer(above)), answer=str(above))
 
 
-def copy_over(draw: Draw) -> TaskDraft:
+def copy_over(draw: Draw) -> TaskContent:
     """A number of one sheet that another one needs."""
     world = draw_world(draw, 4, draw.between(5, 8))
     here, there = (sheet["name"] for sheet in world["sheets"])
@@ -241,7 +241,7 @@ def copy_over(draw: Draw) -> TaskDraft:
     return SITE.task(f"{header}/{item}/{there}/{cell}", instruction, world, turns, after=after)
 
 
-def change(draw: Draw) -> TaskDraft:
+def change(draw: Draw) -> TaskContent:
     """A number in another sheet; sometimes its row is not there, or its cell is locked."""
     world = draw_world(draw, 3, 5)
     name, rows = world["sheets"][1]["name"], rows_of(world, 1)

@@ -22,7 +22,7 @@ from clawrl_gym.envs.gui.apps.shop import (
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -41,7 +41,7 @@ NAMES = tuple(stem for stem in STEMS if stem != "basket")
 """What is sold."""
 
 
-def add(draw: Draw) -> TaskDraft:
+def add(draw: Draw) -> TaskContent:
     """So many of a thing that is on the first page."""
     world = draw_shop(draw, draw.between(3, 4))
     item, count = draw.pick(list(world["items"])), draw.between(2, 9)
@@ -62,7 +62,7 @@ def add(draw: Draw) -> TaskDraft:
     )
 
 
-def count(draw: Draw) -> TaskDraft:
+def count(draw: Draw) -> TaskContent:
     """Another number of a thing that is in the basket."""
     world = filled_basket(draw, draw.between(2, 3))
     basket = world["basket"]
@@ -85,7 +85,7 @@ def count(draw: Draw) -> TaskDraft:
     )
 
 
-def remove(draw: Draw) -> TaskDraft:
+def remove(draw: Draw) -> TaskContent:
     """A thing that goes out of the basket."""
     world = filled_basket(draw, draw.between(2, 3))
     basket = world["basket"]
@@ -107,7 +107,7 @@ def remove(draw: Draw) -> TaskDraft:
     )
 
 
-def stock(draw: Draw) -> TaskDraft:
+def stock(draw: Draw) -> TaskContent:
     """How many of a thing there are: its own page says so."""
     world = draw_shop(draw, draw.between(3, 4))
     item = draw.pick(list(world["items"]))
@@ -154,7 +154,7 @@ KINDS = ITEMS
 SIZES = ("small", "large", "long")
 
 
-def find(draw: Draw) -> TaskDraft:
+def find(draw: Draw) -> TaskContent:
     """A thing of a large shop, which may not sell it, or not any more."""
     names = draw.some(NAMES, 13)
     world, missing = _large(draw, names[:-1]), names[-1]
@@ -190,7 +190,7 @@ def find(draw: Draw) -> TaskDraft:
     )
 
 
-def cheapest(draw: Draw) -> TaskDraft:
+def cheapest(draw: Draw) -> TaskContent:
     """The thing of a kind with the lowest price; the kind takes two pages."""
     world, kind, names = _with_long_kind(draw)
     prices = draw.some(range(5, 99), len(names))
@@ -223,7 +223,7 @@ def cheapest(draw: Draw) -> TaskDraft:
     )
 
 
-def size(draw: Draw) -> TaskDraft:
+def size(draw: Draw) -> TaskContent:
     """A thing in a size."""
     world, kind, names = _with_long_kind(draw)
     item, size_name, count = draw.pick(names), draw.pick(SIZES), draw.between(2, 9)
@@ -252,7 +252,7 @@ def size(draw: Draw) -> TaskDraft:
     )
 
 
-def budget(draw: Draw) -> TaskDraft:
+def budget(draw: Draw) -> TaskContent:
     """As many of a thing as the money is enough for."""
     world = _large(draw, draw.some(NAMES, 12))
     item = draw.pick(list(world["items"]))
@@ -290,7 +290,7 @@ def _with_long_kind(draw: Draw) -> tuple[ShopWorld, str, list[str]]:
     return {"items": items}, kind, members
 
 
-def order(draw: Draw) -> TaskDraft:
+def order(draw: Draw) -> TaskContent:
     """What is in the basket is ordered."""
     world = filled_basket(draw, draw.between(1, 2))
     name, address, payment = _buyer(draw)
@@ -311,7 +311,7 @@ def order(draw: Draw) -> TaskDraft:
     )
 
 
-def coupon(draw: Draw) -> TaskDraft:
+def coupon(draw: Draw) -> TaskContent:
     """The basket is ordered, and costs less."""
     code, percent = draw.pick(WORDS), draw.pick((10, 20, 25, 50))
     world = filled_basket(draw, draw.between(2, 3)) | {"coupons": {code: percent}}
@@ -338,7 +338,7 @@ def coupon(draw: Draw) -> TaskDraft:
     )
 
 
-def cancel(draw: Draw) -> TaskDraft:
+def cancel(draw: Draw) -> TaskContent:
     """An order that nobody wants any more; it may be on its way already."""
     world = _with_orders(draw, ["open", "sent", "open", draw.pick(("sent", "delivered"))])
     feasible = draw.below(3) > 0
@@ -368,7 +368,7 @@ def cancel(draw: Draw) -> TaskDraft:
     )
 
 
-def give_back(draw: Draw) -> TaskDraft:
+def give_back(draw: Draw) -> TaskContent:
     """An order that came, by what was in it; all orders of the list look alike."""
     world = _with_orders(draw, ["delivered"] * 3)
     number, reason = draw.pick(list(world["orders"])), draw.pick(REASONS)

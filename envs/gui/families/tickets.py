@@ -22,7 +22,7 @@ from clawrl_gym.envs.gui.apps.tickets import (
 from clawrl_gym.envs.gui.families.family import (
     Application,
     Family,
-    TaskDraft,
+    TaskContent,
     Turns,
     answer,
     done,
@@ -110,7 +110,7 @@ def unused(world: TicketsWorld) -> list[str]:
     return [stem for stem in STEMS if stem not in about]
 
 
-def owner(draw: Draw) -> TaskDraft:
+def owner(draw: Draw) -> TaskContent:
     """Whose ticket it is, or how it stands: a line of the list tells."""
     world = draw_world(draw, draw.between(3, 4))
     number = draw.pick(list(world["tickets"]))
@@ -126,7 +126,7 @@ def owner(draw: Draw) -> TaskDraft:
     return SITE.task(f"{field}/{short}", instruction, world, (answer(value),), answer=value)
 
 
-def comment(draw: Draw) -> TaskDraft:
+def comment(draw: Draw) -> TaskContent:
     """A few words on the ticket that is open."""
     world, number = draw_ticket(draw)
     words = draw_words(draw)
@@ -148,7 +148,7 @@ def comment(draw: Draw) -> TaskDraft:
     )
 
 
-def assign(draw: Draw) -> TaskDraft:
+def assign(draw: Draw) -> TaskContent:
     """Somebody else is to do it."""
     world, number = draw_ticket(draw)
     person = other_than(draw, world["people"], world["tickets"][number]["owner"])
@@ -164,7 +164,7 @@ def assign(draw: Draw) -> TaskDraft:
     return _edited(number, f"{number}/{person}", instruction, world, select("Owner", person), after)
 
 
-def priority(draw: Draw) -> TaskDraft:
+def priority(draw: Draw) -> TaskContent:
     """It matters more, or less."""
     world, number = draw_ticket(draw)
     level = other_than(draw, PRIORITIES, world["tickets"][number]["priority"])
@@ -181,7 +181,7 @@ def priority(draw: Draw) -> TaskDraft:
     )
 
 
-def label(draw: Draw) -> TaskDraft:
+def label(draw: Draw) -> TaskContent:
     """One word to find it by."""
     world, number = draw_ticket(draw)
     word = other_than(draw, WORDS, world["tickets"][number]["label"])
@@ -196,7 +196,7 @@ def label(draw: Draw) -> TaskDraft:
     return _edited(number, f"{number}/{word}", instruction, world, write("Label", word), after)
 
 
-def close(draw: Draw) -> TaskDraft:
+def close(draw: Draw) -> TaskContent:
     """It is over, for a reason."""
     world, number = draw_ticket(draw)
     reason = draw.pick([reason for reason in REASONS if reason != DUPLICATE])
@@ -217,7 +217,7 @@ def close(draw: Draw) -> TaskDraft:
     )
 
 
-def new(draw: Draw) -> TaskDraft:
+def new(draw: Draw) -> TaskContent:
     """A ticket that is not there yet."""
     world = draw_world(draw, 3)
     title = f"{draw.pick(TROUBLES)} {draw.pick(unused(world))}"
@@ -250,7 +250,7 @@ def _edited(
     world: TicketsWorld,
     step: Step,
     after: TicketsWorld,
-) -> TaskDraft:
+) -> TaskContent:
     """One field of the ticket that is open."""
     return SITE.task(
         key,
@@ -262,7 +262,7 @@ def _edited(
     )
 
 
-def find(draw: Draw) -> TaskDraft:
+def find(draw: Draw) -> TaskContent:
     """A ticket that is not in sight; sometimes it is nowhere."""
     world = draw_world(draw, 9)
     subject, words = draw.pick(unused(world)), draw_words(draw)
@@ -284,7 +284,7 @@ def find(draw: Draw) -> TaskDraft:
     return SITE.task(f"{title}/{words}", instruction, world, turns, after=after)
 
 
-def hand(draw: Draw) -> TaskDraft:
+def hand(draw: Draw) -> TaskContent:
     """A ticket that goes to somebody who sometimes does not work here."""
     world = draw_world(draw, 5)
     number = draw.pick(list(world["tickets"]))
@@ -314,7 +314,7 @@ def hand(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, turns, after=after)
 
 
-def count(draw: Draw) -> TaskDraft:
+def count(draw: Draw) -> TaskContent:
     """How many tickets somebody has, on two pages of a list."""
     world = draw_world(draw, draw.between(8, 10), people=4)
     person, word = draw.pick(world["people"]), draw.pick(TROUBLES)
@@ -334,7 +334,7 @@ def count(draw: Draw) -> TaskDraft:
     return SITE.task(f"{person}/{word}", instruction, world, turns, answer=str(len(matches)))
 
 
-def duplicate(draw: Draw) -> TaskDraft:
+def duplicate(draw: Draw) -> TaskContent:
     """Two tickets about the same thing: the later one is closed."""
     world = draw_world(draw, 8)
     first, second = sorted(draw.some(list(world["tickets"]), 2), key=int)
@@ -355,7 +355,7 @@ def duplicate(draw: Draw) -> TaskDraft:
     return SITE.task(title, instruction, world, turns, after=after)
 
 
-def away(draw: Draw) -> TaskDraft:
+def away(draw: Draw) -> TaskContent:
     """All tickets of somebody who is away go to somebody else."""
     world = draw_world(draw, 8, people=4)
     absent, person = draw.some(world["people"], 2)
@@ -383,7 +383,7 @@ def away(draw: Draw) -> TaskDraft:
     return SITE.task(key, instruction, world, (*turns, done()), after=after)
 
 
-def again(draw: Draw) -> TaskDraft:
+def again(draw: Draw) -> TaskContent:
     """A ticket that was closed too early, and is nobody's any more."""
     world, number = draw_ticket(draw, comments=0)
     world["tickets"][number] |= {"status": CLOSED, "reason": REASONS[draw.below(2)]}
