@@ -9,7 +9,7 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.gui import __main__ as command
 from clawrl_gym.envs.gui.config import BrowserConfig, GuiEnvConfig
-from clawrl_gym.envs.gui.env import GuiEnv, prepare
+from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
 from clawrl_gym.run.envs import check_envs
 
@@ -57,7 +57,7 @@ def test_a_run_starts_one_browser_before_anything_else():
 @pytest.mark.browser
 def test_preparing_says_which_chromium_is_used():
     said = []
-    prepare(GuiEnvConfig.of({}), said.append)
+    GuiEnv.prepare(GuiEnvConfig.of({}), said.append)
     assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", said[0])
 
 

@@ -30,7 +30,7 @@ def test_rooms_behind_symlinks_are_looked_at() -> None:
         names = {path.relative_to(ROOT).with_suffix("").as_posix() for path in files}
         names = {f"clawrl_gym.{name.replace('/', '.')}" for name in names}
         in_packages = {name for name in names if name.rpartition(".")[0] in modules}
-        assert len(in_packages) > 5
+        assert in_packages
         assert in_packages <= modules
 
 

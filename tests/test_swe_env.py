@@ -12,7 +12,7 @@ from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import make_instance, missing_programs
-from clawrl_gym.envs.swe.env import SweEnv, prepare, submission_of
+from clawrl_gym.envs.swe.env import SweEnv, submission_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 
 TASK = "swe-operator-train-000000"
@@ -313,7 +313,7 @@ def test_tasks_are_listed_and_nothing_is_said_where_nothing_lacks() -> None:
     assert config.task_ids("train")[0] == TASK
     assert not set(config.task_ids("heldout")[:9]) & set(config.task_ids("train"))
     said: list[str] = []
-    prepare(config, said.append)
+    SweEnv.prepare(config, said.append)
     assert said == []
 
 
@@ -352,7 +352,7 @@ def test_a_patch_that_was_cut_is_not_taken() -> None:
 @pytest.mark.docker
 def test_an_instance_is_solved_in_docker_too() -> None:
     env = SweEnv(families=["operator"], command_timeout_s=60.0)
-    prepare(SweEnvConfig.of({}), lambda _: None)
+    SweEnv.prepare(SweEnvConfig.of({}), lambda _: None)
     begin(env)
     rewards = [env.step(action)[1] for action in env.solve()]
     assert (rewards[-1], env.report) == (1.0, "Test report: passed")

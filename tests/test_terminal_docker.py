@@ -5,7 +5,7 @@ import pytest
 from clawrl_gym.core.errors import EnvError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.env import TerminalEnv, prepare
+from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.terminal.generated import task_ids
 from tests.docker_engine import own_containers
 from tests.terminal_folders import APART, HELLO, REWARD, STEPS, write
@@ -41,8 +41,8 @@ def play(root, commands=None, **options):
 
 def test_generated_tasks_run_in_our_image():
     said = []
-    prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
-    prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
+    TerminalEnv.prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
+    TerminalEnv.prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
     with TerminalEnv(families=["copy", "script"], sandbox=DOCKER) as env:
         for task_id in (
             task_ids("train", ["copy"])[0], task_ids("heldout", ["script"])[0],

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import gymnasium
 from pydantic import Field
 
-from clawrl_gym.config.envs import EnvConfig
-from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation import GYM_ID
-from clawrl_gym.envs.registration import make_env
+from clawrl_gym.envs.conversation import GYM_CLASS, GYM_ID
+from clawrl_gym.envs.registration import RegisteredEnvConfig
 
 
-class ConversationEnvConfig(EnvConfig):
+class ConversationEnvConfig(RegisteredEnvConfig):
     """`ClawRL/Conversation-v0`: a user with a wish that is not said, a problem, and tools."""
 
+    gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "conversation"
     has_people: ClassVar[bool] = True
 
@@ -43,16 +39,3 @@ class ConversationEnvConfig(EnvConfig):
     """source=live: how long reset and step wait for a user."""
     max_turns: int = Field(6, ge=1)
     """Replies after which an episode is truncated."""
-
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        from clawrl_gym.envs.conversation.generated import task_ids
-
-        if self.source == "live":
-            raise ConfigError(
-                "got env.source=live, expected simulated: live sessions are no tasks to draw; "
-                "python -m clawrl_gym.serve learns from them"
-            )
-        return task_ids(self.persona, split, self.families)

@@ -11,6 +11,7 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.conversation import generated
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.live import LivePartner
@@ -94,6 +95,16 @@ class ConversationEnv(UnicodeEnv):
     def close(self) -> None:
         """Let go of the other side; idempotent, and reset() works afterwards."""
         self._partner.close()
+
+    @staticmethod
+    def list_tasks(config: ConversationEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        if config.source == "live":
+            raise ConfigError(
+                "got env.source=live, expected simulated: live sessions are no tasks to draw; "
+                "python -m clawrl_gym.serve learns from them"
+            )
+        return generated.task_ids(config.persona, split, config.families)
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes."""

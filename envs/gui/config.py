@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
-import gymnasium
 from pydantic import Field
 
-from clawrl_gym.config.envs import EnvConfig, Films
+from clawrl_gym.config.envs import Films
 from clawrl_gym.config.part import Part
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.gui import GYM_ID
-from clawrl_gym.envs.registration import make_env
+from clawrl_gym.envs.gui import GYM_CLASS, GYM_ID
+from clawrl_gym.envs.registration import RegisteredEnvConfig
 
 
 class BrowserConfig(Part):
@@ -31,9 +29,10 @@ class BrowserConfig(Part):
     """Accept that bubblewrap is missing on this host: the browser can reach files and network."""
 
 
-class GuiEnvConfig(EnvConfig):
+class GuiEnvConfig(RegisteredEnvConfig):
     """`ClawRL/Gui-v0`: a task on web pages in a real browser."""
 
+    gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "gui"
     starts_here: ClassVar[bool] = True
 
@@ -69,15 +68,5 @@ class GuiEnvConfig(EnvConfig):
     """
     browser: BrowserConfig = BrowserConfig()
 
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        from clawrl_gym.envs.gui.source import open_source
-
-        return open_source(self).ids(split)
-
     def prepare(self, say: Callable[[str], None]) -> None:
-        from clawrl_gym.envs.gui.env import prepare
-
-        prepare(self, say)
+        self.env_class().prepare(self, say)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -105,6 +106,26 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         """The last reply called tools: what comes back are their results."""
         self._tool: dict[str, Any] = {}
         self._last_shot: bytes | None = None
+
+    @staticmethod
+    def list_tasks(config: GuiEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        return open_source(config).ids(split)
+
+    @staticmethod
+    def prepare(config: GuiEnvConfig, say: Callable[[str], None]) -> None:
+        """Start the browser that the first episodes will share.
+
+        Raises ConfigError when there is none, EnvError for one that does not start, with the cure.
+        """
+        from clawrl_gym.envs.gui.browser.pool import process_browsers
+
+        owner = process_browsers()
+        house = owner.run(owner.take(config.browser), _START_S)
+        try:
+            say(f"Chromium {house.browser.version}: ready")
+        finally:
+            owner.run(owner.give_back(config.browser, house), _START_S)
 
     @property
     def task(self) -> GuiTask:
@@ -284,21 +305,6 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         scale = 1.0 if self._options.observation == "tree" else task.scale
         width, height = held.viewport
         return round(width * scale), round(height * scale)
-
-
-def prepare(config: GuiEnvConfig, say: Callable[[str], None]) -> None:
-    """Start the browser that the first episodes will share.
-
-    Raises ConfigError when there is none, EnvError for one that does not start, with the cure.
-    """
-    from clawrl_gym.envs.gui.browser.pool import process_browsers
-
-    owner = process_browsers()
-    house = owner.run(owner.take(config.browser), _START_S)
-    try:
-        say(f"Chromium {house.browser.version}: ready")
-    finally:
-        owner.run(owner.give_back(config.browser, house), _START_S)
 
 
 def _is_over(held: Screen) -> bool:

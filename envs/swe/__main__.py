@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from clawrl_gym.config import SandboxConfig
 from clawrl_gym.envs.swe.config import SweEnvConfig
-from clawrl_gym.envs.swe.env import SweEnv, prepare
+from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.validate import main
 
 
@@ -25,7 +25,7 @@ def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnv:
 def _prepare(
     args: argparse.Namespace, sandbox: Mapping[str, object], say: Callable[[str], None]
 ) -> None:
-    prepare(_config(args, sandbox), say)
+    SweEnv.prepare(_config(args, sandbox), say)
 
 
 def _config(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnvConfig:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
-import gymnasium
 from pydantic import Field
 
-from clawrl_gym.config.envs import EnvConfig, SandboxConfig
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.registration import make_env
-from clawrl_gym.envs.swe import GYM_ID
+from clawrl_gym.config.envs import SandboxConfig
+from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.swe import GYM_CLASS, GYM_ID
 
 
-class SweEnvConfig(EnvConfig):
+class SweEnvConfig(RegisteredEnvConfig):
     """`ClawRL/SWE-v0`: a repository with an issue, in the fields of SWE-bench."""
 
+    gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "swe"
     starts_here: ClassVar[bool] = True
 
@@ -47,15 +46,5 @@ class SweEnvConfig(EnvConfig):
         memory_mb=2048, disk_mb=2048, pids=256, output_bytes=65_536
     )
 
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        from clawrl_gym.envs.swe.source import open_source
-
-        return open_source(self).ids(split)
-
     def prepare(self, say: Callable[[str], None]) -> None:
-        from clawrl_gym.envs.swe.env import prepare
-
-        prepare(self, say)
+        self.env_class().prepare(self, say)

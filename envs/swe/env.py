@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
@@ -83,6 +84,25 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._last = _NOTHING_RAN
         self._submitted = ""
         """A patch that was given with the submission; empty: what was changed is graded."""
+
+    @staticmethod
+    def list_tasks(config: SweEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        return open_source(config).ids(split)
+
+    @staticmethod
+    def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
+        """Build or check the image that instances without one of their own share.
+
+        Without images, say which families of the corpus this machine lacks programs for.
+        """
+        sandboxes = _sandboxes(config.sandbox, None)
+        if sandboxes.kind == "docker" and sandboxes.config.image is not None:
+            _ensure_image(sandboxes.config.image, say)
+        elif sandboxes.kind == "bubblewrap":
+            families = corpus_families(config)
+            if families:
+                _say_what_lacks(families, sandboxes, say)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that apply the gold patch and submit, one a step.
@@ -184,20 +204,6 @@ def submission_of(result: ExecResult) -> str | None:
     if result.exit_code != 0 or first.strip() != SUBMIT_MARK:
         return None
     return rest if rest.strip() and not result.truncated else ""
-
-
-def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
-    """Build or check the image that instances without one of their own share.
-
-    Without images, say which families of the corpus this machine lacks programs for.
-    """
-    sandboxes = _sandboxes(config.sandbox, None)
-    if sandboxes.kind == "docker" and sandboxes.config.image is not None:
-        _ensure_image(sandboxes.config.image, say)
-    elif sandboxes.kind == "bubblewrap":
-        families = corpus_families(config)
-        if families:
-            _say_what_lacks(families, sandboxes, say)
 
 
 def _say_what_lacks(

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 
-from clawrl_gym.envs.terminal import env
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
+from clawrl_gym.envs.terminal.env import TerminalEnv
 from clawrl_gym.envs.validate import main
 
 _MAX_TURNS = 10_000
@@ -28,8 +28,8 @@ def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, object]) -> dict[st
     return {**own, **limits, **sandbox}
 
 
-def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> env.TerminalEnv:
-    return env.TerminalEnv(
+def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> TerminalEnv:
+    return TerminalEnv(
         tasks=args.path,
         max_turns=_MAX_TURNS,
         command_timeout_s=args.command_timeout,
@@ -40,7 +40,7 @@ def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> env.Termin
 def _prepare(
     args: argparse.Namespace, sandbox: Mapping[str, object], say: Callable[[str], None]
 ) -> None:
-    env.prepare(TerminalEnvConfig.of({"sandbox": _sandbox(args, sandbox)}), say)
+    TerminalEnv.prepare(TerminalEnvConfig.of({"sandbox": _sandbox(args, sandbox)}), say)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
-import gymnasium
 from pydantic import Field
 
-from clawrl_gym.config.envs import EnvConfig, SandboxConfig
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.registration import make_env
-from clawrl_gym.envs.terminal import GYM_ID
+from clawrl_gym.config.envs import SandboxConfig
+from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.terminal import GYM_CLASS, GYM_ID
 
 
-class TerminalEnvConfig(EnvConfig):
+class TerminalEnvConfig(RegisteredEnvConfig):
     """`ClawRL/Terminal-v0`: a shell in a sandbox."""
 
+    gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "terminal"
     starts_here: ClassVar[bool] = True
 
@@ -33,15 +32,5 @@ class TerminalEnvConfig(EnvConfig):
     grader_timeout_s: float = Field(60.0, gt=0)
     sandbox: SandboxConfig = SandboxConfig()
 
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        from clawrl_gym.envs.terminal.source import open_source
-
-        return open_source(self).ids(split)
-
     def prepare(self, say: Callable[[str], None]) -> None:
-        from clawrl_gym.envs.terminal.env import prepare
-
-        prepare(self, say)
+        self.env_class().prepare(self, say)

@@ -5,8 +5,9 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import TaskEnv
@@ -70,6 +71,22 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         self._machines = Machines(Sandboxes.of(config.sandbox, open_sandbox))
         self._source = open_source(config)
 
+    @staticmethod
+    def list_tasks(config: TerminalEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        return open_source(config).ids(split)
+
+    @staticmethod
+    def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:
+        """Have the image that tasks without one of their own share. Raises SandboxError.
+
+        A task's own image is built or pulled when the task is first drawn.
+        """
+        if Sandboxes.of(config.sandbox).kind == "docker":
+            from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
+
+            ensure_image(config.sandbox.image or TERMINAL_IMAGE, say)
+
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that solve the current task, one a step.
 
@@ -104,17 +121,6 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         if not trial.ended:
             trial.submit(last=True)
         return trial.reward, trial.report
-
-
-def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:
-    """Have the image that tasks without one of their own share. Raises SandboxError.
-
-    A task's own image is built or pulled when the task is first drawn.
-    """
-    if Sandboxes.of(config.sandbox).kind == "docker":
-        from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
-
-        ensure_image(config.sandbox.image or TERMINAL_IMAGE, say)
 
 
 def observation_of(result: ExecResult) -> str:

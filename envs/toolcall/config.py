@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import gymnasium
 from pydantic import Field, model_validator
 
-from clawrl_gym.config.envs import EnvConfig, SandboxConfig
+from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.config.part import Part
-from clawrl_gym.core.types import Split
-from clawrl_gym.envs.registration import make_env
-from clawrl_gym.envs.toolcall import GYM_ID
+from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.toolcall import GYM_CLASS, GYM_ID
 
 
 class McpServerConfig(Part):
@@ -28,9 +25,10 @@ class McpServerConfig(Part):
     headers: dict[str, str] = Field(default_factory=dict)
 
 
-class ToolCallEnvConfig(EnvConfig):
+class ToolCallEnvConfig(RegisteredEnvConfig):
     """`ClawRL/ToolCall-v0`: a request, and tools to meet it with."""
 
+    gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "toolcall"
     starts_here: ClassVar[bool] = True
 
@@ -63,11 +61,3 @@ class ToolCallEnvConfig(EnvConfig):
         if isinstance(values, dict) and values.get("tasks", "generated") != "generated":
             return {"max_turns": 20, **values}
         return values
-
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        from clawrl_gym.envs.toolcall.source import open_source
-
-        return open_source(self.options()).ids(split)

@@ -6,12 +6,12 @@ answers is behind `Customer`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.sandbox.sandboxes import Opener
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
@@ -82,6 +82,11 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         self._offered: list[Tool] = []
         self._called = False
         """The last reply called tools: what comes back are their results."""
+
+    @staticmethod
+    def list_tasks(config: ToolCallEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        return open_source(config.options()).ids(split)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: actions that solve the current task, one a step."""
