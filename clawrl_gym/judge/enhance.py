@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import ChatBody, Message, Turn, Verdict
+from clawrl_gym.core.types import ChatBody, Content, ContentPart, Message, Turn, Verdict
 from clawrl_gym.dialogue.prompts import Render, insert_addition
 from clawrl_gym.judge.rule_hints import lesson_of_words
 
@@ -124,7 +124,7 @@ def with_hint(messages: Sequence[Message], text: str) -> list[Message] | None:
     last = max((at for at, m in enumerate(messages) if m.get("role") == "user"), default=None)
     if last is None:
         return None
-    changed = cast(Message, {**messages[last], "content": _ending(messages[last], text)})
+    changed = cast(Message, {**messages[last], "content": _with_ending(messages[last], text)})
     return [*messages[:last], changed, *messages[last + 1 :]]
 
 
@@ -134,14 +134,16 @@ def _correction(verdict: Verdict) -> list[str]:
     return [lesson] if lesson else []
 
 
-def _ending(message: Message, text: str) -> Any:
-    content: Any = message.get("content")
+def _with_ending(message: Message, text: str) -> Content:
+    """The message's content with a text at its end."""
+    content = message.get("content")
     if not isinstance(content, list):
         return (content or "") + text
     for at in reversed(range(len(content))):
-        part = content[at]
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
-            return [*content[:at], {**part, "text": part["text"] + text}, *content[at + 1 :]]
+        match content[at]:
+            case {"text": str(words)} as part:
+                ended = cast(ContentPart, {**part, "text": words + text})
+                return [*content[:at], ended, *content[at + 1 :]]
     return [*content, {"type": "text", "text": text.lstrip()}]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.core.errors import ContextError, PolicyError, boundary
-from clawrl_gym.core.types import Episode, Message, Tool
+from clawrl_gym.core.types import Episode, Json, Message, Tool
 from clawrl_gym.rollout.episode import Answer, EpisodeSpec
 
 
@@ -42,15 +42,13 @@ class GatewayChat:
         self._http = _http(address, timeout_s, limit)
 
     async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
-        body: dict[str, Any] = {"model": self._model, "messages": messages}
+        body: dict[str, object] = {"model": self._model, "messages": messages}
         if tools:
             body["tools"] = tools
         if spec.temperature is not None:
             body["temperature"] = spec.temperature
         path = f"/sessions/{spec.session_id}/v1/chat/completions"
-        answer = await self._post(path, body, _labels(spec))
-        usage = answer.get("usage") or {}
-        return Answer(answer["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+        return _answer_of(await self._post(path, body, _labels(spec)))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Open the session, for a program that knows nothing of tasks and groups."""
@@ -74,8 +72,8 @@ class GatewayChat:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _post(self, path: str, body: dict[str, Any] | bytes, headers: dict[str, str]) -> Any:
-        return await _posted(self._http, self._base_url + path, body, headers)
+    async def _post(self, path: str, body: Json | bytes, headers: dict[str, str]) -> Any:
+        return await _post_json(self._http, self._base_url + path, body, headers)
 
 
 class EndpointChat:
@@ -92,11 +90,9 @@ class EndpointChat:
             "temperature": spec.temperature,
             "max_tokens": self._address.max_tokens,
         }
-        body: dict[str, Any] = {"model": self._address.model, "messages": messages}
+        body: dict[str, object] = {"model": self._address.model, "messages": messages}
         body |= {name: value for name, value in fields.items() if value is not None}
-        answer = await _posted(self._http, self._url, body, {})
-        usage = answer.get("usage") or {}
-        return Answer(answer["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+        return _answer_of(await _post_json(self._http, self._url, body, {}))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Nothing to open: there are no sessions."""
@@ -116,7 +112,7 @@ class EndpointChat:
 class FunctionChat:
     """A function as the policy: messages and tools in, a message or its text out; may be async."""
 
-    def __init__(self, function: Callable[[list[Message], list[Tool]], Any]) -> None:
+    def __init__(self, function: Callable[[list[Message], list[Tool]], object]) -> None:
         self._function = function
 
     async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
@@ -158,13 +154,18 @@ def _http(address: PolicyAddress, timeout_s: float, limit: int) -> aiohttp.Clien
     )
 
 
-async def _posted(
-    http: aiohttp.ClientSession, url: str, body: dict[str, Any] | bytes, headers: dict[str, str]
+def _answer_of(completion: Any) -> Answer:
+    usage = completion.get("usage") or {}
+    return Answer(completion["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+
+
+async def _post_json(
+    http: aiohttp.ClientSession, url: str, body: Json | bytes, headers: dict[str, str]
 ) -> Any:
     """The JSON answer. Raises ContextError or PolicyError."""
-    sent: dict[str, Any] = {"data": BytesIO(body)} if isinstance(body, bytes) else {"json": body}
+    json, data = (None, BytesIO(body)) if isinstance(body, bytes) else (body, None)
     try:
-        async with http.post(url, headers=headers, **sent) as answer:
+        async with http.post(url, headers=headers, json=json, data=data) as answer:
             if answer.status == 200:
                 return await answer.json()
             text = await answer.text()

@@ -150,9 +150,8 @@ async def _play(
     spec: EpisodeSpec, agent: Agent, chat: Chat, bounds: Bounds, progress: Progress
 ) -> StopReason:
     await progress.reset(spec.task)
-    env_tools = progress.info.get("tools") or []
-    tools = agent.tools(env_tools)
-    system = _joined(progress.system, agent.instructions(env_tools))
+    tools = agent.tools(progress.tools)
+    system = _joined(progress.system, agent.instructions(progress.tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
     while len(progress.replies) < spec.max_turns and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)

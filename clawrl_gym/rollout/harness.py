@@ -123,7 +123,7 @@ async def _start(
         "observation": progress.observations[0],
         "model": harness.policy.model,
         "system": progress.system,
-        "tools": progress.info.get("tools") or [],
+        "tools": progress.tools,
     }
     (folder / "task.json").write_text(json.dumps(task))
     environ = {name: os.environ[name] for name in _ENV if name in os.environ} | {

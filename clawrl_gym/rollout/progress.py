@@ -6,11 +6,11 @@ that ends an episode from outside.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, SupportsFloat
 
 from clawrl_gym.core.errors import EnvError, boundary
-from clawrl_gym.core.types import Message, StopReason, TaskRef
+from clawrl_gym.core.types import Json, Message, StopReason, TaskRef, Tool
 
 InThread = Callable[..., Awaitable[Any]]
 """Runs a blocking call on the environment's own thread."""
@@ -19,14 +19,16 @@ InThread = Callable[..., Awaitable[Any]]
 class TextEnv(Protocol):
     """What an episode needs of a Gymnasium environment.
 
-    One with checks may say at the end what they found: in `info["report"]` of the last step, and
-    after `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
+    One with checks may report on them at the end: in `info["report"]` of the last step, and after
+    `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
     `info["system"]` of reset.
     """
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any: ...
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, Json]: ...
 
-    def step(self, action: Any) -> Any: ...
+    def step(self, action: str) -> tuple[object, SupportsFloat, bool, bool, Json]: ...
 
     def finish(self) -> float:
         """Reward for what is there, when the episode ends outside of the environment."""
@@ -42,23 +44,26 @@ class Progress:
         self.observations: list[str] = []
         self.replies: list[Message] = []
         self.tokens = 0
-        """That the policy has said."""
+        """Sampled by the policy."""
         self.reward = 0.0
         self.family: str | None = None
         self.scores: dict[str, float] = {}
         self.report: str | None = None
-        """What the environment's checks said at the end; it teaches, and no prompt holds it."""
-        self.info: dict[str, Any] = {}
+        """Of the environment's checks, at the end; it teaches, and no prompt holds it."""
+        self.info: Json = {}
         """Of the last reset or step."""
 
     async def reset(self, task: TaskRef) -> None:
-        options = {} if task.id is None else {"task": task.id, "split": task.split}
+        options: dict[str, object] = {}
+        if task.id is not None:
+            options = {"task": task.id, "split": task.split}
         with boundary(EnvError, "reset"):
             observation, info = await self._in_thread(
                 self._env.reset, seed=task.seed, options=options
             )
             self._note(observation, info)
-        self.family = info.get("family")
+        family = info.get("family")
+        self.family = None if family is None else str(family)
 
     async def step(self, action: str) -> StopReason | None:
         """Why the environment ended the episode; None while it goes on."""
@@ -79,6 +84,14 @@ class Progress:
             self.report = _report_text(getattr(self._env, "report", None))
 
     @property
+    def tools(self) -> list[Tool]:
+        """The tools that the environment offers."""
+        tools = self.info.get("tools") or []
+        if not isinstance(tools, list | tuple):
+            raise EnvError(f"got info['tools'] of type {type(tools).__name__}, expected list")
+        return list(tools)
+
+    @property
     def system(self) -> str:
         """What the environment says about the whole episode."""
         system = self.info.get("system") or ""
@@ -86,20 +99,23 @@ class Progress:
             raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")
         return system
 
-    def _note(self, observation: Any, info: dict[str, Any]) -> None:
+    def _note(self, observation: object, info: Json) -> None:
         self.observations.append(_text(observation))
-        self.scores = {name: float(score) for name, score in (info.get("scores") or {}).items()}
+        scores = info.get("scores") or {}
+        if not isinstance(scores, Mapping):
+            raise EnvError(f"got info['scores'] of type {type(scores).__name__}, expected dict")
+        self.scores = {name: float(score) for name, score in scores.items()}
         self.report = _report_text(info.get("report"))
         self.info = info
 
 
-def _report_text(report: Any) -> str | None:
+def _report_text(report: object) -> str | None:
     if report is not None and not isinstance(report, str):
         raise EnvError(f"got a report of type {type(report).__name__}, expected str or None")
     return report
 
 
-def _text(observation: Any) -> str:
+def _text(observation: object) -> str:
     if not isinstance(observation, str):
         raise EnvError(
             f"got an observation of type {type(observation).__name__}, expected str: "

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, ParamSpec, SupportsFloat, TypeVar
 
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
@@ -23,11 +23,13 @@ from clawrl_gym.core.plugins import (
     check_fingerprints,
     fingerprints,
 )
-from clawrl_gym.core.types import Episode, StopReason
+from clawrl_gym.core.types import Episode, Json, StopReason
 from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _FILM_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
 
@@ -49,11 +51,13 @@ class EnvironmentThread:
         self.filming = False
         """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
 
-    async def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, partial(function, *args, **kwargs))
 
-    def reset(self, **kwargs: Any) -> Any:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, object] | None = None
+    ) -> tuple[object, Json]:
         if self._env is None:
             with boundary(EnvError, "making the environment"):
                 try:
@@ -62,10 +66,12 @@ class EnvironmentThread:
                     raise EnvError(str(error)) from error
         if hasattr(self._env.unwrapped, "filming"):
             self._env.unwrapped.filming = self.filming
-        return self._env.reset(**kwargs)
+        observation, info = self._env.reset(seed=seed, options=options)
+        return observation, info
 
-    def step(self, action: str) -> Any:
-        return self._env.step(action)
+    def step(self, action: str) -> tuple[object, SupportsFloat, bool, bool, Json]:
+        observation, reward, terminated, truncated, info = self._env.step(action)
+        return observation, reward, terminated, truncated, info
 
     def finish(self) -> float:
         """The environment's own `finish()`, if it has one: most reward every step by itself."""
@@ -73,18 +79,18 @@ class EnvironmentThread:
         return 0.0 if finish is None else float(finish())
 
     @property
-    def report(self) -> Any:
-        """What the environment's checks said, if it has a `report`."""
+    def report(self) -> object:
+        """Of the environment's checks, if it has a `report`."""
         return getattr(self._env.unwrapped, "report", None)
 
     def film(self) -> bytes | None:
         """The episode as a JPEG, if the environment filmed it."""
         film = None if self._env is None else getattr(self._env.unwrapped, "film", None)
         with boundary(EnvError, "film"):
-            made = film() if callable(film) else None
-        if made is not None and not isinstance(made, bytes):
-            raise EnvError(f"got a film of type {type(made).__name__}, expected bytes or None")
-        return made
+            jpeg = film() if callable(film) else None
+        if jpeg is not None and not isinstance(jpeg, bytes):
+            raise EnvError(f"got a film of type {type(jpeg).__name__}, expected bytes or None")
+        return jpeg
 
     def discard(self) -> None:
         """Drop the environment after a failure; its thread may still be inside a blocking call."""
