@@ -15,7 +15,7 @@ class Status(StrEnum):
     MISSING = "missing"
     """Required, and not there."""
     OPTIONAL = "optional"
-    """Not there, and only what `needed_for` says is lost."""
+    """Not there; without it only `needed_for` is lost."""
 
 
 @dataclass(frozen=True, slots=True)

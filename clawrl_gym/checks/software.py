@@ -76,7 +76,7 @@ def check_git() -> MachineCheck:
 
 
 def check_docker(path: Path) -> MachineCheck:
-    """Docker's engine, asked over its socket."""
+    """Docker's engine, by a ping over its socket."""
     host = os.environ.get("DOCKER_HOST", "")
     path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else path
     answer = ""

@@ -14,7 +14,7 @@ from clawrl_gym.comparison.plan import PlannedRun, plan_runs
 from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.results import RecipeResult, read_results
-from clawrl_gym.comparison.runner import TRAIN, PlanRunner, check_same
+from clawrl_gym.comparison.runner import TRAIN, PlanRunner, check_settings
 from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
@@ -36,7 +36,7 @@ async def run_comparison_async(
     """
     console = console or Console()
     runs = plan_runs(config)
-    check_same(runs)
+    check_settings(runs)
     folder = make_folder(config)
     view = RunProgress(console, len(runs))
     runner = PlanRunner(view, config.run_timeout_s, command)

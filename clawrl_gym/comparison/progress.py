@@ -41,7 +41,7 @@ class RunProgress:
             self._this_run, description=run.name, total=run.steps, completed=0, visible=True
         )
 
-    def at(self, run: PlannedRun, step: int) -> None:
+    def reached(self, run: PlannedRun, step: int) -> None:
         self._bars.update(self._this_run, completed=step)
 
     def ended(self, run: PlannedRun, record: RunRecord) -> None:

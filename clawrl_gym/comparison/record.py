@@ -16,7 +16,7 @@ TOOK_TOO_LONG = 124
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What the bench knows of a run that it has started at least once."""
+    """A run that the bench has started at least once."""
 
     arguments: tuple[str, ...]
     exit_code: int | None = None

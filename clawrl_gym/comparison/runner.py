@@ -37,7 +37,7 @@ class RunWatcher(Protocol):
 
     def begins(self, run: PlannedRun, how: str) -> None: ...
 
-    def at(self, run: PlannedRun, step: int) -> None: ...
+    def reached(self, run: PlannedRun, step: int) -> None: ...
 
     def ended(self, run: PlannedRun, record: RunRecord) -> None: ...
 
@@ -58,7 +58,7 @@ class PlanRunner:
         if record is not None and record.finished:
             self._watcher.ended(run, record)
             return record
-        if record is not None and record.interrupted and can_go_on(run.folder):
+        if record is not None and record.interrupted and is_resumable(run.folder):
             resumed = await self._attempt(run, record, (f"resume={quoted(run.folder)}",), "goes on")
             if resumed.finished or resumed.interrupted:
                 self._watcher.ended(run, resumed)
@@ -81,7 +81,7 @@ class PlanRunner:
         code, failure = None, ""
         try:
             code = await self._process(run, arguments)
-            failure = "" if code == 0 else last_words(run.log_file, code)
+            failure = "" if code == 0 else failure_of(run.log_file, code)
         except TimeoutError:
             code, failure = TOOK_TOO_LONG, f"took longer than {self._timeout_s:g} s"
         finally:
@@ -107,7 +107,7 @@ class PlanRunner:
 
     async def _watch(self, run: PlannedRun) -> None:
         while True:
-            self._watcher.at(run, last_step(run.folder))
+            self._watcher.reached(run, last_step(run.folder))
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
@@ -124,7 +124,7 @@ async def stop(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def check_same(runs: Sequence[PlannedRun]) -> None:
+def check_settings(runs: Sequence[PlannedRun]) -> None:
     """Raises ConfigError when a folder holds a run of other settings: they cannot be compared."""
     for run in runs:
         record = read_record(run.record_file)
@@ -141,7 +141,7 @@ def check_same(runs: Sequence[PlannedRun]) -> None:
             )
 
 
-def can_go_on(folder: Path) -> bool:
+def is_resumable(folder: Path) -> bool:
     """Whether there is enough of a run to resume it."""
     return RunFolder(folder).exists and (folder / "run.db").exists()
 
@@ -162,7 +162,7 @@ def last_step(folder: Path) -> int:
     return max((step for step in steps if isinstance(step, int)), default=0)
 
 
-def last_words(log: Path, code: int) -> str:
+def failure_of(log: Path, code: int) -> str:
     """Why a run failed: its last error, else its last line."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     lines = [one_line(line, 300) for line in lines[-200:] if line.strip()]

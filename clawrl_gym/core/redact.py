@@ -65,7 +65,7 @@ class Redactor:
     def _clean_message(self, record: logging.LogRecord) -> None:
         try:
             text = record.getMessage()
-        except (TypeError, ValueError, KeyError):  # wrong arguments: logging tells it by itself
+        except (TypeError, ValueError, KeyError):  # wrong arguments: logging reports it by itself
             return
         cleaned = self.clean(text)
         if cleaned != text:

@@ -134,11 +134,11 @@ class VerdictDetail(TypedDict, total=False):
     """Accepted ones, the preferred first."""
     refused: list[RefusedHint]
     hints_asked: int
-    """How many answers with a hint were asked for."""
+    """How many answers with a hint were requested."""
     votes: list[int | None]
     """None for an answer that is no vote."""
     retried: int
-    """Votes that were asked for a second time."""
+    """Votes that were requested a second time."""
     why: str
     """The end of one answer of the majority."""
     unread: list[str]
@@ -215,7 +215,7 @@ class Turn:
     created_s: float
     """Unix time at which generation ended."""
     rule: str = ""
-    """What told its kind: a header, or the name of a rule."""
+    """What its kind was decided by: a header, or the name of a rule."""
     tools: list[Tool] = field(default_factory=list)
     """The tools that the request offered, in OpenAI's form."""
     template: TemplateOptions = field(default_factory=TemplateOptions)
@@ -285,7 +285,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One turn of a sample, and the prompts under which a teacher is asked about its tokens."""
+    """One turn of a sample, and the prompts under which a teacher scores its tokens."""
 
     start: int
     """Where the turn's sampled tokens begin in `Sample.ids_T`."""
@@ -340,7 +340,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What the teacher thought of one turn, for people to look at."""
+    """The teacher's gaps on one turn, for people to look at."""
 
     sample_id: int
     turn_id: int | None

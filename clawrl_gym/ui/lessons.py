@@ -71,7 +71,7 @@ class HintLine:
 
 @dataclass(frozen=True, slots=True)
 class TaughtLine:
-    """What the teacher thought of one turn in one update."""
+    """The teacher's gaps on one turn in one update."""
 
     update: int
     session_id: str
@@ -80,12 +80,12 @@ class TaughtLine:
     prompt: int
     ids_T: list[int]
     gaps_T: list[float | None]
-    """None where the teacher was not asked."""
+    """None where the teacher scored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class LessonLog:
-    """What evaluations.jsonl says about lessons, oldest first."""
+    """The hints and lessons of evaluations.jsonl, oldest first."""
 
     hints: list[HintLine]
     """The newest ones."""

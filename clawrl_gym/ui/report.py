@@ -43,7 +43,7 @@ class HeldoutResult:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What the page says first."""
+    """The first lines of the page."""
 
     verdict: str
     before: HeldoutResult | None

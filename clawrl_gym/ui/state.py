@@ -1,4 +1,4 @@
-"""What a view knows of a run that goes on: phases, gauges, curves, sessions; no drawing.
+"""The state that a view draws: phases, gauges, curves, sessions; no drawing.
 
 Training and serving share it: a training run has a last update and held-out results, a serving run
 has sessions and no end of its own.
@@ -166,11 +166,11 @@ class RunState:
             line.verdicts = [*line.verdicts, mark(verdict)][-_MOST_MARKS:]
 
     def elapsed_s(self) -> float:
-        """Since the run began (of a resumed run: what the run itself says, if it does)."""
+        """Since the run began (of a resumed run: by its own `time/elapsed_s`, if it has one)."""
         return max(self.gauges.get(ELAPSED_S, 0.0), time.monotonic() - self.start_s)
 
     def left_s(self) -> float | None:
-        """Until the last update: what the run says until that time is up, then its pace so far."""
+        """Until the last update: by the run's own estimate; once that is up, by its pace so far."""
         left_s = self.gauges.get(LEFT_S, 0.0) - (time.monotonic() - self.left_reported_s)
         if LEFT_S in self.gauges and left_s > 0:
             return left_s

@@ -40,7 +40,7 @@ class Span:
 
     @property
     def is_idle(self) -> bool:
-        """Waiting, said by the loop itself."""
+        """Waiting, as the loop itself recorded it."""
         return self.name in _IDLE_NAMES
 
     @property

@@ -39,7 +39,7 @@ class Token:
     advantage: float | None
     """None when no update trained on it."""
     gap: float | None = None
-    """Teacher's log-prob less the policy's; None when no teacher was asked."""
+    """Teacher's log-prob less the policy's; None where no teacher scored it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class EpisodeTranscript:
 
     @property
     def versions(self) -> list[int]:
-        """Weight versions that spoke."""
+        """Weight versions that sampled its tokens."""
         return sorted({token.version for turn in self.turns for token in turn.tokens})
 
     @property

@@ -1,7 +1,7 @@
 """The view of a run that goes on: live on a terminal, plain lines elsewhere.
 
-A view is told events and shows them; it never asks, decides or waits. Its calls may come from any
-thread. What is shown of training and of serving is a `ViewLayout` each.
+A view receives events and shows them; it never queries, decides or waits. Its calls may come from
+any thread. What is shown of training and of serving is a `ViewLayout` each.
 """
 
 from __future__ import annotations
