@@ -295,8 +295,8 @@ async def test_expired_sessions_are_live_ones_that_ended_long_ago(tmp_path: Path
         lambda reader: reader.verdicts_of("live"),
         lambda reader: reader.last_main_turn("live"),
         lambda reader: reader.turn(1),
-        lambda reader: reader.marks_of("live", 3),
-        lambda reader: reader.open_marks(3),
+        lambda reader: reader.nodes_of("live", 3),
+        lambda reader: reader.open_nodes(3),
     ],
 )  # fmt: skip
 async def test_no_question_of_live_sessions_reads_a_whole_table(

@@ -27,7 +27,7 @@ from clawrl_gym.gateway.identify import Identifier, Identity
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
-from clawrl_gym.store import SessionRow, Store, TurnMark
+from clawrl_gym.store import SessionRow, Store, StoredNode
 
 MAX_OPEN = 100_000
 MAX_BYTES = 64 * 2**20
@@ -76,14 +76,14 @@ class SessionCache:
 
     async def load(self, session: Session, row: SessionRow) -> None:
         """Read a stored session's turns."""
-        marks = await self._store.marks_of(session.id, MAX_TURNS)
+        turns = await self._store.nodes_of(session.id, MAX_TURNS)
         session.is_rollout = row.source == "rollout"
         session.ended = row.ended_s is not None
-        session.next_index = 1 + max((mark.index for mark in marks), default=-1)
-        with_node = [mark for mark in marks if mark.mark]
+        session.next_index = 1 + max((turn.index for turn in turns), default=-1)
+        with_node = [turn for turn in turns if turn.text]
         session.graph = TurnGraph(
-            turns=[_node_of(mark) for mark in with_node],
-            waiting={mark.turn_id for mark in with_node if not mark.has_next_state},
+            turns=[_node_of(turn) for turn in with_node],
+            waiting={turn.turn_id for turn in with_node if not turn.has_next_state},
         )
         session.is_loaded = True
 
@@ -139,8 +139,8 @@ class Sessions:
         """Learn from the store which sessions are open and their last turns."""
         for session in await self._store.open_live_sessions():
             self._last_s[session.id] = session.last_s
-        for row in reversed(await self._store.open_marks(_INDEXED_TURNS)):
-            if row.mark and row.kind == "main":
+        for row in reversed(await self._store.open_nodes(_INDEXED_TURNS)):
+            if row.text and row.kind == "main":
                 self._identifier.add_turn(row.session_id, _node_of(row), not row.has_next_state)
 
     def identify(
@@ -334,8 +334,7 @@ def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:
     )
 
 
-def _node_of(mark: TurnMark) -> TurnNode:
-    """A turn's node as the store keeps it."""
+def _node_of(stored: StoredNode) -> TurnNode:
     return TurnNode.from_text(
-        mark.mark, mark.turn_id, mark.kind, mark.finish_reason, mark.created_s
+        stored.text, stored.turn_id, stored.kind, stored.finish_reason, stored.created_s
     )

@@ -6,7 +6,7 @@ from clawrl_gym.store.rows import (
     SessionRow,
     SessionSummary,
     StoredGroup,
-    TurnMark,
+    StoredNode,
     UpdateRow,
 )
 from clawrl_gym.store.store import Store
@@ -19,7 +19,7 @@ __all__ = [
     "Store",
     "StoreReader",
     "StoredGroup",
-    "TurnMark",
+    "StoredNode",
     "UpdateRow",
     "effective",
 ]

@@ -18,7 +18,7 @@ from clawrl_gym.store.rows import (
     SessionRow,
     SessionSummary,
     StoredGroup,
-    TurnMark,
+    StoredNode,
     UpdateRow,
     session_of,
     update_of,
@@ -29,7 +29,7 @@ from clawrl_gym.store.training import sample_of
 from clawrl_gym.store.turns import TURN_COLUMNS, each_turn, turns_by_id
 from clawrl_gym.store.verdicts import can_teach, effective
 
-_MARKS = (
+_NODES = (
     "SELECT session_id, turns.id, idx, turns.kind, finish_reason, turns.created_s, "
     "EXISTS (SELECT 1 FROM next_states WHERE turn_id = turns.id), mark FROM turns"
 )
@@ -159,21 +159,21 @@ class StoreReader:
         )
         return {turn_id for (turn_id,) in rows}
 
-    def marks_of(self, session_id: str, count: int) -> list[TurnMark]:
+    def nodes_of(self, session_id: str, count: int) -> list[StoredNode]:
         """The session's newest turns, oldest of them first; reads no conversation."""
         rows = self._db.execute(
-            f"{_MARKS} WHERE session_id=? ORDER BY idx DESC LIMIT ?", (session_id, count)
+            f"{_NODES} WHERE session_id=? ORDER BY idx DESC LIMIT ?", (session_id, count)
         )
-        return [_mark_of(row) for row in reversed(rows.fetchall())]
+        return [_node_of(row) for row in reversed(rows.fetchall())]
 
-    def open_marks(self, limit: int) -> list[TurnMark]:
+    def open_nodes(self, limit: int) -> list[StoredNode]:
         """The newest turns of all open live sessions, newest first."""
         rows = self._db.execute(
-            f"{_MARKS} JOIN sessions ON sessions.id = session_id "
+            f"{_NODES} JOIN sessions ON sessions.id = session_id "
             "WHERE ended_s IS NULL AND source='live' ORDER BY turns.id DESC LIMIT ?",
             (limit,),
         )
-        return [_mark_of(row) for row in rows]
+        return [_node_of(row) for row in rows]
 
     def last_main_turn(self, session_id: str) -> int | None:
         row = self._db.execute(
@@ -271,8 +271,8 @@ class StoreReader:
         return effective(verdict_of(row) for row in rows)
 
 
-def _mark_of(row: sqlite3.Row) -> TurnMark:
-    session_id, turn_id, index, kind, finish_reason, created_s, has_next_state, mark = row
-    return TurnMark(
-        session_id, turn_id, index, kind, finish_reason, created_s, bool(has_next_state), mark
+def _node_of(row: sqlite3.Row) -> StoredNode:
+    session_id, turn_id, index, kind, finish_reason, created_s, has_next_state, text = row
+    return StoredNode(
+        session_id, turn_id, index, kind, finish_reason, created_s, bool(has_next_state), text
     )

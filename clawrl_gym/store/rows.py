@@ -56,8 +56,8 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnMark:
-    """What the gateway needs to know of a turn before it reads it."""
+class StoredNode:
+    """A turn's place in its conversation: what the gateway needs of a turn before it reads it."""
 
     session_id: str
     turn_id: int
@@ -66,8 +66,8 @@ class TurnMark:
     finish_reason: str
     created_s: float
     has_next_state: bool
-    mark: str
-    """Hashes, as the gateway wrote them; empty when it wrote none."""
+    text: str
+    """Of the `TurnNode`, column `mark`; empty when the turn was recorded without one."""
 
 
 @dataclass(frozen=True, slots=True)

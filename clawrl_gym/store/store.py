@@ -113,14 +113,14 @@ class Store:
         """Record a session's beginning; False when it was there already, which then stays."""
         return await self._write(lambda tx: sessions.add_session(tx, session))
 
-    async def add_turn(self, turn: Turn, mark: str = "") -> int:
+    async def add_turn(self, turn: Turn, node: str = "") -> int:
         """Record a turn; returns its store position once it is on disk.
 
-        `mark` is what the gateway knows it by again, see `TurnMark`.
+        `node` is its place in the conversation, as the text of a `TurnNode`.
         """
 
         def job(tx: Transaction) -> int:
-            columns = turns.add_turn(tx, self._bases, turn, mark)
+            columns = turns.add_turn(tx, self._bases, turn, node)
             self._journal.log(tx, journal.turn_line(columns))
             return columns["id"]
 
@@ -271,8 +271,8 @@ class Store:
     turns_of = _awaited(StoreReader.turns_of)
     page_of_turns = _awaited(StoreReader.page_of_turns)
     last_turns = _awaited(StoreReader.last_turns)
-    marks_of = _awaited(StoreReader.marks_of)
-    open_marks = _awaited(StoreReader.open_marks)
+    nodes_of = _awaited(StoreReader.nodes_of)
+    open_nodes = _awaited(StoreReader.open_nodes)
     last_main_turn = _awaited(StoreReader.last_main_turn)
     unanswered_turns = _awaited(StoreReader.unanswered_turns)
     next_state_of = _awaited(StoreReader.next_state_of)

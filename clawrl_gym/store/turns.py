@@ -108,11 +108,11 @@ class Bases:
         self.size_bytes = 0
 
 
-def add_turn(tx: Transaction, bases: Bases, turn: Turn, mark: str) -> TurnColumns:
+def add_turn(tx: Transaction, bases: Bases, turn: Turn, node: str) -> TurnColumns:
     """Job: store a turn."""
     base = bases.of(tx.db, turn)
     own = Base.of(turn, 0 if base is None else base.depth + 1)
-    columns = _columns_of(tx, turn, own, base or Base(None, array("i"), [], 0), mark)
+    columns = _columns_of(tx, turn, own, base or Base(None, array("i"), [], 0), node)
     tx.insert("INSERT INTO turns", columns)
     add_references(tx, turn.session_id, turn.messages)
     tx.db.execute(
@@ -123,7 +123,7 @@ def add_turn(tx: Transaction, bases: Bases, turn: Turn, mark: str) -> TurnColumn
     return columns
 
 
-def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, mark: str) -> TurnColumns:
+def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, node: str) -> TurnColumns:
     """A turn, which is `own` for the next one, as what it adds to `base`."""
     prompt_length = len(turn.prompt_ids_T)
     ids = diff_ids(base.ids_T, own.ids_T[:prompt_length])
@@ -149,7 +149,7 @@ def _columns_of(tx: Transaction, turn: Turn, own: Base, base: Base, mark: str) -
         "messages": messages.entries,
         "reply": reply,
         "created_s": turn.created_s,
-        "mark": mark,
+        "mark": node,
         "tools": tools,
         "template": template,
     }
