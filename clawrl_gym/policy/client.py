@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
@@ -20,6 +21,7 @@ from clawrl_gym.policy.generation import (
     Piece,
     ReplyStream,
     Sampling,
+    StreamEvent,
     message_of,
     read_generation,
     sampling_params,
@@ -245,6 +247,6 @@ class PolicyClient:
     async def _pieces(self, body: JsonObject, reply: ReplyStream) -> AsyncGenerator[Piece, None]:
         async with aclosing(self._connections.events("/clawrl/stream", body)) as events:
             async for event in events:
-                yield reply.piece(event)
+                yield reply.piece(cast(StreamEvent, event))
         if not reply.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")

@@ -7,11 +7,11 @@ vLLM only.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.cpu_worker import CPUWorker
+
+from clawrl_gym.policy.vllm_objects import SchedulerOutput
 
 
 class Rewindable(torch.Generator):
@@ -27,7 +27,7 @@ class Rewindable(torch.Generator):
 class SeededRunner(CPUModelRunner):  # type: ignore[misc]
     """Gives each new request with a seed a generator that can be turned back."""
 
-    def _update_states(self, scheduler_output: Any) -> Any:
+    def _update_states(self, scheduler_output: SchedulerOutput) -> object:
         updated = super()._update_states(scheduler_output)
         for new in scheduler_output.scheduled_new_reqs:
             state = self.requests[new.req_id]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
@@ -90,9 +90,53 @@ UNSPOKEN_BIAS = -100.0
 learned from."""
 
 
-def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> dict[str, Any]:
+class VersionSpan(TypedDict):
+    """Which weights sampled the tokens from `start` to before `end`, in vLLM's words."""
+
+    start: int
+    end: int
+    version: str
+
+
+class GenerationEnd(TypedDict, total=False):
+    """Why vLLM ended a generation."""
+
+    finish_reason: str
+    stop_reason: str | int | None
+    weight_versions: list[VersionSpan] | None
+
+
+class _TokenLogprob(TypedDict):
+    logprob: float
+
+
+class _Logprobs(TypedDict, total=False):
+    content: list[_TokenLogprob] | None
+
+
+class Choice(GenerationEnd, total=False):
+    """A whole reply in vLLM's words."""
+
+    token_ids: list[int] | None
+    logprobs: _Logprobs | None
+    text: str | None
+
+
+class StreamEvent(GenerationEnd, total=False):
+    """One event of /clawrl/stream: the prompt's ids first if it was rendered, then the reply's."""
+
+    prompt_ids: list[int]
+    goes_on: bool
+    """False: the prompt does not begin as asked for, and nothing is generated."""
+    ids: list[int]
+    logprobs: list[float | None]
+    versions: list[str]
+    delta: Delta
+
+
+def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> dict[str, object]:
     """In vLLM's words."""
-    params: dict[str, Any] = {
+    params: dict[str, object] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
@@ -107,7 +151,7 @@ def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> dict[st
     return params
 
 
-def read_generation(prompt_ids: list[int], choice: dict[str, Any]) -> Generation:
+def read_generation(prompt_ids: list[int], choice: Choice) -> Generation:
     """The Generation in one choice of vLLM's answer; PolicyError when something is missing."""
     content = (choice["logprobs"] or {}).get("content") or []
     return whole_generation(
@@ -123,7 +167,7 @@ def whole_generation(
     prompt_ids: list[int],
     sampled: list[int],
     logprobs: list[float | None],
-    end: dict[str, Any],
+    end: GenerationEnd,
     text: str | None,
     versions_before: Sequence[int] = (),
 ) -> Generation:
@@ -137,6 +181,7 @@ def whole_generation(
     if len(logprobs) != len(sampled):
         raise PolicyError(f"vLLM sent {len(logprobs)} log-probs for {len(sampled)} tokens")
     spans, new = end.get("weight_versions") or [], len(sampled) - len(versions_before)
+    stop_reason = end.get("stop_reason")
     return Generation(
         prompt_ids_T=prompt_ids,
         sampled_ids_T=sampled,
@@ -144,7 +189,7 @@ def whole_generation(
         versions_T=[*versions_before, *_versions(spans, new)],
         finish_reason=end["finish_reason"],
         text=text,
-        stop_text=end["stop_reason"] if isinstance(end.get("stop_reason"), str) else None,
+        stop_text=stop_reason if isinstance(stop_reason, str) else None,
     )
 
 
@@ -152,7 +197,7 @@ def _logprob(logprob: float) -> float | None:
     return None if logprob <= _MISSING_LOGPROB else logprob
 
 
-def _versions(spans: list[dict[str, Any]], length: int) -> list[int]:
+def _versions(spans: list[VersionSpan], length: int) -> list[int]:
     """One version a token from vLLM's spans [start, end), which must cover all tokens."""
     versions: list[int] = []
     for span in spans:
@@ -184,7 +229,7 @@ class ReplyStream:
             raise PolicyError("a reply without weight versions cannot be gone on with: ask anew")
         self._text = [piece.delta.get("content", "") for piece in already] if plain else None
 
-    def piece(self, event: dict[str, Any]) -> Piece:
+    def piece(self, event: StreamEvent) -> Piece:
         """The piece in one event of /clawrl/stream, and the whole generation in the last."""
         if "prompt_ids" in event:
             self.prompt_ids = event["prompt_ids"]
@@ -201,7 +246,7 @@ class ReplyStream:
             event["ids"], event["logprobs"], delta, generation, _numbers(event["versions"])
         )
 
-    def _whole(self, end: dict[str, Any]) -> Generation:
+    def _whole(self, end: GenerationEnd) -> Generation:
         return whole_generation(
             self.prompt_ids,
             self.sampled_ids_T,

@@ -8,7 +8,7 @@ Every route asks for the key, not only those below /v1: vLLM itself leaves its d
     POST /clawrl/render     prompt ids of a chat; special tokens inside its texts stay text
     POST /clawrl/tokenize   ids of a text; special tokens in it stay text
 
-vLLM's own streams tell either the ids or the message, and its streaming derender reads the whole
+vLLM's own streams send either the ids or the message, and its streaming derender reads the whole
 reply again at every step. Engine, chat template and parsers are vLLM's; nothing of it is imported
 before the first request.
 """
@@ -22,22 +22,29 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
 from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser
-from clawrl_gym.policy.special_tokens import SpecialTokenMask
+from clawrl_gym.policy.special_tokens import SpecialTokenMask, Tokenizer
+from clawrl_gym.policy.vllm_objects import (
+    ChatCompletionRequest,
+    EngineOutputs,
+    GenerateRequest,
+    ServerState,
+)
 
+T = TypeVar("T")
 _PREFIX = "/clawrl/"
-_NAMING = "/update_weight_version"
+_SET_VERSION = "/update_weight_version"
 _GENERATING = (_PREFIX + "stream", "/inference/v1/generate")
 _TEXTS = ("messages", "tools", "chat_template_kwargs")
 """The parts of a chat that hold texts of others."""
 
 
-Message = MutableMapping[str, Any]
-"""Of ASGI, as are those below."""
 Scope = MutableMapping[str, Any]
+"""Of ASGI, as are those below; what is in it depends on its type."""
+Message = Scope
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -60,8 +67,9 @@ class RequireKey:
             await send({"type": "websocket.close", "code": 1008})
 
     def _allows(self, scope: Scope) -> bool:
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return hmac.compare_digest(given, self._expected)
+        headers = scope["headers"]
+        authorization = next((value for name, value in headers if name == b"authorization"), b"")
+        return hmac.compare_digest(authorization, self._expected)
 
 
 class PolicyRoutes:
@@ -73,15 +81,15 @@ class PolicyRoutes:
     def __init__(self, app: App) -> None:
         self._app = app
         self._routes: RouteHandlers | None = None
-        self._named = False
+        self._has_version = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"] if scope["type"] == "http" else ""
-        if path in _GENERATING and not self._named:
+        if path in _GENERATING and not self._has_version:
             return await _refuse_for_now(send)
         if not path.startswith(_PREFIX):
             await self._app(scope, receive, send)
-            self._named = self._named or path == _NAMING
+            self._has_version = self._has_version or path == _SET_VERSION
             return None
         from starlette.requests import Request
         from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -96,15 +104,15 @@ class PolicyRoutes:
             else:
                 answer = JSONResponse(await self._routes.plain[name](body))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client shall read it
-            said = _error(error)
-            answer = JSONResponse(said, said["error"]["code"])
+            refusal = _error(error)
+            answer = JSONResponse(refusal, refusal["error"]["code"])
         await answer(scope, receive, send)
 
 
 class RouteHandlers:
     """What the routes do, with what vLLM keeps in its application's state."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: ServerState) -> None:
         self.plain = {"parse": self._parse, "render": self._render, "tokenize": self._tokenize}
         self._engine = state.engine_client
         self._chat = state.openai_serving_chat
@@ -114,7 +122,7 @@ class RouteHandlers:
         self._tokens.serve_tokens_stream_generator = lambda request, outputs, *rest: outputs
         self._ready = self._tokens.online_renderer = PreparedInputs(self._renderer)
         self._tokenizer = self._renderer.renderer.get_tokenizer()
-        self._specials = _special_texts(self._tokenizer)
+        self._specials = _special_token_mask(self._tokenizer)
 
     async def events(self, body: Event) -> AsyncIterator[Event]:
         """What /clawrl/stream answers."""
@@ -122,8 +130,8 @@ class RouteHandlers:
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
         generate, chat = {**body["generate"], "stream": True}, body["chat"]
-        seen = chat if "token_ids" not in generate else body.get("seen")
-        prompt = None if seen is None else await self._rendered(seen)
+        to_render = chat if "token_ids" not in generate else body.get("seen")
+        prompt = None if to_render is None else await self._rendered(to_render)
         if prompt is not None and "token_ids" not in generate:
             ids = generate["token_ids"] = prompt.ids
             goes_on = ids[: len(body["after"])] == body["after"]
@@ -150,7 +158,9 @@ class RouteHandlers:
                 if event is not None:
                     yield event
 
-    async def _serve(self, request: Any, prompt: RenderedPrompt | None) -> Any:
+    async def _serve(
+        self, request: GenerateRequest, prompt: RenderedPrompt | None
+    ) -> EngineOutputs:
         """The engine's outputs for a request, or vLLM's refusal."""
         if prompt is None or prompt.inputs is None:
             return await self._tokens.serve_tokens(request)
@@ -175,22 +185,22 @@ class RouteHandlers:
     async def _tokenize(self, body: Event) -> Event:
         from vllm.inputs import TextPrompt
 
-        found: dict[str, str] = {}
-        text = self._masked(body["text"], found)
+        masks: dict[str, str] = {}
+        text = self._masked(body["text"], masks)
         # by vLLM even when it is done again: beside the loop, and no more than the context holds
         (prompt,) = await self._renderer.renderer.render_cmpl_async([TextPrompt(prompt=text)])
-        if not found:
+        if not masks:
             return {"token_ids": list(prompt["prompt_token_ids"])}
         before = self._tokenizer.encode("")  # what the tokenizer begins every text with
-        return {"token_ids": before + self._plain_ids(text, found)}
+        return {"token_ids": before + self._plain_ids(text, masks)}
 
     async def _rendered(self, chat: Event) -> RenderedPrompt:
         """The prompt of a chat; ValueError when vLLM refuses it."""
         from vllm.entrypoints.serve.engine.protocol import ErrorResponse
 
-        found: dict[str, str] = {}
+        masks: dict[str, str] = {}
         texts = {name: chat[name] for name in _TEXTS if name in chat}
-        request = _chat_request(chat | self._masked(texts, found))
+        request = _chat_request(chat | self._masked(texts, masks))
         urls = urls_of(chat["messages"])
         if urls:  # what is only rendered must not count as something that the engine was sent
             result = await self._renderer.render_chat(request, skip_mm_cache=True)
@@ -201,20 +211,20 @@ class RouteHandlers:
         _, (prompt,) = result
         if urls:
             pictured = await expanded(
-                self._renderer, self._plain_ids(prompt["prompt"], found), urls
+                self._renderer, self._plain_ids(prompt["prompt"], masks), urls
             )
             self._check_length(pictured.ids)
             return pictured
-        if found:
-            return RenderedPrompt(self._plain_ids(prompt["prompt"], found), None)
+        if masks:
+            return RenderedPrompt(self._plain_ids(prompt["prompt"], masks), None)
         return RenderedPrompt([*prompt["prompt_token_ids"]], None)
 
-    def _masked(self, value: Any, found: dict[str, str]) -> Any:
-        return value if self._specials is None else self._specials.mask(value, found)
+    def _masked(self, json_value: T, masks: dict[str, str]) -> T:
+        return json_value if self._specials is None else self._specials.mask(json_value, masks)
 
-    def _plain_ids(self, text: str, found: dict[str, str]) -> list[int]:
+    def _plain_ids(self, text: str, masks: dict[str, str]) -> list[int]:
         assert self._specials is not None
-        ids = self._specials.ids(text, found)
+        ids = self._specials.ids(text, masks)
         self._check_length(ids)
         return ids
 
@@ -224,13 +234,13 @@ class RouteHandlers:
             raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")
 
 
-def _chat_request(chat: Event) -> Any:
+def _chat_request(chat: Event) -> ChatCompletionRequest:
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     return ChatCompletionRequest(**chat)
 
 
-def _special_texts(tokenizer: Any) -> SpecialTokenMask | None:
+def _special_token_mask(tokenizer: Tokenizer) -> SpecialTokenMask | None:
     """None for tokenizers that never read a special token in a message's text (Mistral's own)."""
     from transformers import PreTrainedTokenizerBase
 
@@ -255,5 +265,5 @@ async def _lines(events: AsyncIterator[Event]) -> AsyncIterator[bytes]:
 def _error(error: Exception) -> Event:
     from vllm.entrypoints.serve import create_error_response
 
-    said: Event = create_error_response(error).model_dump()
-    return said
+    refusal: Event = create_error_response(error).model_dump()
+    return refusal

@@ -11,32 +11,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clawrl_gym.core.pictures import parts_of
+from clawrl_gym.core.types import Message
+from clawrl_gym.policy.vllm_objects import MultiModalInput, OnlineRenderer, PlaceholderRange
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
     """A prompt that is ready for the engine."""
 
     ids: list[int]
-    inputs: Any
-    """vLLM's MultiModalInput of these ids; None when no picture is in them."""
+    inputs: MultiModalInput | None
+    """Of these ids; None when no picture is in them."""
 
     def behind(self, ids: list[int]) -> RenderedPrompt:
         """The same pictures in other ids, in the same order. Raises ValueError where one is not."""
         if self.inputs is None:
             return replace(self, ids=ids)
         places = {
-            modality: _found(self.ids, ranges, ids)
+            modality: _placed(self.ids, ranges, ids)
             for modality, ranges in self.inputs["mm_placeholders"].items()
         }
         inputs = {**self.inputs, "prompt_token_ids": ids, "mm_placeholders": places}
         return RenderedPrompt(ids, inputs)
 
-    def salted(self, salt: str) -> Any:
+    def salted(self, salt: str) -> MultiModalInput:
         """The engine's input. What the encoder makes of a picture is kept under the salt too: other
         weights see it anew."""
+        assert self.inputs is not None
         hashes = {
-            modality: [f"{one}-{salt}" for one in told]
-            for modality, told in self.inputs["mm_hashes"].items()
+            modality: [f"{digest}-{salt}" for digest in digests]
+            for modality, digests in self.inputs["mm_hashes"].items()
         }
         return {**self.inputs, "mm_hashes": hashes, "cache_salt": salt}
 
@@ -44,11 +49,11 @@ class RenderedPrompt:
 class PreparedInputs:
     """Stands before vLLM's renderer where its token server asks for the input of a request."""
 
-    def __init__(self, renderer: Any) -> None:
+    def __init__(self, renderer: OnlineRenderer) -> None:
         self._renderer = renderer
-        self._ready: dict[str, Any] = {}
+        self._ready: dict[str, MultiModalInput] = {}
 
-    def put(self, request_id: str, inputs: Any) -> None:
+    def put(self, request_id: str, inputs: MultiModalInput) -> None:
         """Use these inputs for a request that is about to be served."""
         self._ready[request_id] = inputs
 
@@ -65,14 +70,13 @@ class PreparedInputs:
         return getattr(self._renderer, name)
 
 
-def urls_of(messages: Sequence[Any]) -> list[str]:
+def urls_of(messages: Sequence[Message]) -> list[str]:
     """The pictures of a chat, in their order."""
-    contents = [message.get("content") for message in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
+    parts = [part for message in messages for part in parts_of(message)]
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
-async def expanded(renderer: Any, ids: list[int], urls: list[str]) -> RenderedPrompt:
+async def expanded(renderer: OnlineRenderer, ids: list[int], urls: list[str]) -> RenderedPrompt:
     """The ids of a text with pictures in it, by vLLM's OnlineRenderer."""
     from vllm.inputs import TokensPrompt
     from vllm.renderers.chat_utils import AsyncMultiModalItemTracker
@@ -87,12 +91,14 @@ async def expanded(renderer: Any, ids: list[int], urls: list[str]) -> RenderedPr
     return RenderedPrompt([*inputs["prompt_token_ids"]], inputs)
 
 
-def _found(ids: list[int], ranges: Sequence[Any], others: list[int]) -> list[Any]:
-    """Where runs of `ids` are in other ids, one after the other."""
+def _placed(
+    ids: list[int], ranges: Sequence[PlaceholderRange], new_ids: list[int]
+) -> list[PlaceholderRange]:
+    """Where runs of `ids` are in new ones, one after the other."""
     places, at = [], 0
     for place in ranges:
         run = ids[place.offset : place.offset + place.length]
-        start = _find(run, others, at)
+        start = _find(run, new_ids, at)
         if start is None:
             raise ValueError("a picture's place is not in the ids that were used before")
         places.append(replace(place, offset=start))

@@ -1,8 +1,8 @@
 """One reply inside vLLM's process: the engine's outputs as events, read by vLLM's own parsers.
 
 What the parsers make of a reply does not depend on how it is asked for: a stream and a reading of
-finished ids take the same steps. Nothing that was said is lost: what a streaming parser held back
-(a tool call that turned out to be none) is told with the last step.
+finished ids take the same steps. Nothing of a reply is lost: what a streaming parser held back
+(a tool call that turned out to be none) comes with the last step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,19 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
+from clawrl_gym.policy.vllm_objects import (
+    ChatCompletionRequest,
+    DeltaMessage,
+    FunctionCall,
+    OnlineRenderer,
+    OutputProcessor,
+    Parser,
+    RequestOutput,
+    SampleLogprobs,
+)
+
 Event = dict[str, Any]
+"""A JSON object between this process and the policy's client."""
 
 _MISSING_LOGPROB = -9999.0  # vLLM's word for none
 
@@ -20,12 +32,11 @@ _MISSING_LOGPROB = -9999.0  # vLLM's word for none
 class ReplyParser:
     """vLLM's tool and reasoning parsers over one reply."""
 
-    def __init__(self, renderer: Any, request: Any, prompt_ids: list[int]) -> None:
-        """`renderer` and `request` are vLLM's OnlineRenderer and ChatCompletionRequest.
-
-        A call that the client demands is read like one that it allows: the policy is sampled as it
-        is, and never forced into a form.
-        """
+    def __init__(
+        self, renderer: OnlineRenderer, request: ChatCompletionRequest, prompt_ids: list[int]
+    ) -> None:
+        """A call that the client demands is read like one that it allows: the policy is sampled as
+        it is, and never forced into a form."""
         if request.tools and request.tool_choice != "none":
             request.tool_choice = "auto"
         self._renderer = renderer
@@ -33,9 +44,9 @@ class ReplyParser:
         self._prompt_ids = prompt_ids
         self._tokenizer = renderer.renderer.get_tokenizer()
         self._parser = self._new_parser()
-        self._heard = ""
-        self._said = ""
-        self._called = False
+        self._text = ""
+        self._content = ""
+        self._has_calls = False
         self._ids: list[int] = []
 
     @cached_property
@@ -44,17 +55,17 @@ class ReplyParser:
         skips: bool = self._parser.adjust_request(self._request).skip_special_tokens
         return skips
 
-    def read(self, text: str, ids: list[int], *, last: bool) -> dict[str, Any]:
+    def read(self, text: str, ids: list[int], *, last: bool) -> Event:
         """What the next text adds to the message, in the OpenAI wire form."""
-        self._heard += text
+        self._text += text
         self._ids += ids
         message = self._parser.parse_delta(
             text, ids, self._request, prompt_token_ids=self._prompt_ids, finished=last
         )
         delta = self._delta(message)
-        self._said += delta.get("content", "")
-        self._called = self._called or "tool_calls" in delta
-        return self._with_what_was_held_back(delta) if last else delta
+        self._content += delta.get("content", "")
+        self._has_calls = self._has_calls or "tool_calls" in delta
+        return self._with_rest(delta) if last else delta
 
     def replay(
         self, ids: list[int], *, spoken: int, stop_text: str | None = None, last: bool = True
@@ -66,7 +77,7 @@ class ReplyParser:
         for at, (token, text) in enumerate(zip(ids, texts, strict=True), 1):
             yield self.read(text, [token], last=last and at == len(ids))
 
-    def _new_parser(self) -> Any:
+    def _new_parser(self) -> Parser:
         return self._renderer.parser(
             self._tokenizer,
             self._request.tools,
@@ -74,7 +85,7 @@ class ReplyParser:
             model_config=self._renderer.model_config,
         )
 
-    def _delta(self, message: Any) -> dict[str, Any]:
+    def _delta(self, message: DeltaMessage) -> Event:
         if message is None:
             return {}
         delta = {"content": message.content, "reasoning_content": message.reasoning}
@@ -85,19 +96,19 @@ class ReplyParser:
         ]
         return {key: value for key, value in (delta | {"tool_calls": calls}).items() if value}
 
-    def _with_what_was_held_back(self, delta: dict[str, Any]) -> dict[str, Any]:
-        """The last delta, with what vLLM finds in the whole text and its stream did not tell."""
-        if self._called or self._said == self._heard:
+    def _with_rest(self, delta: Event) -> Event:
+        """The last delta, with what vLLM finds in the whole text and its stream held back."""
+        if self._has_calls or self._content == self._text:
             return delta
         parser = self._new_parser()
         parser.set_prompt_token_ids(self._prompt_ids)
         _, content, calls = parser.parse(
-            self._heard, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
+            self._text, self._request, enable_auto_tools=True, model_output_token_ids=self._ids
         )
         if calls:
             return delta | {"tool_calls": [_whole_call(i, call) for i, call in enumerate(calls)]}
-        if content and content.startswith(self._said) and content != self._said:
-            rest = content[len(self._said) :]
+        if content and content.startswith(self._content) and content != self._content:
+            rest = content[len(self._content) :]
             return delta | {"content": delta.get("content", "") + rest}
         return delta
 
@@ -125,15 +136,15 @@ class ReplyParser:
 class EngineEvents:
     """The engine's outputs for one request, one after the other."""
 
-    def __init__(self, output_processor: Any, reader: ReplyParser | None) -> None:
+    def __init__(self, output_processor: OutputProcessor, reader: ReplyParser | None) -> None:
         """`reader` None: the text is the message's content."""
         self._processor = output_processor
         self._reader = reader
         self._starts: list[tuple[str, int]] | None = None
         self._count = 0
 
-    def event(self, result: Any) -> Event | None:
-        """What one output says; None when it says nothing."""
+    def event(self, result: RequestOutput) -> Event | None:
+        """What one output brings; None when it brings nothing."""
         output = result.outputs[0]
         ids, last = list(output.token_ids), output.finish_reason is not None
         if not (ids or output.text or last):
@@ -154,8 +165,8 @@ class EngineEvents:
     def _versions(self, request_id: str, new: int) -> list[str]:
         """Of the new tokens, as vLLM counts them for the spans that only its last output has."""
         if self._starts is None:
-            found = self._processor.external_req_ids.get(request_id, ())
-            states = [self._processor.request_states.get(internal) for internal in found]
+            internal_ids = self._processor.external_req_ids.get(request_id, ())
+            states = [self._processor.request_states.get(internal) for internal in internal_ids]
             self._starts = next((s.weight_version_starts for s in states if s is not None), [])
         positions = range(self._count, self._count + new)
         self._count += new
@@ -166,7 +177,7 @@ def _version_at(position: int, starts: list[tuple[str, int]]) -> str:
     return next(version for version, start in reversed(starts) if start <= position)
 
 
-def _logprobs(ids: list[int], steps: Any) -> list[float | None]:
+def _logprobs(ids: list[int], steps: SampleLogprobs) -> list[float | None]:
     """Of the sampled ids; None for what vLLM does not know."""
     if steps is None:
         return [None] * len(ids)
@@ -175,20 +186,20 @@ def _logprobs(ids: list[int], steps: Any) -> list[float | None]:
     return [value if value > _MISSING_LOGPROB else None for value in values]
 
 
-def _whole_call(index: int, call: Any) -> dict[str, Any]:
+def _whole_call(index: int, call: FunctionCall) -> Event:
     from vllm.renderers.chat_utils import make_tool_call_id
 
     function = {"name": call.name, "arguments": call.arguments}
-    made = {"index": index, "id": call.id or make_tool_call_id(), "type": "function"}
-    return made | {"function": function}
+    call_id = call.id or make_tool_call_id()
+    return {"index": index, "id": call_id, "type": "function", "function": function}
 
 
 def _cut(texts: list[str], length: int) -> list[str]:
     """Texts that together are at most `length` characters; all of them when it is -1."""
     if length < 0:
         return texts
-    left, kept = length, []
+    left, cut = length, []
     for text in texts:
-        kept.append(text[:left])
-        left -= len(kept[-1])
-    return kept
+        cut.append(text[:left])
+        left -= len(cut[-1])
+    return cut

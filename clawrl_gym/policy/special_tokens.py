@@ -13,13 +13,23 @@ prompts and histories rightly contain them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any, Protocol
+from typing import Protocol, TypeVar, cast
 
+T = TypeVar("T")
 _FIRST, _LAST = 0xF0000, 0xFFFFD  # a plane for private use: no tokenizer has words in it
 _MASK = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
 _WRITTEN_LIKE_ONE = re.compile(r"<[|｜].+[|｜]>")  # noqa: RUF001
+
+
+class AddedToken(Protocol):
+    """A token beside the vocabulary."""
+
+    @property
+    def content(self) -> str: ...
+    @property
+    def special(self) -> bool: ...
 
 
 class Tokenizer(Protocol):
@@ -28,8 +38,10 @@ class Tokenizer(Protocol):
     @property
     def all_special_tokens(self) -> list[str]: ...
     @property
-    def added_tokens_decoder(self) -> dict[int, Any]: ...
-    def __call__(self, texts: list[str], *, add_special_tokens: bool) -> Any: ...
+    def added_tokens_decoder(self) -> Mapping[int, AddedToken]: ...
+    def __call__(
+        self, texts: list[str], *, add_special_tokens: bool
+    ) -> Mapping[str, list[list[int]]]: ...
 
 
 class SpecialTokenMask:
@@ -44,53 +56,57 @@ class SpecialTokenMask:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         self._tokenizer = tokenizer
         self._added_ids = frozenset(added)
-        self._spelt: dict[str, list[int]] = {}
+        self._plain_ids: dict[str, list[int]] = {}
 
-    def mask(self, value: Any, found: dict[str, str]) -> Any:
-        """JSON with a character in place of each special text; `found` collects text by text."""
+    def mask(self, json_value: T, masks: dict[str, str]) -> T:
+        """JSON with a character in place of each special text; `masks` collects them by text."""
+        return cast(T, self._mask(json_value, masks))  # of the same form
+
+    def _mask(self, value: object, masks: dict[str, str]) -> object:
         if isinstance(value, str):
             if not value.isascii():  # a character that could pass for a mask is masked itself
-                value = _MASK.sub(lambda match: _character(match[0], found), value)
-            return self._pattern.sub(lambda match: _character(match[0], found), value)
+                value = _MASK.sub(lambda match: _character(match[0], masks), value)
+            return self._pattern.sub(lambda match: _character(match[0], masks), value)
         if isinstance(value, list):
-            return [self.mask(item, found) for item in value]
+            return [self._mask(item, masks) for item in value]
         if isinstance(value, dict):
-            return {self.mask(k, found): self.mask(v, found) for k, v in value.items()}
+            return {self._mask(k, masks): self._mask(v, masks) for k, v in value.items()}
         return value
 
-    def ids(self, text: str, found: dict[str, str]) -> list[int]:
+    def ids(self, text: str, masks: dict[str, str]) -> list[int]:
         """The ids of a text with masks; its own special tokens become control tokens."""
-        meant = {character: text for text, character in found.items()}
+        texts = {character: text for text, character in masks.items()}
         plain = self._encode(_MASK.split(text))
         ids = list(next(plain))
         for character, part in zip(_MASK.findall(text), plain, strict=True):
-            ids += self._spell(meant[character])
+            ids += self._spell(texts[character])
             ids += part
         return ids
 
     def _spell(self, text: str) -> list[int]:
         """A special text in ordinary tokens: in two parts, else character by character."""
-        if text not in self._spelt:
+        if text not in self._plain_ids:
             ids = [*chain.from_iterable(self._encode([text[:1], text[1:]]))]
             if not self._added_ids.isdisjoint(ids):
                 ids = [*chain.from_iterable(self._encode(list(text)))]
-            self._spelt[text] = ids
-        return self._spelt[text]
+            self._plain_ids[text] = ids
+        return self._plain_ids[text]
 
     def _encode(self, texts: list[str]) -> Iterator[list[int]]:
         """In one call: a call for each text would be slow."""
-        some = [text for text in texts if text]
-        made = iter(self._tokenizer(some, add_special_tokens=False)["input_ids"] if some else [])
-        return (next(made) if text else [] for text in texts)
+        filled = [text for text in texts if text]
+        tokenizer = self._tokenizer
+        ids = iter(tokenizer(filled, add_special_tokens=False)["input_ids"] if filled else [])
+        return (next(ids) if text else [] for text in texts)
 
 
 def _like_one(text: str) -> bool:
     return _WRITTEN_LIKE_ONE.fullmatch(text) is not None
 
 
-def _character(text: str, found: dict[str, str]) -> str:
-    if text not in found:
-        if len(found) > _LAST - _FIRST:
+def _character(text: str, masks: dict[str, str]) -> str:
+    if text not in masks:
+        if len(masks) > _LAST - _FIRST:
             raise ValueError("the texts hold more different private characters than can be read")
-        found[text] = chr(_FIRST + len(found))
-    return found[text]
+        masks[text] = chr(_FIRST + len(masks))
+    return masks[text]

@@ -15,7 +15,8 @@ import os
 import signal
 import socket
 import sys
-from typing import Any
+
+from clawrl_gym.policy.vllm_objects import VllmConfig
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
 """Environment variable with the pid of the process that the server belongs to."""
@@ -41,7 +42,7 @@ def fork_the_engine() -> None:
 
     class ForkingCpuPlatform(CpuPlatform):  # type: ignore[misc]
         @classmethod
-        def check_and_update_config(cls, vllm_config: Any) -> None:
+        def check_and_update_config(cls, vllm_config: VllmConfig) -> None:
             super().check_and_update_config(vllm_config)
             os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
 

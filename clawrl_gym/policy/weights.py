@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 SUFFIXES = (".safetensors", ".safetensors.index.json")
 _HEADER_LIMIT_BYTES = 100 * 2**20
+
+
+class TensorHeader(TypedDict):
+    """What a safetensors file says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
 
 
 def weight_files(weights: Path) -> dict[str, Path]:
@@ -53,7 +61,7 @@ def check_fit(new: dict[str, Path], old: dict[str, Path]) -> None:
         )
 
 
-def check_whole(path: Path) -> dict[str, Any]:
+def check_whole(path: Path) -> dict[str, TensorHeader]:
     """The header's tensors; ValueError unless the file is as long as they say."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -63,7 +71,7 @@ def check_whole(path: Path) -> dict[str, Any]:
                 f"{path} is not a safetensors file ({size} bytes): a Git LFS pointer, or cut off?"
             )
         try:
-            tensors: dict[str, Any] = json.loads(file.read(length))
+            tensors: dict[str, TensorHeader] = json.loads(file.read(length))
             tensors.pop("__metadata__", None)
             ends = [entry["data_offsets"][1] for entry in tensors.values()]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

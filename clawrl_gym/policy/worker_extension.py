@@ -7,13 +7,13 @@ the old weights.
 
 from __future__ import annotations
 
-from typing import Any
+from clawrl_gym.policy.vllm_objects import Worker
 
 
 class Reload:
     """vLLM's worker is its other base class; the names must not clash with the worker's."""
 
-    def reload_from_disk(self: Any) -> None:
+    def reload_from_disk(self: Worker) -> None:
         """Read the weights of the served folder again, tied ones included."""
         from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 

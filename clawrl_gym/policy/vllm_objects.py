@@ -1,0 +1,28 @@
+"""vLLM's own objects, as our code inside its process takes them.
+
+vLLM is not installed where types are checked, so each of them is Any; the names say which of its
+classes is meant.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+ServerState: TypeAlias = Any
+"""What its API server keeps in `app.state`."""
+OnlineRenderer: TypeAlias = Any
+ChatCompletionRequest: TypeAlias = Any
+GenerateRequest: TypeAlias = Any
+MultiModalInput: TypeAlias = Any
+PlaceholderRange: TypeAlias = Any
+Parser: TypeAlias = Any
+DeltaMessage: TypeAlias = Any
+FunctionCall: TypeAlias = Any
+RequestOutput: TypeAlias = Any
+EngineOutputs: TypeAlias = Any
+"""An asynchronous generator of RequestOutput, or an ErrorResponse."""
+OutputProcessor: TypeAlias = Any
+SampleLogprobs: TypeAlias = Any
+Worker: TypeAlias = Any
+SchedulerOutput: TypeAlias = Any
+VllmConfig: TypeAlias = Any
