@@ -77,10 +77,13 @@ class ThreadLearner:
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.save_checkpoint, folder)
 
+    async def revive(self, checkpoint: str | None) -> None:
+        """A thread of this process does not die alone."""
+
 
 async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> float:
     """Seconds for `updates` updates with everything real but the engine and the learner."""
-    rollout = RolloutConfig(mode=mode, groups=8, group_size=8, max_staleness=2)  # type: ignore[arg-type]
+    rollout = RolloutConfig(mode=mode, groups=8, group_size=8, max_staleness=2)
     trainer = TrainerConfig(steps=updates)
     learner = LearnerConfig(backend="simulated", simulated_step_s=step_s)
     store = Store.open(folder)
@@ -129,7 +132,7 @@ def real(mode: str, updates: int, folder: Path) -> float:
         check=True,
     )  # fmt: skip
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    times_s = [row["time_s"] for row in rows if "learner/loss" in row]
+    times_s: list[float] = [row["time_s"] for row in rows if "learner/loss" in row]
     return times_s[-1] - times_s[0]
 
 

@@ -28,7 +28,7 @@ from typing import Any
 import aiohttp
 
 from clawrl_gym.config import GatewayConfig, SamplingConfig
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, Piece, Sampling
@@ -49,7 +49,7 @@ class SleepingPolicy:
         self.inside = 0
         self.most_inside = 0
 
-    async def render(self, body: dict[str, Any]) -> list[int]:
+    async def render(self, body: ChatBody) -> list[int]:
         turns = (len(body["messages"]) - 2) // 2
         return list(range(PROMPT_TOKENS + turns * (REPLY_TOKENS + 20)))
 
@@ -78,7 +78,7 @@ class SleepingPolicy:
         self,
         prompt_ids: list[int],
         sampling: Sampling,
-        body: dict[str, Any] | None,
+        body: ChatBody | None,
         *,
         version: int,
         request_id: str | None = None,
@@ -100,7 +100,7 @@ class SleepingPolicy:
 
     async def stream_chat(
         self,
-        body: dict[str, Any],
+        body: ChatBody,
         sampling: Sampling,
         *,
         version: int,
@@ -116,7 +116,7 @@ class SleepingPolicy:
     async def tokenize(self, text: str) -> list[int]:
         return list(range(len(text)))
 
-    async def parse(self, body: dict[str, Any], generation: Generation) -> Message:
+    async def parse(self, body: ChatBody, generation: Generation) -> Message:
         return {"role": "assistant", "content": "```bash\nls -la | wc -l\n```"}
 
     async def metrics(self) -> dict[str, float]:

@@ -95,7 +95,7 @@ def measure(layout: Layout, model_dir: str, samples: list[Sample], options: Opti
     )
     if layout == "padded":
         learner.model.layout = "padded"
-        learner.model.net.set_attn_implementation("sdpa")
+        learner.model.net.set_attn_implementation("sdpa")  # type: ignore[operator]
     wall, cpu = 0.0, 0.0
     for version in range(options.repeat):
         start_s = time.process_time()

@@ -15,7 +15,7 @@ import yaml
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import heldout_values, judged_shares
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict
+from clawrl_gym.core.types import Lesson, Message, Sample, Taught, Turn, Verdict, VerdictDetail
 from clawrl_gym.store import SessionRow, Store, UpdateRow
 
 FAMILIES = (
@@ -249,7 +249,7 @@ HINT = "The checks failed: count.txt is missing."
 
 
 def _verdict(turn_id: int) -> Verdict:
-    detail = {
+    detail: VerdictDetail = {
         "votes": [-1, -1, None], "rule": -1, "hints": ["Use <grep> -c.", HINT],
         "refused": [{"hint": "The count is 42.", "why": "it gives the result away"}],
     }  # fmt: skip

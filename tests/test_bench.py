@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -44,7 +45,7 @@ class Bench:
         return (self.dir / run / "starts").read_text().split()
 
     @property
-    def recipes(self) -> dict[str, dict]:
+    def recipes(self) -> dict[str, dict[str, Any]]:
         data = json.loads((self.dir / "bench.json").read_text())
         return {recipe["recipe"]: recipe for recipe in data["recipes"]}
 

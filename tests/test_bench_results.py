@@ -19,11 +19,12 @@ from clawrl_gym.comparison.results import (
 from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ClawError
+from clawrl_gym.core.provenance import Start
 from tests.test_report import Page
 
 MAIN = "conversation personalization"
 ELSEWHERE = "terminal success"
-START = {
+START: Start = {
     "command": "python -m clawrl_gym.bench",
     "machine": {"cpu": "Test CPU", "cores": 2, "gpus": []},
     "commit": None,

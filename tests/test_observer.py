@@ -26,6 +26,7 @@ from tests.test_rule_hints import Words
 class Batch:
     number: int = 0
     groups: int = 1
+    held: int = 0
     samples: list[Sample] = field(default_factory=list)
 
 

@@ -280,7 +280,7 @@ def test_busy_time_counts_overlaps_once_and_waiting_never() -> None:
 
 
 def test_spans_are_counted_from_the_first_and_broken_lines_left_out() -> None:
-    rows = [
+    rows: list[dict[str, object]] = [
         {"loop": "train", "name": "b", "start_s": 105.0, "end_s": 106.0},
         {"loop": "serve", "name": "a", "start_s": 100.0, "end_s": 101.0},
         {"loop": "serve", "name": "x", "start_s": 7.0, "end_s": 1.0},
