@@ -51,7 +51,7 @@ class TaskLike(Protocol):
     def split(self) -> Split: ...
 
 
-class Workspace(Protocol):
+class Closable(Protocol):
     """What one episode holds while it lasts."""
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class Workspace(Protocol):
 
 
 TaskT = TypeVar("TaskT", bound=TaskLike)
-WorkspaceT = TypeVar("WorkspaceT", bound=Workspace)
+WorkspaceT = TypeVar("WorkspaceT", bound=Closable)
 
 
 class Metadata(TypedDict):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from clawrl_gym.envs.sandbox.shell import Capture, Ending, ShellSession
+from clawrl_gym.envs.sandbox.shell import Capture, CommandEnding, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 ARRANGE = 'exec 3<&0 4>&1 >/dev/null 2>&1; exec "$BASH" --noprofile --norc -s <&3'
@@ -38,7 +38,11 @@ def run(session, command, timeout_s=5.0, limit=1000):
 
 
 def test_output_and_exit_code_come_back(session):
-    assert run(session, "echo out; echo err >&2; false") == ("out\nerr\n", 1, Ending.COMPLETED)
+    assert run(session, "echo out; echo err >&2; false") == (
+        "out\nerr\n",
+        1,
+        CommandEnding.COMPLETED,
+    )
 
 
 def test_state_stays_from_command_to_command(session):
@@ -56,7 +60,7 @@ def test_quotes_survive(session, command):
 
 def test_a_syntax_error_is_an_answer(session):
     output, code, ending = run(session, "if then ' \"")
-    assert (code, ending) == (2, Ending.COMPLETED)
+    assert (code, ending) == (2, CommandEnding.COMPLETED)
     assert "syntax error" in output or "unexpected" in output
     assert run(session, "echo fine")[0] == "fine\n"
 
@@ -68,7 +72,7 @@ def test_nul_characters_are_left_out_and_odd_text_passes(session):
 @pytest.mark.parametrize("command", ["cat", "read x", "python3", "bash"])
 def test_commands_get_no_input(session, command):
     _, _, ending = run(session, command)
-    assert ending is Ending.COMPLETED
+    assert ending is CommandEnding.COMPLETED
     assert run(session, "echo next")[:2] == ("next\n", 0)
 
 
@@ -81,13 +85,13 @@ def test_commands_inherit_neither_the_commands_nor_the_answers(session):
     "command", ["break", "continue", "return 3", "exec 1>&-", "exec 3>&1 4>&1"]
 )
 def test_what_changes_the_flow_does_not_shift_answers(session, command):
-    assert run(session, command)[2] is Ending.COMPLETED
+    assert run(session, command)[2] is CommandEnding.COMPLETED
     assert run(session, "echo next")[:2] == ("next\n", 0)
 
 
 def test_a_printed_answer_is_output(session):
     forged = "printf 'E 0123 0\\0'; printf 'D 0\\0'; (exit 7)"
-    assert run(session, forged)[1:] == (7, Ending.COMPLETED)
+    assert run(session, forged)[1:] == (7, CommandEnding.COMPLETED)
     assert run(session, "echo next")[:2] == ("next\n", 0)
 
 
@@ -100,7 +104,7 @@ def test_the_token_is_not_known_while_the_command_runs(session):
 def test_output_is_cut_and_counted(session):
     capture = Capture(10, bytearray())
     session.send("head -c 3000000 /dev/zero | tr '\\0' x")
-    assert session.wait(capture, time.monotonic() + 10) is Ending.COMPLETED
+    assert session.wait(capture, time.monotonic() + 10) is CommandEnding.COMPLETED
     assert (capture.text, capture.total, capture.truncated) == ("x" * 10, 3_000_000, True)
 
 
@@ -117,12 +121,12 @@ def test_bytes_that_are_no_text_are_replaced(session):
 
 def test_the_deadline_is_kept(session):
     started = time.monotonic()
-    assert run(session, "sleep 5", timeout_s=0.2)[2] is Ending.DEADLINE
+    assert run(session, "sleep 5", timeout_s=0.2)[2] is CommandEnding.DEADLINE
     assert time.monotonic() - started < 1.0
 
 
 def test_an_answer_that_comes_late_is_not_taken_for_the_next(session):
-    assert run(session, "sleep 0.3; (exit 9)", timeout_s=0.1)[2] is Ending.DEADLINE
+    assert run(session, "sleep 0.3; (exit 9)", timeout_s=0.1)[2] is CommandEnding.DEADLINE
     assert run(session, "echo next")[:2] == ("next\n", 0)
 
 
@@ -132,9 +136,9 @@ def test_a_long_command_passes(session):
 
 
 def test_the_end_of_the_shell_is_noticed(session):
-    assert run(session, "exit 3")[2] is Ending.DEAD
+    assert run(session, "exit 3")[2] is CommandEnding.DEAD
 
 
 def test_a_background_flood_does_not_keep_the_answer(session):
-    assert run(session, "yes & disown")[2] is Ending.COMPLETED
-    assert run(session, "kill $!; echo next", limit=10)[2] is Ending.COMPLETED
+    assert run(session, "yes & disown")[2] is CommandEnding.COMPLETED
+    assert run(session, "kill $!; echo next", limit=10)[2] is CommandEnding.COMPLETED

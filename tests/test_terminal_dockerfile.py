@@ -3,7 +3,7 @@ import subprocess
 import pytest
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.terminal.dockerfile import Copy, Run, in_folder, parse
+from clawrl_gym.envs.terminal.dockerfile import CopyStep, RunStep, in_folder, parse
 
 
 def shell(command):
@@ -21,12 +21,12 @@ def test_a_whole_file_is_read_in_order():
     )
     assert (image.base, image.workdir) == ("host", "/app/sub")
     assert image.env == {"A": "1", "B": "two words"}
-    assert [type(step) for step in image.steps] == [Run, Copy, Run, Run]
-    assert image.steps[1] == Copy(6, ("a.txt", "b/"), "/app", into_folder=True)
+    assert [type(step) for step in image.steps] == [RunStep, CopyStep, RunStep, RunStep]
+    assert image.steps[1] == CopyStep(6, ("a.txt", "b/"), "/app", into_folder=True)
 
 
 def command_of(step):
-    assert isinstance(step, Run)
+    assert isinstance(step, RunStep)
     return step.command
 
 
@@ -56,17 +56,17 @@ def test_earlier_variables_are_put_in():
     image = parse("FROM host\nENV ROOT=/srv\nENV SUB $ROOT/x\nWORKDIR ${SUB}\nCOPY a $ROOT/", "D")
     assert image.env["SUB"] == "/srv/x"
     assert image.workdir == "/srv/x"
-    assert image.steps[-1] == Copy(5, ("a",), "/srv", into_folder=True)
+    assert image.steps[-1] == CopyStep(5, ("a",), "/srv", into_folder=True)
 
 
 @pytest.mark.parametrize(
     ("copy", "expected"),
     [
-        ("COPY a b", Copy(3, ("a",), "/app/b", into_folder=False)),
-        ("COPY a /b/", Copy(3, ("a",), "/b", into_folder=True)),
-        ("COPY a .", Copy(3, ("a",), "/app", into_folder=True)),
-        ("COPY a ../../../b", Copy(3, ("a",), "/b", into_folder=False)),
-        ('COPY ["a b", "c"]', Copy(3, ("a b",), "/app/c", into_folder=False)),
+        ("COPY a b", CopyStep(3, ("a",), "/app/b", into_folder=False)),
+        ("COPY a /b/", CopyStep(3, ("a",), "/b", into_folder=True)),
+        ("COPY a .", CopyStep(3, ("a",), "/app", into_folder=True)),
+        ("COPY a ../../../b", CopyStep(3, ("a",), "/b", into_folder=False)),
+        ('COPY ["a b", "c"]', CopyStep(3, ("a b",), "/app/c", into_folder=False)),
     ],
 )
 def test_a_copy_target_is_absolute(copy, expected):

@@ -19,9 +19,9 @@ from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
 from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
-from clawrl_gym.envs.sandbox.isolation import Finding, cure_for
+from clawrl_gym.envs.sandbox.isolation import IsolationCheck, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
-from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
+from clawrl_gym.envs.sandbox.shell import Capture, CommandEnding, Shell, ShellSession
 from clawrl_gym.envs.sandbox.transport import LocalTransport
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class BubblewrapSandbox:
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._check_open()
         result, ending = self._shell.run(command, timeout_s)
-        if ending is not Ending.COMPLETED:
+        if ending is not CommandEnding.COMPLETED:
             self._recover(ending)
         return result
 
@@ -169,13 +169,13 @@ class BubblewrapSandbox:
             )
         self._channel.started()
 
-    def _recover(self, ending: Ending) -> None:
+    def _recover(self, ending: CommandEnding) -> None:
         """Have a shell again: the holder's new one, or new processes over the same files.
 
         As a last resort over the system's own programs, should those have been destroyed.
         """
         discarded = Capture(0, bytearray())
-        if ending is Ending.SHELL_ENDED and self._shell.greet(discarded, _GREET_S):
+        if ending is CommandEnding.SHELL_ENDED and self._shell.greet(discarded, _GREET_S):
             return
         try:
             self._restart(renew=False)
@@ -190,15 +190,15 @@ class BubblewrapSandbox:
         self._await_start(transport)
 
 
-def prove_isolation() -> Finding:
+def prove_isolation() -> IsolationCheck:
     """Start a sandbox, run a command, end it: the one finding that cannot be wrong."""
     started_s = time.monotonic()
     try:
         with open_sandbox(Limits()) as sandbox:
             result = sandbox.exec("id -u", _PROBE_S)
     except SandboxError as error:
-        return Finding("sandbox", False, str(error), "see the findings above")
+        return IsolationCheck("sandbox", False, str(error), "see the findings above")
     ok = result.output == "0\n" and result.exit_code == 0
     took_ms = (time.monotonic() - started_s) * 1e3
     detail = f"started, ran a command and ended in {took_ms:.0f} ms"
-    return Finding("sandbox", ok, detail if ok else f"`id -u` answered {result.output!r}")
+    return IsolationCheck("sandbox", ok, detail if ok else f"`id -u` answered {result.output!r}")

@@ -44,7 +44,7 @@ _CURE_CGROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IsolationCheck:
     """One thing that sandboxes stand on."""
 
     name: str
@@ -56,68 +56,70 @@ class Finding:
     """Without it no sandbox starts; otherwise something is lost, and `detail` says what."""
 
 
-def isolation_report() -> list[Finding]:
+def isolation_report() -> list[IsolationCheck]:
     """What can be said without starting a sandbox."""
     return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _overlay()]
 
 
-def _bubblewrap() -> Finding:
+def _bubblewrap() -> IsolationCheck:
     path = shutil.which("bwrap")
     if path is None:
-        return Finding("bubblewrap", False, "bwrap is not installed", _CURE_BUBBLEWRAP)
+        return IsolationCheck("bubblewrap", False, "bwrap is not installed", _CURE_BUBBLEWRAP)
     process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_PROBE_S)
     match = re.search(r"(\d+)\.(\d+)", process.stdout)
     version = tuple(int(part) for part in match.groups()) if match else (0, 0)
     ok = version >= _OLDEST_BUBBLEWRAP
     cure = "" if ok else f"{_CURE_BUBBLEWRAP} (0.8 or newer)"
-    return Finding("bubblewrap", ok, f"{process.stdout.strip()} at {path}", cure)
+    return IsolationCheck("bubblewrap", ok, f"{process.stdout.strip()} at {path}", cure)
 
 
-def _user_namespaces() -> Finding:
+def _user_namespaces() -> IsolationCheck:
     name = "user namespaces"
     command = [sys.executable, "-I", "-S", "-c", _USER_NAMESPACE_PROBE]
     process = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S)
     if process.returncode == 0:
-        return Finding(name, True, "can be made, with mounts in them")
-    return Finding(name, False, process.stderr.strip()[-200:], _CURE_USER_NAMESPACES)
+        return IsolationCheck(name, True, "can be made, with mounts in them")
+    return IsolationCheck(name, False, process.stderr.strip()[-200:], _CURE_USER_NAMESPACES)
 
 
-def _seccomp() -> Finding:
+def _seccomp() -> IsolationCheck:
     name = "seccomp"
     try:
         seccomp.program()
     except SandboxError as error:
-        return Finding(name, False, str(error), "use a supported machine")
+        return IsolationCheck(name, False, str(error), "use a supported machine")
     if "Seccomp:" not in Path("/proc/self/status").read_text():
-        return Finding(name, False, "the kernel has none", "a kernel with CONFIG_SECCOMP_FILTER")
-    return Finding(name, True, f"filter for {platform.machine()}")
+        return IsolationCheck(
+            name, False, "the kernel has none", "a kernel with CONFIG_SECCOMP_FILTER"
+        )
+    return IsolationCheck(name, True, f"filter for {platform.machine()}")
 
 
-def _cgroups() -> Finding:
+def _cgroups() -> IsolationCheck:
     home = find_cgroup_home()
     if home is not None:
         where = ", ".join(str(path) for path in home.parents.values())
         missing = "" if home.version == 2 or "cpu" in home.parents else "; cpu is not limited"
         detail = f"version {home.version}, below {where}{missing}"
-        return Finding("cgroup limits", True, detail, required=False)
+        return IsolationCheck("cgroup limits", True, detail, required=False)
     detail = (
         "not writable: rlimits instead. Lost: memory holds for each process and not for all"
         " together, and the share of the processors is not limited"
     )
-    return Finding("cgroup limits", False, detail, _CURE_CGROUPS, required=False)
+    return IsolationCheck("cgroup limits", False, detail, _CURE_CGROUPS, required=False)
 
 
-def _overlay() -> Finding:
+def _overlay() -> IsolationCheck:
     name = "overlay file system"
     if os.geteuid() != 0:
         detail = "an ordinary user's sandboxes have a read-only /usr; overlay only serves `rootfs`"
-        return Finding(name, True, detail, required=False)
+        return IsolationCheck(name, True, detail, required=False)
     listed_by_kernel = any(line.endswith("\toverlay") for line in _file_systems())
     loadable = Path(f"/lib/modules/{platform.release()}").is_dir()
     if listed_by_kernel or loadable:
-        return Finding(name, True, "known to the kernel", required=False)
+        return IsolationCheck(name, True, "known to the kernel", required=False)
     detail = "unknown to the kernel: /usr is read-only in sandboxes"
-    return Finding(name, False, detail, "modprobe overlay", required=False)
+    return IsolationCheck(name, False, detail, "modprobe overlay", required=False)
 
 
 def _file_systems() -> list[str]:

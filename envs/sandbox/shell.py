@@ -29,7 +29,7 @@ _SHELL_GRACE_S = 1.0
 """For a new shell to be announced after the old one was killed."""
 
 
-class Ending(Enum):
+class CommandEnding(Enum):
     """How waiting for a command's answer ended."""
 
     COMPLETED = "completed"
@@ -91,17 +91,17 @@ class ShellSession:
         text = f"{line}\\printf '{self._transport.mark}E {self._token} %s\\0' {answer} >&3\n"
         self._unsent += text.encode(errors="replace")
 
-    def wait(self, capture: Capture, deadline: float) -> Ending:
+    def wait(self, capture: Capture, deadline: float) -> CommandEnding:
         """Collect output until the command's answer, the shell's end or the deadline."""
         while True:
             left_s = max(0.0, deadline - time.monotonic())
             ended = self._exchange(capture, left_s).ended
-            ending = self._next_message() or (Ending.DEAD if ended else None)
+            ending = self._next_message() or (CommandEnding.DEAD if ended else None)
             if ending is not None:
                 self.drain(capture)
                 return ending
             if left_s <= 0:
-                return Ending.DEADLINE
+                return CommandEnding.DEADLINE
 
     def drain(self, capture: Capture) -> None:
         """Take the output that is there by now."""
@@ -118,19 +118,19 @@ class ShellSession:
         capture.add(exchange.output)
         return exchange
 
-    def _next_message(self) -> Ending | None:
+    def _next_message(self) -> CommandEnding | None:
         while b"\0" in self._received:
             message, _, self._received = self._received.partition(b"\0")
             kind, *words = message.decode(errors="replace").split(" ")
             if kind == "D":
                 # A holder that names a word starts the next shell once it has read it back.
                 self._unsent = f"go {words[1]}\n".encode() if len(words) == 2 else b""
-                return Ending.SHELL_ENDED
+                return CommandEnding.SHELL_ENDED
             if kind == "F" and len(words) == 1 and _NUMBER.fullmatch(words[0]):
                 self.feeder_pid = int(words[0])
             if kind == "E" and len(words) == 2 and words[0] == self._token:
                 self.code = int(words[1]) if _NUMBER.fullmatch(words[1]) else None
-                return Ending.COMPLETED
+                return CommandEnding.COMPLETED
         self._received = self._received[-_MOST_MESSAGE_BYTES:]
         return None
 
@@ -154,17 +154,17 @@ class Shell:
         self.pid = 0
         """Number of the shell inside."""
 
-    def run(self, command: str, timeout_s: float) -> tuple[ExecResult, Ending]:
+    def run(self, command: str, timeout_s: float) -> tuple[ExecResult, CommandEnding]:
         """What a command did; unless it ANSWERED, the shell was lost and has to be greeted."""
         capture = Capture(self._output_bytes, bytearray())
         self._session.drain(capture)
         self._session.send(command)
         ending = self._session.wait(capture, time.monotonic() + timeout_s)
-        timed_out = ending is Ending.DEADLINE
+        timed_out = ending is CommandEnding.DEADLINE
         if timed_out:
             ending = self._interrupt(capture)
-        code = self._session.code if ending is Ending.COMPLETED and not timed_out else None
-        lost = ending is not Ending.COMPLETED
+        code = self._session.code if ending is CommandEnding.COMPLETED and not timed_out else None
+        lost = ending is not CommandEnding.COMPLETED
         return ExecResult(capture.text, code, timed_out, capture.truncated, lost), ending
 
     def greet(self, capture: Capture, timeout_s: float) -> bool:
@@ -173,17 +173,17 @@ class Shell:
         for _ in range(_GREET_TRIES):
             self._session.ask('"$BASHPID"')
             ending = self._session.wait(capture, deadline)
-            if ending is not Ending.SHELL_ENDED:
+            if ending is not CommandEnding.SHELL_ENDED:
                 break
         self.pid = self._session.code or 0
-        return ending is Ending.COMPLETED and self.pid > 0
+        return ending is CommandEnding.COMPLETED and self.pid > 0
 
-    def _interrupt(self, capture: Capture) -> Ending:
+    def _interrupt(self, capture: Capture) -> CommandEnding:
         """Kill what the command left running; the shell itself only if it still does not answer."""
         for grace_s in _KILL_GRACES_S:
             self._kill_all_but(self.pid)
             ending = self._session.wait(capture, time.monotonic() + grace_s)
-            if ending is not Ending.DEADLINE:
+            if ending is not CommandEnding.DEADLINE:
                 return ending
         self._kill_all_but(0)
         return self._session.wait(capture, time.monotonic() + _SHELL_GRACE_S)

@@ -28,7 +28,7 @@ Parser = Callable[[str, "TestSpec"], dict[str, str]]
 _PARSERS = ("c", "go", "java", "javascript", "php", "python", "ruby", "rust")
 
 
-class Request(TypedDict, total=False):
+class LogRequest(TypedDict, total=False):
     """One line of input."""
 
     kind: Required[Literal["known", "read", "grade"]]
@@ -49,7 +49,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever else is printed is no answer
     _limit_memory()
     for line in sys.stdin:
-        request: Request = json.loads(line)
+        request: LogRequest = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["timeout_s"])  # ends an orphan too
         try:
             answer = _ANSWERS[request["kind"]](request)
@@ -79,7 +79,7 @@ def _swebench(name: str) -> types.ModuleType:
     return importlib.import_module(f"swebench.harness.{name}")
 
 
-def _registry(_: Request) -> dict[str, object]:
+def _registry(_: LogRequest) -> dict[str, object]:
     """Names of parsers, and those of each repository that swebench knows."""
     registry = _swebench("log_parsers").PARSER_REGISTRY
     repositories: dict[str, str] = {}
@@ -92,11 +92,11 @@ def _registry(_: Request) -> dict[str, object]:
     return {"parsers": sorted(registry), "repositories": parsers, "fail_only": fail_only}
 
 
-def _read(request: Request) -> dict[str, object]:
+def _read(request: LogRequest) -> dict[str, object]:
     return {"tests": _parser(request)(request["log"], _spec(request))}
 
 
-def _grade(request: Request) -> dict[str, object]:
+def _grade(request: LogRequest) -> dict[str, object]:
     """What swebench reports on a log, and why when it finds no results in it."""
     grading = _swebench("grading")
     parser, spec = _parser(request), _spec(request)
@@ -124,7 +124,7 @@ def _grade(request: Request) -> dict[str, object]:
 _LISTS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 
 
-def _parser(request: Request) -> Parser:
+def _parser(request: LogRequest) -> Parser:
     registry = _swebench("log_parsers").PARSER_REGISTRY
     if request["parser"] not in registry:
         raise LookupError(f"got log_parser {request['parser']!r}, expected one of swebench's: "
@@ -133,7 +133,7 @@ def _parser(request: Request) -> Parser:
     return parser
 
 
-def _spec(request: Request) -> TestSpec:
+def _spec(request: LogRequest) -> TestSpec:
     from swebench.types import TestSpec
 
     return TestSpec(
@@ -149,7 +149,7 @@ def _spec(request: Request) -> TestSpec:
     )
 
 
-_ANSWERS: Mapping[str, Callable[[Request], dict[str, object]]] = {
+_ANSWERS: Mapping[str, Callable[[LogRequest], dict[str, object]]] = {
     "known": _registry,
     "read": _read,
     "grade": _grade,

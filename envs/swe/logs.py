@@ -98,7 +98,7 @@ def parser_registry(timeout_s: float = READ_TIMEOUT_S) -> ParserRegistry:
     )
 
 
-class Answer(TypedDict, total=False):
+class LogAnswer(TypedDict, total=False):
     """One line of the child's: what `log_worker.py` returns for a kind of request, or `error`."""
 
     error: str
@@ -120,7 +120,7 @@ class LogReader:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, request: Mapping[str, object], timeout_s: float) -> Answer:
+    def ask(self, request: Mapping[str, object], timeout_s: float) -> LogAnswer:
         """Raises TaskError for a wrong request, EnvError when no answer comes in time."""
         line = json.dumps({**request, "timeout_s": timeout_s + _STOP_S}).encode() + b"\n"
         with self._lock:
@@ -136,7 +136,7 @@ class LogReader:
         with self._lock:
             self._end()
 
-    def _answer(self, line: bytes, timeout_s: float) -> Answer:
+    def _answer(self, line: bytes, timeout_s: float) -> LogAnswer:
         for _ in range(_TRIES):
             try:
                 reply = self._exchange(line, timeout_s)
@@ -146,7 +146,7 @@ class LogReader:
                     raise EnvError(f"swebench's parser read for over {timeout_s:g} s") from error
                 continue
             if reply:
-                answer: Answer = json.loads(reply)
+                answer: LogAnswer = json.loads(reply)
                 return answer
             self._end()
         raise EnvError("the process that reads test logs died twice over one log")

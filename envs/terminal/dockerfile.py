@@ -28,7 +28,7 @@ STANDARD_FOLDERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyStep:
     """COPY: sources are relative to the context, the target is absolute."""
 
     line: int
@@ -39,7 +39,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunStep:
     """RUN or WORKDIR, as a bash command that sets its own directory and variables."""
 
     line: int
@@ -55,7 +55,7 @@ class Dockerfile:
     base: str = ""
     workdir: str = "/"
     env: dict[str, str] = field(default_factory=dict)
-    steps: list[Copy | Run] = field(default_factory=list)
+    steps: list[CopyStep | RunStep] = field(default_factory=list)
 
 
 def parse(text: str, where: str) -> Dockerfile:
@@ -82,7 +82,7 @@ def build_steps(
     folders = set(STANDARD_FOLDERS)
     steps = []
     for step in image.steps:
-        if isinstance(step, Run):
+        if isinstance(step, RunStep):
             steps.append(BuildStep(command=step.command, timeout_s=timeout_s))
             folders |= {step.makes} if step.makes else set()
             continue
@@ -92,7 +92,7 @@ def build_steps(
     return steps
 
 
-def _copied(step: Copy, context: TaskFolder, folders: set[str]) -> dict[str, FileData]:
+def _copied(step: CopyStep, context: TaskFolder, folders: set[str]) -> dict[str, FileData]:
     """Where COPY puts which files: a folder's contents, or a file below or at the target."""
     files: dict[str, FileData] = {}
     for source in (match for pattern in step.sources for match in context.matches(pattern)):
@@ -111,13 +111,13 @@ def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> N
     if keyword == "WORKDIR":
         result.workdir = _absolute(result.workdir, _expand(_single(rest, at), result.env))
         command = f"mkdir -p {shlex.quote(result.workdir)}"
-        result.steps.append(Run(line, command, makes=result.workdir))
+        result.steps.append(RunStep(line, command, makes=result.workdir))
     elif keyword == "ENV":
         result.env |= _variables(rest, result.env, at)
     elif keyword == "COPY":
         result.steps.append(_copy(rest, result, line, at))
     elif keyword == "RUN":
-        result.steps.append(Run(line, _run(rest, result, at)))
+        result.steps.append(RunStep(line, _run(rest, result, at)))
     elif keyword not in WITHOUT_EFFECT:
         raise TaskError(
             f"{at}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs the "
@@ -183,7 +183,7 @@ def _variables(rest: str, env: Mapping[str, str], at: str) -> dict[str, str]:
     return {key: _expand(value, env) for key, value in pairs}
 
 
-def _copy(rest: str, result: Dockerfile, line: int, at: str) -> Copy:
+def _copy(rest: str, result: Dockerfile, line: int, at: str) -> CopyStep:
     words = _json_list(rest) or _split(rest, at)
     flags = [word for word in words if word.startswith("--")]
     words = [_expand(word, result.env) for word in words if not word.startswith("--")]
@@ -193,7 +193,7 @@ def _copy(rest: str, result: Dockerfile, line: int, at: str) -> Copy:
         )
     *sources, target = words
     into = target.endswith("/") or target in (".", "..") or len(sources) > 1
-    return Copy(line, tuple(sources), _absolute(result.workdir, target), into)
+    return CopyStep(line, tuple(sources), _absolute(result.workdir, target), into)
 
 
 def _run(rest: str, result: Dockerfile, at: str) -> str:

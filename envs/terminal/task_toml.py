@@ -51,11 +51,11 @@ Variables = Annotated[dict[str, str], BeforeValidator(_variables)]
 User = Annotated[str | None, BeforeValidator(_user)]
 
 
-class _Part(BaseModel):
+class _Table(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=False)
 
 
-class HealthTable(_Part):
+class HealthTable(_Table):
     command: str = Field(min_length=1)
     interval_sec: Seconds = 5.0
     timeout_sec: Seconds = 30.0
@@ -70,7 +70,7 @@ class HealthTable(_Part):
         )  # fmt: skip
 
 
-class EnvironmentTable(_Part):
+class EnvironmentTable(_Table):
     build_timeout_sec: Seconds = 600.0
     docker_image: str | None = None
     os: str = "linux"
@@ -96,20 +96,20 @@ class EnvironmentTable(_Part):
         }
 
 
-class AgentTable(_Part):
+class AgentTable(_Table):
     user: User = None
     network_mode: str | None = None
     allowed_hosts: list[str] | None = None
 
 
-class CollectTable(_Part):
+class CollectTable(_Table):
     command: str = Field(min_length=1)
     service: str = "main"
     timeout_sec: Seconds = 60.0
     user: User = None
 
 
-class VerifierTable(_Part):
+class VerifierTable(_Table):
     timeout_sec: Seconds = 600.0
     env: Variables = {}
     user: User = None
@@ -133,7 +133,7 @@ class VerifierTable(_Part):
         return True if self.environment is not None else None
 
 
-class ArtifactTable(_Part):
+class ArtifactTable(_Table):
     source: str = Field(pattern="^/")
     exclude: list[str] = []
     service: str | None = None
@@ -155,7 +155,7 @@ def _artifact(value: object) -> object:
 Artifacts = list[Annotated[ArtifactTable, BeforeValidator(_artifact)]]
 
 
-class StepTable(_Part):
+class StepTable(_Table):
     name: str = Field(pattern=_PORTABLE, max_length=100)
     agent: AgentTable = AgentTable()
     verifier: VerifierTable = VerifierTable()
@@ -171,11 +171,11 @@ class StepTable(_Part):
         )
 
 
-class SolutionTable(_Part):
+class SolutionTable(_Table):
     env: Variables = {}
 
 
-class TaskToml(_Part):
+class TaskToml(_Table):
     metadata: dict[str, object] = {}
     agent: AgentTable = AgentTable()
     verifier: VerifierTable = VerifierTable()

@@ -26,7 +26,7 @@ from clawrl_gym.envs.sandbox.docker.engine import engine_call
 from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, ensure_image
 from clawrl_gym.envs.sandbox.docker.reaper import keep_reaping
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
-from clawrl_gym.envs.sandbox.shell import Capture, Ending, Shell, ShellSession
+from clawrl_gym.envs.sandbox.shell import Capture, CommandEnding, Shell, ShellSession
 
 if TYPE_CHECKING:
     from clawrl_gym.config.envs import SandboxConfig
@@ -116,7 +116,7 @@ class DockerSandbox:
             result, ending = self._shell.run(command, timeout_s)
         finally:
             self._watched.running = False
-        if ending is not Ending.COMPLETED:
+        if ending is not CommandEnding.COMPLETED:
             self._recover(ending)
         return self._say_full(result)
 
@@ -200,10 +200,10 @@ class DockerSandbox:
     def _kill_all_but(self, inner_pid: int) -> None:
         self._container.kill_all_but({inner_pid, self._session.feeder_pid})
 
-    def _recover(self, ending: Ending) -> None:
+    def _recover(self, ending: CommandEnding) -> None:
         """Have the holder's new shell, or say what became of the container."""
         spare = Capture(0, bytearray())
-        if ending is Ending.SHELL_ENDED and self._shell.greet(spare, _GREET_S):
+        if ending is CommandEnding.SHELL_ENDED and self._shell.greet(spare, _GREET_S):
             return
         why = self._container.why_dead()
         self.close()

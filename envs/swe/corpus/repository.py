@@ -21,11 +21,11 @@ FOLDER = Path(__file__).parent / "repositories"
 _PLACEHOLDER = re.compile(r"@([A-Za-z_]+)@")
 
 
-class _Part(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Bug(_Part):
+class Bug(_StrictModel):
     """One thing that can be wrong with a repository."""
 
     issues: tuple[str, ...] = Field(min_length=1)
@@ -41,7 +41,7 @@ class Bug(_Part):
     """Easy families: the sed expression that mends the file at `path`."""
 
 
-class RepositoryFamily(_Part):
+class RepositoryFamily(_StrictModel):
     """A family of instances: the same repository under other names."""
 
     runner: str
