@@ -70,12 +70,12 @@ class TaskCheck:
         """In words: what is wrong with the task, or "ok"."""
         if self.error:
             return self.error
-        wrong = []
+        problems = []
         if self.oracle != 1.0:
-            wrong.append(f"the oracle earns {self.oracle:g}, expected 1")
+            problems.append(f"the oracle earns {self.oracle:g}, expected 1")
         if self.noop != 0.0:
-            wrong.append(f"doing nothing earns {self.noop:g}, expected 0")
-        return "; ".join(wrong) or "ok"
+            problems.append(f"doing nothing earns {self.noop:g}, expected 0")
+        return "; ".join(problems) or "ok"
 
 
 def validate(

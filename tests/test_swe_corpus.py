@@ -247,7 +247,7 @@ def judged(sandbox, family, number, instance):
 def check_every_bug(sandbox, family):
     for number, instance in enumerate(every_bug(family)):
         (before, log), (after, fixed_log) = judged(sandbox, family, number, instance)
-        assert (before.resolved, before.why) == (False, ""), log
+        assert (before.resolved, before.no_result) == (False, ""), log
         assert set(before.failed_to_pass) == set(instance.fail_to_pass), log
         assert before.broken == (), log
         assert after.resolved, fixed_log
@@ -299,7 +299,7 @@ def test_a_source_that_does_not_load_fails_the_tests_and_not_the_evaluation(
     container.write(f"{folder}.sh", instance.eval_script.encode())
     done = container.exec(f"(cd {folder} && bash {folder}.sh)", CHECK_TIMEOUT_S)
     report = grade_log(instance, done.output)
-    assert (report.resolved, report.infra, report.why in ("", "nothing")) == (False, "", True)
+    assert (report.resolved, report.infra, report.no_result in ("", "nothing")) == (False, "", True)
     assert ">>>>> Test Exit Code: 0" not in done.output
 
 

@@ -53,11 +53,11 @@ def test_a_test_that_is_skipped_now_is_no_solution() -> None:
 
 def test_success_lines_against_the_exit_code_are_a_contradiction() -> None:
     report = judged("PASSED t.py::new\nPASSED t.py::old\n", 1)
-    assert (report.resolved, report.why) == (False, "contradiction")
+    assert (report.resolved, report.no_result) == (False, "contradiction")
 
 
 def test_no_results_are_told_apart_and_a_fault_of_the_machine_is_named() -> None:
-    assert judged("nothing here\n", 1).why == "nothing"
+    assert judged("nothing here\n", 1).no_result == "nothing"
     assert judged("Cannot connect to the Docker daemon\n", 1).infra == "container_unavailable"
 
 

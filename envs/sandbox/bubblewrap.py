@@ -55,9 +55,9 @@ def open_sandbox(
     where not even those can be counted for one sandbox, only `unsafe_no_limits` starts one. Raises
     SandboxError, saying the cure, where the host cannot isolate.
     """
-    wrong = {name: value for name, value in asdict(limits).items() if value <= 0}
-    if wrong:
-        raise SandboxError(f"got sandbox limits {wrong}, expected each above 0")
+    not_positive = {name: value for name, value in asdict(limits).items() if value <= 0}
+    if not_positive:
+        raise SandboxError(f"got sandbox limits {not_positive}, expected each above 0")
     launcher = launcher_client()
     if launcher.limits_kind == "none" and not unsafe_no_limits:
         raise SandboxError(

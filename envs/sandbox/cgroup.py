@@ -246,9 +246,9 @@ def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
     return cgroups
 
 
-def limits_kind(cgroups: Cgroups | None, *, alone: bool) -> str:
-    """`alone`: each sandbox has a host user of its own, whose processes can be counted."""
+def limits_kind(cgroups: Cgroups | None, *, own_user: bool) -> str:
+    """`own_user`: each sandbox has a host user of its own, whose processes can be counted."""
     if cgroups is not None:
         return f"cgroup{cgroups.version}"
     release = tuple(int(part) for part in os.uname().release.split(".")[:2])
-    return "rlimit" if alone or release >= _NAMESPACE_COUNTS_PROCESSES else "none"
+    return "rlimit" if own_user or release >= _NAMESPACE_COUNTS_PROCESSES else "none"

@@ -43,16 +43,16 @@ _PR_SET_DUMPABLE = 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _checked(result: int, doing: str) -> int:
+def _checked(result: int, operation: str) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{doing}: {os.strerror(number)}")
+        raise OSError(number, f"{operation}: {os.strerror(number)}")
     return result
 
 
-def _syscall(number: int, doing: str, *args: int | bytes | ctypes.Array[ctypes.c_char]) -> int:
+def _syscall(number: int, operation: str, *args: int | bytes | ctypes.Array[ctypes.c_char]) -> int:
     wide = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
-    return _checked(_libc.syscall(ctypes.c_long(number), *wide), doing)
+    return _checked(_libc.syscall(ctypes.c_long(number), *wide), operation)
 
 
 def unshare(flags: int) -> None:
@@ -107,10 +107,10 @@ def move_mount(tree_fd: int, target: str) -> None:
 def openat2(directory_fd: int, path: str, flags: int, mode: int, resolve: int) -> int:
     if "\0" in path:
         raise ValueError(f"open {path!r}: a path cannot hold a NUL character")
-    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode, resolve)
-    buffer = ctypes.create_string_buffer(how, len(how))
+    open_how = struct.pack("=QQQ", flags | os.O_CLOEXEC, mode, resolve)
+    buffer = ctypes.create_string_buffer(open_how, len(open_how))
     name = os.fsencode(path)
-    return _syscall(_SYS_OPENAT2, f"open {path}", directory_fd, name, buffer, len(how))
+    return _syscall(_SYS_OPENAT2, f"open {path}", directory_fd, name, buffer, len(open_how))
 
 
 def set_fs_ids(uid: int, gid: int) -> None:
@@ -126,8 +126,8 @@ def set_dumpable() -> None:
 
 def close_on_exec_from(first_fd: int) -> None:
     """Let no descriptor from `first_fd` on reach the next program."""
-    doing = f"close_range from {first_fd}"
-    _syscall(_SYS_CLOSE_RANGE, doing, first_fd, _LAST_FD, _CLOSE_RANGE_CLOEXEC)
+    operation = f"close_range from {first_fd}"
+    _syscall(_SYS_CLOSE_RANGE, operation, first_fd, _LAST_FD, _CLOSE_RANGE_CLOEXEC)
 
 
 def receive(channel: socket.socket, max_bytes: int, max_fds: int) -> tuple[bytes, list[int]]:

@@ -69,7 +69,7 @@ class Launcher:
             self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        kind = limits_kind(self._cgroups, alone=self._slots is not None)
+        kind = limits_kind(self._cgroups, own_user=self._slots is not None)
         self._control.send(f"ready {kind}".encode())
         while True:
             timeout_ms = _RETRY_S * 1e3 if self._reaped else None

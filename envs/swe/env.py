@@ -143,8 +143,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
             )
         finally:
             repository.close()
-        if changes.why_not:
-            return 0.0, f"Test report: failed\n- {changes.why_not}"
+        if changes.failure:
+            return 0.0, f"Test report: failed\n- {changes.failure}"
 
         def fresh() -> Sandbox:
             return self._repository(task, for_grading=True).sandbox

@@ -113,8 +113,8 @@ def _evaluate(
         sandbox.close()
 
 
-def _failed(*why: str) -> PatchGrade:
-    return PatchGrade(0.0, report_of(why))
+def _failed(*failures: str) -> PatchGrade:
+    return PatchGrade(0.0, report_of(failures))
 
 
 def _require_repository(sandbox: Sandbox, instance: Instance) -> None:
@@ -216,7 +216,7 @@ def _judge(instance: Instance, marks: Marks, run: _Run, timeout_s: float) -> Pat
     if output.forged:
         return _failed("the tests wrote a mark of the eval script themselves")
     report = grade_log(instance, swebench_log(output))
-    if report.why == "nothing":
+    if report.no_result == "nothing":
         _blame_machine(instance, report, output.exit_code, output.text)
     reward = 1.0 if report.resolved else 0.0
     return PatchGrade(reward, report_of(_failures(instance, report)), report.tests)
@@ -246,19 +246,21 @@ def _blame_machine(instance: Instance, report: LogReport, exit_code: int | None,
     fault = report.infra if report.infra not in _PATCHES_FAULTS else ""
     lacks = _NO_RUNNER.search(text)
     if fault or exit_code in _MACHINE_FAULTS or lacks:
-        why = fault or f"the test command ended with exit code {exit_code}"
+        reason = fault or f"the test command ended with exit code {exit_code}"
         if lacks:
-            why += f" ({lacks.group().removeprefix(': ')}: the sandbox lacks what runs the tests, "
-            why += "which for instances without an image sandbox=docker has)"
-        raise EnvError(f"instance {instance.id!r}: no test ran: {why}: {text[-500:]!r}")
+            reason += (
+                f" ({lacks.group().removeprefix(': ')}: the sandbox lacks what runs the tests, "
+            )
+            reason += "which for instances without an image sandbox=docker has)"
+        raise EnvError(f"instance {instance.id!r}: no test ran: {reason}: {text[-500:]!r}")
 
 
 def _failures(instance: Instance, report: LogReport) -> list[str]:
     if report.resolved:
         return []
-    if report.why == "nothing":
+    if report.no_result == "nothing":
         return ["no test reported a result"]
-    if report.why == "contradiction":
+    if report.no_result == "contradiction":
         return ["no test reported a failure, but the test command ended with one"]
     failed = [f"{test} {_how(report, test)}" for test in report.failed_to_pass]
     broken = [f"{test} passed before and {_how(report, test)}" for test in report.broken]

@@ -106,14 +106,16 @@ def _grade(request: LogRequest) -> dict[str, object]:
         statuses, has_results = grading.get_logs_eval(spec, file.name)
         prediction = {"instance_id": spec.instance_id, "model_patch": "-"}
         report = grading.get_eval_report(spec, prediction, file.name, True)[spec.instance_id]
-    why = "" if has_results else ("contradiction" if parser(request["log"], spec) else "nothing")
+    no_result = (
+        "" if has_results else ("contradiction" if parser(request["log"], spec) else "nothing")
+    )
     cases = [*spec.FAIL_TO_PASS, *spec.PASS_TO_PASS]
     keys = {case: grading._resolve_case(case, statuses) for case in cases}
     tests = report.get("tests_status", {})
     failed = {name: tests.get(name, {}).get("failure", []) for name in _LISTS}
     return {
         "resolved": report["resolved"],
-        "why": why,
+        "why": no_result,
         "failed_to_pass": failed["FAIL_TO_PASS"],
         "broken": failed["PASS_TO_PASS"],
         "tests": {case: statuses[key] for case, key in keys.items() if key is not None},

@@ -36,7 +36,7 @@ class LogReport:
     """What swebench finds in a log."""
 
     resolved: bool
-    why: str
+    no_result: str
     """Empty, or why there are no results: `nothing` (no test reported), or `contradiction` (no
     test failed, but the command says that one did)."""
     failed_to_pass: tuple[str, ...]
@@ -81,7 +81,7 @@ def grade_log(instance: Instance, log: str, timeout_s: float = READ_TIMEOUT_S) -
     answer = _child().ask(request, timeout_s)
     return LogReport(
         resolved=bool(answer["resolved"]),
-        why=answer["why"],
+        no_result=answer["why"],
         failed_to_pass=tuple(answer["failed_to_pass"]),
         broken=tuple(answer["broken"]),
         tests=answer["tests"],

@@ -53,8 +53,8 @@ class FilePatch:
         elif self.old_mode and self.new_mode and self.old_mode != self.new_mode:
             lines += [f"old mode {self.old_mode}", f"new mode {self.new_mode}"]
         if old != new:
-            how = "copy" if self.copied else "rename"
-            lines += [f"{how} from {quoted(old)}", f"{how} to {quoted(new)}"]
+            operation = "copy" if self.copied else "rename"
+            lines += [f"{operation} from {quoted(old)}", f"{operation} to {quoted(new)}"]
         if self.index:
             lines.append(f"index {self.index}")
         if self.hunks:

@@ -88,7 +88,7 @@ class RepositoryChanges:
     """What an agent changed, or why it cannot be told."""
 
     patch: str
-    why_not: str = ""
+    failure: str = ""
 
 
 def open_repository(
@@ -141,8 +141,8 @@ def read_changes(repository: Repository, workdir: str, timeout_s: float) -> Repo
     lines = result.output.strip().splitlines()
     path, _, size = lines[-1].rpartition(" ") if result.exit_code == 0 and lines else ("", "", "")
     if not path.startswith("/") or not size.isdecimal():
-        how = "it took too long" if result.timed_out else result.output.strip()[-300:]
-        return RepositoryChanges("", f"git could not tell what was changed: {how}")
+        outcome = "it took too long" if result.timed_out else result.output.strip()[-300:]
+        return RepositoryChanges("", f"git could not tell what was changed: {outcome}")
     if int(size) > MAX_PATCH_BYTES:
         return RepositoryChanges(
             "", f"the changes are a patch of {size} bytes, over {MAX_PATCH_BYTES}"
@@ -213,14 +213,14 @@ def _archive(files: Mapping[str, FileData]) -> bytes:
     return packed.getvalue()
 
 
-def _must(instance: Instance, result: ExecResult, doing: str) -> str:
+def _must(instance: Instance, result: ExecResult, operation: str) -> str:
     if result.exit_code == 0:
         return result.output
     if result.shell_restarted:
-        raise SandboxError(f"instance {instance.id!r}: the sandbox's shell ended while {doing}")
-    how = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
+        raise SandboxError(f"instance {instance.id!r}: the sandbox's shell ended while {operation}")
+    outcome = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
     raise TaskError(
-        f"instance {instance.id!r}: {doing} {how}; the image must hold bash, git, tar and the "
+        f"instance {instance.id!r}: {operation} {outcome}; the image must hold bash, git, tar and the "
         f"repository in {instance.workdir}"
     )
 

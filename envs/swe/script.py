@@ -83,9 +83,15 @@ def marked(script: str, marks: Marks) -> str:
 
 def _with_exit_code(lines: Sequence[str]) -> list[str]:
     """Keep the test command's own status: scripts end by restoring files, whose status it hides."""
-    at = next(i for i, line in enumerate(lines) if END in line)
+    end_line = next(i for i, line in enumerate(lines) if END in line)
     echo_status = f'echo "{EXIT_CODE}: ${_STATUS}"'
-    return [*lines[:at], f"{_STATUS}=$?", lines[at], echo_status, *lines[at + 1 :]]
+    return [
+        *lines[:end_line],
+        f"{_STATUS}=$?",
+        lines[end_line],
+        echo_status,
+        *lines[end_line + 1 :],
+    ]
 
 
 def started(log: str, marks: Marks) -> bool:

@@ -41,5 +41,7 @@ def set_up(instance: Instance, sandbox: Sandbox, timeout_s: float) -> None:
         timeout_s,
     )
     if result.exit_code != 0:
-        how = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
-        raise TaskError(f"instance {instance.id!r}: putting its bug into the repository {how}")
+        outcome = (
+            "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
+        )
+        raise TaskError(f"instance {instance.id!r}: putting its bug into the repository {outcome}")

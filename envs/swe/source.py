@@ -71,7 +71,7 @@ class RowInstances:
     defaults: RowDefaults
 
     def ids(self, split: Split) -> Sequence[str]:
-        return sorted(name for name, own in self.splits.items() if own == split)
+        return sorted(name for name, row_split in self.splits.items() if row_split == split)
 
     def load(self, instance_id: str) -> Instance:
         if instance_id not in self.rows:
@@ -108,11 +108,11 @@ def _with_corpus(
     rows_place = heldout if train == CORPUS else train
     if rows_place in (None, CORPUS):
         return corpus
-    own = read_rows(rows_place, config.hub_split or "test")
+    place_rows = read_rows(rows_place, config.hub_split or "test")
     split: Split = "heldout" if train == CORPUS else "train"
     if split == "train":
-        _refuse_verified(own.rows, config.train_on_verified, rows_place)
-    rows = RowInstances(own.rows, _all(own.rows, split), _defaults(config))
+        _refuse_verified(place_rows.rows, config.train_on_verified, rows_place)
+    rows = RowInstances(place_rows.rows, _all(place_rows.rows, split), _defaults(config))
     return _Both(corpus, rows) if split == "heldout" else _Both(rows, corpus)
 
 

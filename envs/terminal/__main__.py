@@ -23,9 +23,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _sandbox(args: argparse.Namespace, sandbox: Mapping[str, object]) -> dict[str, object]:
-    own = TerminalEnvConfig().sandbox.model_dump()
+    defaults = TerminalEnvConfig().sandbox.model_dump()
     limits = {"memory_mb": args.memory_mb, "disk_mb": args.disk_mb, "pids": 256}
-    return {**own, **limits, **sandbox}
+    return {**defaults, **limits, **sandbox}
 
 
 def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> TerminalEnv:

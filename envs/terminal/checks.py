@@ -25,11 +25,11 @@ class _Checked(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def failure(self, left: FinalFiles) -> str | None:
+    def failure(self, files_left: FinalFiles) -> str | None:
         """What is wrong with what was left; None when nothing is."""
 
-    def passed(self, left: FinalFiles) -> bool:
-        return self.failure(left) is None
+    def passed(self, files_left: FinalFiles) -> bool:
+        return self.failure(files_left) is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,11 @@ class FileIs(_Checked):
     content: bytes
     exact: bool = False
 
-    def failure(self, left: FinalFiles) -> str | None:
-        content_found = left.read(self.path)
-        if content_found is None:
-            return _unread(self.path, left)
-        if content_found == self.content or (
-            not self.exact and content_found.strip() == self.content.strip()
-        ):
+    def failure(self, files_left: FinalFiles) -> str | None:
+        actual = files_left.read(self.path)
+        if actual is None:
+            return _unread(self.path, files_left)
+        if actual == self.content or (not self.exact and actual.strip() == self.content.strip()):
             return None
         return f"{_display_name(self.path)} does not hold what was asked for"
 
@@ -61,8 +59,8 @@ class Absent(_Checked):
 
     path: str
 
-    def failure(self, left: FinalFiles) -> str | None:
-        return None if left.mode(self.path) is None else f"{self.path} is still there"
+    def failure(self, files_left: FinalFiles) -> str | None:
+        return None if files_left.mode(self.path) is None else f"{self.path} is still there"
 
     def possible_failures(self) -> tuple[str, ...]:
         return (f"{self.path} is still there",)
@@ -76,13 +74,13 @@ class ModeIs(_Checked):
     mode: int
     mask: int = 0o777
 
-    def failure(self, left: FinalFiles) -> str | None:
-        mode_bits = left.mode(self.path)
+    def failure(self, files_left: FinalFiles) -> str | None:
+        mode_bits = files_left.mode(self.path)
         return f"{self.path} is missing" if mode_bits is None else self._of(mode_bits)
 
     def possible_failures(self) -> tuple[str, ...]:
-        wrong = (self._of(mode) for mode in _USUAL_MODES)
-        return (f"{self.path} is missing", *(words for words in wrong if words))
+        messages = (self._of(mode) for mode in _USUAL_MODES)
+        return (f"{self.path} is missing", *(words for words in messages if words))
 
     def _of(self, mode_bits: int) -> str | None:
         if mode_bits & self.mask == self.mode:
@@ -98,10 +96,10 @@ class NamesPath(_Checked):
     target: str
     start: str = "/root"
 
-    def failure(self, left: FinalFiles) -> str | None:
-        content = left.read(self.path)
+    def failure(self, files_left: FinalFiles) -> str | None:
+        content = files_left.read(self.path)
         if content is None:
-            return _unread(self.path, left)
+            return _unread(self.path, files_left)
         path_written = posixpath.join(self.start, content.decode(errors="replace").strip())
         if posixpath.normpath(path_written) == posixpath.join(self.start, self.target):
             return None
@@ -119,10 +117,10 @@ class TarHolds(_Checked):
     path: str
     files: tuple[tuple[str, bytes], ...]
 
-    def failure(self, left: FinalFiles) -> str | None:
-        archive = left.read(self.path)
+    def failure(self, files_left: FinalFiles) -> str | None:
+        archive = files_left.read(self.path)
         if archive is None:
-            return _unread(self.path, left)
+            return _unread(self.path, files_left)
         files = _tar_files(archive)
         if files is None:
             return f"{self.path} is no archive"
@@ -148,9 +146,9 @@ class CommitHolds(_Checked):
     blob: str
     """The file's git object id."""
 
-    def failure(self, left: FinalFiles) -> str | None:
-        ref = left.read(f"{self.path}/.git/refs/heads/{self.branch}")
-        commit = self._object(left, (ref or b"").decode(errors="replace").strip())
+    def failure(self, files_left: FinalFiles) -> str | None:
+        ref = files_left.read(f"{self.path}/.git/refs/heads/{self.branch}")
+        commit = self._object(files_left, (ref or b"").decode(errors="replace").strip())
         if not commit.startswith(b"commit "):
             return f"{self.branch} has no commit"
         header, _, message = commit.partition(b"\0")[2].partition(b"\n\n")
@@ -158,7 +156,7 @@ class CommitHolds(_Checked):
             return f"the last commit of {self.branch} has another message"
         tree_id = header.partition(b"\n")[0].removeprefix(b"tree ").decode(errors="replace")
         entry = f"100644 {self.file}\0".encode() + bytes.fromhex(self.blob)
-        if entry not in self._object(left, tree_id):
+        if entry not in self._object(files_left, tree_id):
             return f"{self.file} is not in the last commit of {self.branch} as it should be"
         return None
 
@@ -169,11 +167,11 @@ class CommitHolds(_Checked):
             f"{self.file} is not in the last commit of {self.branch} as it should be",
         )
 
-    def _object(self, left: FinalFiles, object_id: str) -> bytes:
+    def _object(self, files_left: FinalFiles, object_id: str) -> bytes:
         """A loose object with its header; empty when it is missing or broken."""
         if len(object_id) != 40 or not object_id.isalnum():
             return b""
-        packed = left.read(f"{self.path}/.git/objects/{object_id[:2]}/{object_id[2:]}")
+        packed = files_left.read(f"{self.path}/.git/objects/{object_id[:2]}/{object_id[2:]}")
         if packed is None:
             return b""
         try:
@@ -182,9 +180,9 @@ class CommitHolds(_Checked):
             return b""
 
 
-def _unread(path: str, left: FinalFiles) -> str:
+def _unread(path: str, files_left: FinalFiles) -> str:
     """What is said of a file that could not be read."""
-    there = left.mode(path) is not None
+    there = files_left.mode(path) is not None
     return f"{_display_name(path)} {'cannot be read as a file' if there else 'is missing'}"
 
 

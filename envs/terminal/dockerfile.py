@@ -62,13 +62,13 @@ def parse(text: str, where: str) -> Dockerfile:
     """Read a Dockerfile. Raises TaskError naming `where`, the line and the instruction."""
     result = Dockerfile()
     for line, keyword, rest in _instructions(text):
-        at = f"{where}, line {line}"
+        place = f"{where}, line {line}"
         if keyword == "FROM":
-            result.base = _base(rest, result.base, at)
+            result.base = _base(rest, result.base, place)
             continue
         if not result.base:
-            raise TaskError(f"{at}: got {keyword}, expected FROM first")
-        _apply(result, keyword, rest, line, at)
+            raise TaskError(f"{place}: got {keyword}, expected FROM first")
+        _apply(result, keyword, rest, line, place)
     if not result.base:
         raise TaskError(f"{where}: got no FROM, expected a base")
     return result
@@ -107,20 +107,20 @@ def _copied(step: CopyStep, context: TaskFolder, folders: set[str]) -> dict[str,
     return files
 
 
-def _apply(result: Dockerfile, keyword: str, rest: str, line: int, at: str) -> None:
+def _apply(result: Dockerfile, keyword: str, rest: str, line: int, place: str) -> None:
     if keyword == "WORKDIR":
-        result.workdir = _absolute(result.workdir, _expand(_single(rest, at), result.env))
+        result.workdir = _absolute(result.workdir, _expand(_single(rest, place), result.env))
         command = f"mkdir -p {shlex.quote(result.workdir)}"
         result.steps.append(RunStep(line, command, makes=result.workdir))
     elif keyword == "ENV":
-        result.env |= _variables(rest, result.env, at)
+        result.env |= _variables(rest, result.env, place)
     elif keyword == "COPY":
-        result.steps.append(_copy(rest, result, line, at))
+        result.steps.append(_copy(rest, result, line, place))
     elif keyword == "RUN":
-        result.steps.append(RunStep(line, _run(rest, result, at)))
+        result.steps.append(RunStep(line, _run(rest, result, place)))
     elif keyword not in WITHOUT_EFFECT:
         raise TaskError(
-            f"{at}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs the "
+            f"{place}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs the "
             "Docker sandbox (sandbox=docker)"
         )
 
@@ -143,63 +143,65 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
         yield start, keyword.upper(), rest.strip()
 
 
-def _base(rest: str, before: str, at: str) -> str:
+def _base(rest: str, before: str, place: str) -> str:
     words = rest.split()
     if before or len(words) != 1 or words[0].startswith("--") or "$" in words[0]:
         raise TaskError(
-            f"{at}: got FROM {rest}, expected one stage with a plain base: this task needs the "
+            f"{place}: got FROM {rest}, expected one stage with a plain base: this task needs the "
             "Docker sandbox (sandbox=docker)"
         )
     return words[0]
 
 
-def _split(rest: str, at: str) -> list[str]:
+def _split(rest: str, place: str) -> list[str]:
     try:
         return shlex.split(rest)
     except ValueError as error:
-        raise TaskError(f"{at}: got {rest!r}: {error}") from error
+        raise TaskError(f"{place}: got {rest!r}: {error}") from error
 
 
-def _single(rest: str, at: str) -> str:
-    words = _split(rest, at)
+def _single(rest: str, place: str) -> str:
+    words = _split(rest, place)
     if len(words) != 1:
-        raise TaskError(f"{at}: got WORKDIR {rest!r}, expected one folder")
+        raise TaskError(f"{place}: got WORKDIR {rest!r}, expected one folder")
     return words[0]
 
 
-def _variables(rest: str, env: Mapping[str, str], at: str) -> dict[str, str]:
+def _variables(rest: str, env: Mapping[str, str], place: str) -> dict[str, str]:
     """ENV in both its forms: `NAME=value ...` and `NAME value`."""
     name, _, value = rest.partition(" ")
     if "=" not in name:
         pairs = [(name, value.strip())]
     else:
-        words = [word.partition("=") for word in _split(rest, at)]
+        words = [word.partition("=") for word in _split(rest, place)]
         if not all(separator for _, separator, _ in words):
-            raise TaskError(f"{at}: got ENV {rest!r}, expected NAME=value ...")
+            raise TaskError(f"{place}: got ENV {rest!r}, expected NAME=value ...")
         pairs = [(key, value) for key, _, value in words]
     for key, _ in pairs:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-            raise TaskError(f"{at}: got the variable name {key!r}, expected letters, digits and _")
+            raise TaskError(
+                f"{place}: got the variable name {key!r}, expected letters, digits and _"
+            )
     return {key: _expand(value, env) for key, value in pairs}
 
 
-def _copy(rest: str, result: Dockerfile, line: int, at: str) -> CopyStep:
-    words = _json_list(rest) or _split(rest, at)
+def _copy(rest: str, result: Dockerfile, line: int, place: str) -> CopyStep:
+    words = _json_list(rest) or _split(rest, place)
     flags = [word for word in words if word.startswith("--")]
     words = [_expand(word, result.env) for word in words if not word.startswith("--")]
     if flags or len(words) < 2 or "<<" in rest:
         raise TaskError(
-            f"{at}: got COPY {rest!r}, expected sources and a target, no flags or here-documents"
+            f"{place}: got COPY {rest!r}, expected sources and a target, no flags or here-documents"
         )
     *sources, target = words
     into = target.endswith("/") or target in (".", "..") or len(sources) > 1
     return CopyStep(line, tuple(sources), _absolute(result.workdir, target), into)
 
 
-def _run(rest: str, result: Dockerfile, at: str) -> str:
+def _run(rest: str, result: Dockerfile, place: str) -> str:
     if rest.startswith("--") or "<<" in rest:
         raise TaskError(
-            f"{at}: got RUN {rest!r}, expected a command without flags or here-documents"
+            f"{place}: got RUN {rest!r}, expected a command without flags or here-documents"
         )
     words = _json_list(rest)
     shell = shlex.join(words) if words else f"sh -c {shlex.quote(rest)}"

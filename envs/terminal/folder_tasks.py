@@ -42,9 +42,9 @@ class FolderTasks:
         elif split_folders:
             folders, splits = {}, {}
             for split in split_folders:
-                own = {f"{split}/{path.name}": path for path in _children(root / split)}
-                folders |= own
-                splits |= dict.fromkeys(own, split)
+                split_tasks = {f"{split}/{path.name}": path for path in _children(root / split)}
+                folders |= split_tasks
+                splits |= dict.fromkeys(split_tasks, split)
         else:
             folders = {path.name: path for path in _children(root)}
             splits = _split_by_name(folders)
@@ -58,7 +58,7 @@ class FolderTasks:
         return cls(folders, splits, features)
 
     def ids(self, split: Split) -> list[str]:
-        return sorted(task_id for task_id, own in self.splits.items() if own == split)
+        return sorted(task_id for task_id, task_split in self.splits.items() if task_split == split)
 
     def load(self, task_id: str) -> Task:
         """Read a task. Raises TaskError for an unknown id or a task that cannot be carried out."""

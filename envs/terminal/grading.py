@@ -107,8 +107,8 @@ def grade(
     A grader closes the agent's own. `machines` is for graders on a machine of their own.
     """
     workdir = task.workdir or "/"
-    left = SandboxFiles(sandbox, workdir)
-    failures = [words for check in task.checks if (words := check.failure(left)) is not None]
+    files_left = SandboxFiles(sandbox, workdir)
+    failures = [words for check in task.checks if (words := check.failure(files_left)) is not None]
     if not task.checks and not task.grader:
         failures.append("the task has nothing that checks it")
     if failures or not task.grader:
@@ -130,26 +130,26 @@ def grade(
 
 
 def _grade_apart(
-    task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
+    task: Task, machine: MachineSpec, agent_sandbox: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
     """On the grader's own machine, which sees of the agent's only the artifacts."""
-    archives = artifacts.collect_artifacts(left, task.artifacts, machines.handover_bytes)
-    own, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
+    archives = artifacts.collect_artifacts(agent_sandbox, task.artifacts, machines.handover_bytes)
+    grader_sandbox, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         for archive in archives:
-            artifacts.unpack_artifact(own, archive)
-        return _run_grader(replace(task, workdir=workdir), own, timeout_s)
+            artifacts.unpack_artifact(grader_sandbox, archive)
+        return _run_grader(replace(task, workdir=workdir), grader_sandbox, timeout_s)
     finally:
-        own.close()
+        grader_sandbox.close()
 
 
 def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
     _clear(task, fresh)
     write_files(fresh, task.grader_files, "/")
-    go = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
+    change_folder = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
     if task.expected_tests is not None:
-        return _read_summary(task, task.expected_tests, fresh, go, timeout_s)
-    result = fresh.exec(f"{go}\n{task.grader}", timeout_s)
+        return _read_summary(task, task.expected_tests, fresh, change_folder, timeout_s)
+    result = fresh.exec(f"{change_folder}\n{task.grader}", timeout_s)
     if not task.reward_files:
         return _graded(1.0 if result.exit_code == 0 else 0.0, result, timeout_s)
     for path in task.reward_files:
@@ -158,19 +158,19 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
             return _graded(reward, result, timeout_s)
         except FileNotFoundError:
             continue
-    why = f"ran past {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
+    outcome = f"ran past {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
     raise EnvError(
-        f"the grader of task {task.id!r} {why} and left none of {', '.join(task.reward_files)}; "
+        f"the grader of task {task.id!r} {outcome} and left none of {', '.join(task.reward_files)}; "
         f"its last output: {result.output[-500:]!r}"
     )
 
 
 def _read_summary(
-    task: Task, expected: Sequence[str], fresh: Sandbox, go: str, timeout_s: float
+    task: Task, expected: Sequence[str], fresh: Sandbox, change_folder: str, timeout_s: float
 ) -> Grade:
     """The output goes into a file: of what a command prints, only the beginning is kept."""
     log = f"/tmp/{secrets.token_hex(8)}.log"
-    result = fresh.exec(f"{go}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
+    result = fresh.exec(f"{change_folder}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
     fresh.exec(f"tail -c {MAX_READ_BYTES // 2} {log} > {log}.end", PROBE_TIMEOUT_S)
     summary = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
     failures = failures_of(summary, expected)
@@ -203,9 +203,9 @@ def _clear(task: Task, fresh: Sandbox) -> None:
     fresh.exec(f"rm -rf {' '.join([*folders, *steering])}{make_folders}", PROBE_TIMEOUT_S)
     if shared:
         fresh.exec(_FORGET_CUSTOMIZING, PROBE_TIMEOUT_S)
-    left = SandboxFiles(fresh, "/")
+    files_left = SandboxFiles(fresh, "/")
     for path in (*task.reward_files, *steering):
-        if left.mode(path) is not None:
+        if files_left.mode(path) is not None:
             raise EnvError(f"cannot remove the agent's own {path} before grading {task.id!r}")
 
 

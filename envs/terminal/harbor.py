@@ -85,8 +85,8 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         return _part(task, context, config, features, None)
     bare = replace(task, build=(), health=None)
     steps = tuple(_part(bare, context, config, features, step) for step in config.steps)
-    how = config.multi_step_reward_strategy or "mean"
-    return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=how)
+    strategy = config.multi_step_reward_strategy or "mean"
+    return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=strategy)
 
 
 def _part(
@@ -140,13 +140,13 @@ def _part(
     )  # fmt: skip
 
 
-def _merged(whole: VerifierTable, own: VerifierTable) -> VerifierTable:
+def _merged(task: VerifierTable, step: VerifierTable) -> VerifierTable:
     """A step's verifier: what it does not say is the task's."""
-    if own is whole:
-        return whole
-    overrides = {name: getattr(own, name) for name in own.model_fields_set}
-    overrides["env"] = whole.env | own.env
-    return whole.model_copy(update=overrides)
+    if step is task:
+        return task
+    overrides = {name: getattr(step, name) for name in step.model_fields_set}
+    overrides["env"] = task.env | step.env
+    return task.model_copy(update=overrides)
 
 
 def _roots(user: str | None) -> tuple[str, ...]:

@@ -122,17 +122,17 @@ def _carry_out(sandbox: Sandbox, machine: MachineSpec, workdir: str, label: str)
         if step.command:
             must_succeed(sandbox, step.command, step.timeout_s, label)
     if machine.build:
-        go = f"mkdir -p {shlex.quote(workdir)} && cd {shlex.quote(workdir)}"
-        must_succeed(sandbox, go, _STEP_S, label)
+        change_folder = f"mkdir -p {shlex.quote(workdir)} && cd {shlex.quote(workdir)}"
+        must_succeed(sandbox, change_folder, _STEP_S, label)
 
 
 def must_succeed(sandbox: Sandbox, command: str, timeout_s: float, label: str) -> None:
     """Run a task's own command. Raises TaskError with the end of what it said."""
     result = sandbox.exec(command, timeout_s)
     if result.exit_code != 0:
-        how = "ran too long" if result.timed_out else f"ended with exit code {result.exit_code}"
+        outcome = "ran too long" if result.timed_out else f"ended with exit code {result.exit_code}"
         raise TaskError(
-            f"{label}: {command[:200]!r} {how}: {result.output[-500:].strip()!r}; a sandbox has no "
+            f"{label}: {command[:200]!r} {outcome}: {result.output[-500:].strip()!r}; a sandbox has no "
             "network unless it is given one: what a task installs must be in its image"
         )
 

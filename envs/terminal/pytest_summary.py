@@ -25,13 +25,15 @@ def failures_of(output: str, expected: Sequence[str]) -> list[str]:
     if not header:
         return ["the tests printed no summary"]
     lines = [(match[1], match[2]) for match in _LINE.finditer(rest)]
-    wrong = [f"{test or 'a test'} {word.lower()}" for word, test in lines if word not in _GOOD]
+    failures = [f"{test or 'a test'} {word.lower()}" for word, test in lines if word not in _GOOD]
     passed = {_name(test) for word, test in lines if word in _GOOD}
     missing = [name for name in expected if name not in passed]
-    not_run = [f"{name} did not run" for name in missing if not any(name in text for text in wrong)]
+    not_run = [
+        f"{name} did not run" for name in missing if not any(name in text for text in failures)
+    ]
     if not lines:
         not_run.append("no test ran")
-    return wrong + not_run
+    return failures + not_run
 
 
 def _name(test_id: str) -> str:

@@ -33,11 +33,11 @@ class FinalFiles(Protocol):
 class Check(Protocol):
     """One condition that a solved task meets."""
 
-    def passed(self, left: FinalFiles) -> bool:
+    def passed(self, files_left: FinalFiles) -> bool:
         """True when what the agent left meets the condition."""
         ...
 
-    def failure(self, left: FinalFiles) -> str | None:
+    def failure(self, files_left: FinalFiles) -> str | None:
         """What failed, in words that do not give the wanted content away; None when it passed."""
         ...
 

@@ -121,11 +121,11 @@ def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[i
     put(container, parent, packed.getvalue(), f"cannot write {path!r} in the sandbox")
 
 
-def put(container: str, folder: str, packed: bytes | IO[bytes], doing: str) -> None:
+def put(container: str, folder: str, packed: bytes | IO[bytes], operation: str) -> None:
     """Unpack an archive in a folder of the container."""
-    with engine_call(doing):
+    with engine_call(operation):
         answer = _request("PUT", container, {"path": folder}, packed=packed)
-        _check_answer(answer, doing)
+        _check_answer(answer, operation)
 
 
 @contextmanager
@@ -161,12 +161,12 @@ def _check_regular(status: PathStatus, path: str) -> None:
 
 
 def _call(method: str, container: str, path: str, *, stream: bool = False) -> requests.Response:
-    doing = f"cannot open {path!r} in the sandbox"
-    with engine_call(doing):
+    operation = f"cannot open {path!r} in the sandbox"
+    with engine_call(operation):
         answer = _request(method, container, {"path": path}, stream=stream)
     if answer.status_code == 404 and not _says_no_container(answer):
         return answer
-    _check_answer(answer, doing)
+    _check_answer(answer, operation)
     return answer
 
 
@@ -198,11 +198,11 @@ def _says_no_container(answer: requests.Response) -> bool:
     return answer.request.method != "HEAD" and "No such container" in answer.text
 
 
-def _check_answer(answer: requests.Response, doing: str) -> None:
+def _check_answer(answer: requests.Response, operation: str) -> None:
     if answer.ok:
         return
     try:
-        why = answer.json()["message"]
+        reason = answer.json()["message"]
     except (ValueError, KeyError):
-        why = answer.reason
-    raise SandboxError(f"{doing}: {why}")
+        reason = answer.reason
+    raise SandboxError(f"{operation}: {reason}")

@@ -179,8 +179,8 @@ class EngineChanges:
         for path, kind in self._left:
             if path in packed_paths:
                 continue  # came with the folder that it is in
-            alone = kind == _CHANGED and path in parents
-            for member, content in _members(self._container, path, alone=alone):
+            folder_only = kind == _CHANGED and path in parents
+            for member, content in _members(self._container, path, folder_only=folder_only):
                 packed_paths.add(f"/{member.name}")
                 parcel.add(member, content)
         _pack_volumes(self._container, self._volumes, parcel)
@@ -189,16 +189,16 @@ class EngineChanges:
 def _pack_volumes(container: str, volumes: tuple[str, ...], parcel: ChangesArchive) -> None:
     """All of them: what changed in a volume is listed nowhere."""
     for path in volumes:
-        for member, content in _members(container, path, alone=False):
+        for member, content in _members(container, path, folder_only=False):
             parcel.add(member, content)
 
 
 def _members(
-    container: str, path: str, *, alone: bool
+    container: str, path: str, *, folder_only: bool
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """The files and folders at a path, by full name.
 
-    `alone`: a folder without what it holds, whose own changes are listed too.
+    `folder_only`: a folder without what it holds, whose own changes are listed too.
     """
     above = posixpath.dirname(path).strip("/")
     with (
@@ -206,7 +206,7 @@ def _members(
         tarfile.open(fileobj=stream, mode="r|") as packed,
     ):
         for number, member in enumerate(packed):
-            if number and alone:
+            if number and folder_only:
                 return
             _rename(member, above)
             if is_copied(f"/{member.name}"):

@@ -175,7 +175,7 @@ class Container:
         with engine_call(f"the container {self.id[:12]}"):
             return HostView.of(engine().api.inspect_container(self.id))
 
-    def why_dead(self) -> str:
+    def death_reason(self) -> str:
         """In words, after its stream has ended."""
         if time.time() > self.expires_s:
             return f"its time to live of {self.plan.ttl_s:.0f} s is over"

@@ -82,14 +82,14 @@ def _engine_errors() -> tuple[type[Exception], ...]:
 
 
 @contextmanager
-def engine_call(doing: str) -> Iterator[None]:
+def engine_call(operation: str) -> Iterator[None]:
     """The border to the engine: what it or the way to it says goes wrong is a SandboxError."""
     try:
         yield
     except EnvError:
         raise
     except _engine_errors() as error:
-        raise SandboxError(f"{doing}: {error_text(error)}") from error
+        raise SandboxError(f"{operation}: {error_text(error)}") from error
 
 
 def error_text(error: Exception) -> str:

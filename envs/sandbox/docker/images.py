@@ -37,7 +37,7 @@ def ensure_image(name: str, say: Say = lambda line: None) -> None:
     """Have an image: ours are made, others pulled. Raises SandboxError naming it and the cure."""
     if _has(name):
         return
-    with _alone(name):
+    with _exclusive(name):
         if _has(name):
             return
         if name == BASE_IMAGE:
@@ -67,7 +67,7 @@ def build_image(
     tag = f"clawrl/task:{build_context.digest(context, dockerfile, args)}"
     if _has(tag):
         return tag
-    with _alone(tag):
+    with _exclusive(tag):
         if not _has(tag):
             say(f"building the image of {context.name or context}")
             for base in build_context.bases(context / dockerfile):
@@ -162,9 +162,9 @@ def _build(
             text = _text_of(line)
             log += text.splitlines()
             if "error" in line or time.monotonic() > deadline:
-                why = text.strip() if "error" in line else f"no end within {timeout_s:g} s"
+                reason = text.strip() if "error" in line else f"no end within {timeout_s:g} s"
                 tail = "\n".join(part for part in log[-_LAST_LINES:] if part.strip())
-                raise error(f"building {dockerfile!r} of {str(context)!r}: {why}\n{tail}")
+                raise error(f"building {dockerfile!r} of {str(context)!r}: {reason}\n{tail}")
     if not _has(tag):
         raise error(f"building {dockerfile!r} of {str(context)!r} made no image: {log[-3:]}")
 
@@ -174,7 +174,7 @@ def _text_of(line: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def _alone(name: str) -> Iterator[None]:
+def _exclusive(name: str) -> Iterator[None]:
     """One process at a time makes an image."""
     key = hashlib.sha256(name.encode()).hexdigest()[:16]
     path = Path(tempfile.gettempdir()) / f"clawrl-image-{os.getuid()}-{key}.lock"

@@ -49,9 +49,9 @@ def open_docker_sandbox(
     An image that is not there is built (ours) or pulled. Raises SandboxError, saying the cure,
     without an engine, without the image, or when the image has no /bin/bash.
     """
-    wrong = {name: value for name, value in asdict(limits).items() if value <= 0}
-    if wrong or ttl_s <= 0:
-        raise SandboxError(f"got sandbox limits {wrong or ttl_s}, expected each above 0")
+    not_positive = {name: value for name, value in asdict(limits).items() if value <= 0}
+    if not_positive or ttl_s <= 0:
+        raise SandboxError(f"got sandbox limits {not_positive or ttl_s}, expected each above 0")
     _check_spec(spec)
     keep_reaping()
     return DockerSandbox(
@@ -186,15 +186,15 @@ class DockerSandbox:
         self._shell = Shell(self._session, self._limits.output_bytes, self._kill_all_but)
         capture = Capture(self._limits.output_bytes, bytearray())
         if not self._shell.greet(capture, _START_S):
-            why = self._stream.error or capture.text.strip() or self._container.why_dead()
+            reason = self._stream.error or capture.text.strip() or self._container.death_reason()
             image = self._container.plan.image
-            raise SandboxError(f"could not start a sandbox of the image {image!r}: {why}")
+            raise SandboxError(f"could not start a sandbox of the image {image!r}: {reason}")
         self._owner = (self._ask("$UID"), self._ask("${GROUPS[0]}"))
 
     def _ask(self, expression: str) -> int:
         self._session.ask(f'"{expression}"')
-        spare = Capture(0, bytearray())
-        self._session.wait(spare, time.monotonic() + _GREET_S)
+        discarded = Capture(0, bytearray())
+        self._session.wait(discarded, time.monotonic() + _GREET_S)
         return self._session.code or 0
 
     def _kill_all_but(self, inner_pid: int) -> None:
@@ -202,12 +202,12 @@ class DockerSandbox:
 
     def _recover(self, ending: CommandEnding) -> None:
         """Have the holder's new shell, or say what became of the container."""
-        spare = Capture(0, bytearray())
-        if ending is CommandEnding.SHELL_ENDED and self._shell.greet(spare, _GREET_S):
+        discarded = Capture(0, bytearray())
+        if ending is CommandEnding.SHELL_ENDED and self._shell.greet(discarded, _GREET_S):
             return
-        why = self._container.why_dead()
+        reason = self._container.death_reason()
         self.close()
-        raise SandboxError(f"the sandbox's container ended: {why}")
+        raise SandboxError(f"the sandbox's container ended: {reason}")
 
     def _on_full(self, written_bytes: int) -> None:
         """In the watcher's thread."""
