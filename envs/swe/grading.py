@@ -248,10 +248,9 @@ def _blame_machine(instance: Instance, report: LogReport, exit_code: int | None,
     if fault or exit_code in _MACHINE_FAULTS or lacks:
         reason = fault or f"the test command ended with exit code {exit_code}"
         if lacks:
-            reason += (
-                f" ({lacks.group().removeprefix(': ')}: the sandbox lacks what runs the tests, "
-            )
-            reason += "which for instances without an image sandbox=docker has)"
+            runner = lacks.group().removeprefix(": ")
+            reason += f" ({runner}: the sandbox lacks what runs the tests, which for instances "
+            reason += "without an image sandbox=docker has)"
         raise EnvError(f"instance {instance.id!r}: no test ran: {reason}: {text[-500:]!r}")
 
 

@@ -220,8 +220,8 @@ def _must(instance: Instance, result: ExecResult, operation: str) -> str:
         raise SandboxError(f"instance {instance.id!r}: the sandbox's shell ended while {operation}")
     outcome = "took too long" if result.timed_out else f"failed: {result.output.strip()[-500:]!r}"
     raise TaskError(
-        f"instance {instance.id!r}: {operation} {outcome}; the image must hold bash, git, tar and the "
-        f"repository in {instance.workdir}"
+        f"instance {instance.id!r}: {operation} {outcome}; the image must hold bash, git, tar and "
+        f"the repository in {instance.workdir}"
     )
 
 

@@ -120,8 +120,8 @@ def _apply(result: Dockerfile, keyword: str, rest: str, line: int, place: str) -
         result.steps.append(RunStep(line, _run(rest, result, place)))
     elif keyword not in WITHOUT_EFFECT:
         raise TaskError(
-            f"{place}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs the "
-            "Docker sandbox (sandbox=docker)"
+            f"{place}: got {keyword}, expected FROM, WORKDIR, ENV, COPY or RUN: this task needs "
+            "the Docker sandbox (sandbox=docker)"
         )
 
 

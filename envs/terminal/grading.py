@@ -160,8 +160,8 @@ def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
             continue
     outcome = f"ran past {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
     raise EnvError(
-        f"the grader of task {task.id!r} {outcome} and left none of {', '.join(task.reward_files)}; "
-        f"its last output: {result.output[-500:]!r}"
+        f"the grader of task {task.id!r} {outcome} and left none of {', '.join(task.reward_files)}"
+        f"; its last output: {result.output[-500:]!r}"
     )
 
 

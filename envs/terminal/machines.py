@@ -132,8 +132,8 @@ def must_succeed(sandbox: Sandbox, command: str, timeout_s: float, label: str) -
     if result.exit_code != 0:
         outcome = "ran too long" if result.timed_out else f"ended with exit code {result.exit_code}"
         raise TaskError(
-            f"{label}: {command[:200]!r} {outcome}: {result.output[-500:].strip()!r}; a sandbox has no "
-            "network unless it is given one: what a task installs must be in its image"
+            f"{label}: {command[:200]!r} {outcome}: {result.output[-500:].strip()!r}; a sandbox "
+            "has no network unless it is given one: what a task installs must be in its image"
         )
 
 
