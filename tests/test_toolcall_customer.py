@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.customer import STOP, make_customer
 
 SCRIPT = {
@@ -25,48 +26,51 @@ SCRIPT = {
 
 
 def test_details_are_told_only_when_asked() -> None:
-    customer = make_customer(SCRIPT, {})
+    customer = make_customer(SCRIPT, ToolCallEnvConfig())
     assert customer.hear("What is your ZIP?") == "My zip is 10234."
     assert customer.hear("Please tell me the reason.") == "I no longer need it."
     assert customer.hear("Zip, and why?") == "My zip is 10234. I no longer need it."
 
 
 def test_a_word_inside_another_word_is_no_question_for_it() -> None:
-    assert make_customer(SCRIPT, {}).hear("Has the jacket a zipper?") == "I want to cancel W1."
+    assert (
+        make_customer(SCRIPT, ToolCallEnvConfig()).hear("Has the jacket a zipper?")
+        == "I want to cancel W1."
+    )
 
 
 def test_yes_is_said_to_what_is_wanted_and_no_to_something_else() -> None:
-    customer = make_customer(SCRIPT, {})
+    customer = make_customer(SCRIPT, ToolCallEnvConfig())
     assert customer.hear("Shall I cancel W1?") == "Yes, please."
     assert customer.hear("Shall I cancel W2?") == "No, only W1."
     assert customer.hear("Shall I cancel W20?") == "Yes, please."
 
 
 def test_a_customer_leaves_when_told_something_that_asks_nothing() -> None:
-    assert make_customer(SCRIPT, {}).hear("W1 is cancelled.") is None
-    assert make_customer(SCRIPT, {}).hear("") is None
+    assert make_customer(SCRIPT, ToolCallEnvConfig()).hear("W1 is cancelled.") is None
+    assert make_customer(SCRIPT, ToolCallEnvConfig()).hear("") is None
 
 
 @pytest.mark.parametrize(
     "courtesy", ["Is there anything else I can do?", "Do you have any other questions?"]
 )
 def test_a_courtesy_at_the_end_is_no_question(courtesy: str) -> None:
-    assert make_customer(SCRIPT, {}).hear(f"W1 is cancelled. {courtesy}") is None
+    assert make_customer(SCRIPT, ToolCallEnvConfig()).hear(f"W1 is cancelled. {courtesy}") is None
 
 
 def test_further_wishes_come_one_after_the_other() -> None:
-    customer = make_customer({**SCRIPT, "then": ["And W3?", "And W4?"]}, {})
+    customer = make_customer({**SCRIPT, "then": ["And W3?", "And W4?"]}, ToolCallEnvConfig())
     assert [customer.hear("It is done.") for _ in range(3)] == ["And W3?", "And W4?", None]
 
 
 def test_patience_ends_with_questions_that_have_no_answer() -> None:
-    customer = make_customer(SCRIPT, {})
+    customer = make_customer(SCRIPT, ToolCallEnvConfig())
     assert customer.hear("How old are you?") == "I want to cancel W1."
     assert customer.hear("How tall are you?") is None
 
 
 def test_a_long_reply_is_not_listened_to_for_ever() -> None:
-    assert make_customer(SCRIPT, {}).hear("a" * 10_000_000 + "?") is None
+    assert make_customer(SCRIPT, ToolCallEnvConfig()).hear("a" * 10_000_000 + "?") is None
 
 
 @pytest.mark.parametrize(
@@ -82,25 +86,25 @@ def test_a_long_reply_is_not_listened_to_for_ever() -> None:
 )
 def test_a_wrong_script_is_a_task_error(script: dict[str, Any]) -> None:
     with pytest.raises(TaskError, match="script is wrong"):
-        make_customer(script, {})
+        make_customer(script, ToolCallEnvConfig())
 
 
 def test_a_role_without_a_model_says_yes_and_leaves() -> None:
-    customer = make_customer({"type": "role", "instruction": "You are Ana."}, {})
+    customer = make_customer({"type": "role", "instruction": "You are Ana."}, ToolCallEnvConfig())
     assert customer.hear("Shall I do it?") == "Yes, please."
     assert customer.hear("Done.") is None
 
 
 def test_a_model_needs_a_url_and_nobody_else_may_speak() -> None:
     with pytest.raises(ConfigError, match="user_base_url"):
-        make_customer(SCRIPT, {"user": "model"})
-    with pytest.raises(ConfigError, match="expected 'scripted' or 'model'"):
-        make_customer(SCRIPT, {"user": "ghost"})
+        make_customer(SCRIPT, ToolCallEnvConfig.of({"user": "model"}, "env."))
+    with pytest.raises(ConfigError, match=r"env\.user"):
+        make_customer(SCRIPT, ToolCallEnvConfig.of({"user": "ghost"}, "env."))
 
 
 def test_a_model_finds_the_words_and_lost_facts_are_put_back() -> None:
     with model_that_says("Sure thing!", "It is 10234, you know") as (options, asked):
-        customer = make_customer(SCRIPT, options)
+        customer = make_customer(SCRIPT, ToolCallEnvConfig.of(options, "env."))
         assert customer.hear("What is your zip?") == "Sure thing! My zip is 10234."
         assert customer.hear("</reply> What is your zip?") == "It is 10234, you know"
         assert customer.hear("It is done.") is None
@@ -111,7 +115,7 @@ def test_a_model_finds_the_words_and_lost_facts_are_put_back() -> None:
 def test_a_model_plays_a_role_until_it_stops() -> None:
     role = {"type": "role", "instruction": "You are {Ana}."}
     with model_that_says("I am Ana.", f"Thanks {STOP}") as (options, asked):
-        customer = make_customer(role, options)
+        customer = make_customer(role, ToolCallEnvConfig.of(options, "env."))
         assert customer.hear("Who are you?") == "I am Ana."
         assert customer.hear("Done.") is None
     assert "{Ana}" in asked[0]["messages"][0]["content"]
@@ -120,7 +124,7 @@ def test_a_model_plays_a_role_until_it_stops() -> None:
 
 def test_a_model_that_says_nothing_is_no_user_that_left() -> None:
     with model_that_says("") as (options, _), pytest.raises(EnvError, match="said nothing"):
-        make_customer(SCRIPT, options).hear("What is your zip?")
+        make_customer(SCRIPT, ToolCallEnvConfig.of(options, "env.")).hear("What is your zip?")
 
 
 @contextmanager

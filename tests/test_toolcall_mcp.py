@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp import McpToolset, make, read_servers
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
 
@@ -29,7 +30,9 @@ def server(name: str = "trial", **more: Any) -> dict[str, Any]:
 @contextmanager
 def opened(*servers: dict[str, Any]) -> Iterator[McpToolset]:
     task = ToolTask("t", "f", "train", "hello", ())
-    with closing(make(task, {"mcp": list(servers) or [server()]})) as toolset:
+    with closing(
+        make(task, ToolContext(ToolCallEnvConfig(mcp=list(servers) or [server()])))
+    ) as toolset:
         yield toolset
 
 

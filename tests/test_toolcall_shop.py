@@ -8,13 +8,14 @@ import pytest
 from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.toolcall import shop
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES
 from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
 from clawrl_gym.envs.toolcall.shop.toolset import Shop
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 
 WORLD = {
     "users": {
@@ -37,7 +38,7 @@ WORLD = {
 
 def opened(state: object = WORLD) -> Shop:
     task = ToolTask("t", "f", "train", "hello", (), toolsets=("shop",), state={"shop": state})
-    return shop.make(task, {})
+    return shop.make(task, ToolContext())
 
 
 def call(toolset: Shop, tool: str, **arguments: object) -> str:
@@ -157,8 +158,8 @@ def test_there_are_ten_templates_and_more_and_some_can_only_be_refused() -> None
 
 def _changes_anything(family: str) -> bool:
     task = shop_tasks().load(f"shop-{family}-train-000001")
-    goal = next(goal for goal in task.goals if hasattr(goal, "wanted"))
-    return bool(goal.wanted != task.state["shop"])
+    goal = next(goal for goal in task.goals if hasattr(goal, "expected"))
+    return bool(goal.expected != task.state["shop"])
 
 
 def test_doing_what_the_rules_forbid_earns_nothing_even_if_the_tool_allows_it() -> None:
@@ -209,14 +210,24 @@ def test_what_is_no_id_is_a_task_error(task_id: str) -> None:
 
 
 def test_the_source_names_families_and_refuses_unknown_ones() -> None:
-    source = open_source({"tasks": "shop", "families": ["cancel"]})
+    source = open_source(
+        ToolContext(ToolCallEnvConfig.of({"tasks": "shop", "families": ["cancel"]}, "env."))
+    )
     assert source.ids("train")[0] == "shop-cancel-train-000000"
     with pytest.raises(ConfigError, match="expected some of"):
-        open_source({"tasks": "shop", "families": ["steal"]})
+        open_source(
+            ToolContext(ToolCallEnvConfig.of({"tasks": "shop", "families": ["steal"]}, "env."))
+        )
     with pytest.raises(ConfigError, match="there is no"):
-        open_source({"tasks": "/nowhere/at/all.json"})
+        open_source(ToolContext(ToolCallEnvConfig.of({"tasks": "/nowhere/at/all.json"}, "env.")))
     with pytest.raises(ConfigError, match="generated tasks only"):
-        open_source({"tasks": "/nowhere/at/all.json", "families": ["cancel"]})
+        open_source(
+            ToolContext(
+                ToolCallEnvConfig.of(
+                    {"tasks": "/nowhere/at/all.json", "families": ["cancel"]}, "env."
+                )
+            )
+        )
 
 
 def _call(tool: str, **arguments: object) -> Call:

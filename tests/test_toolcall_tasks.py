@@ -20,6 +20,7 @@ from clawrl_gym.envs.toolcall.goals import (
 from clawrl_gym.envs.toolcall.grading import ProgramGoal, grade
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome
 from clawrl_gym.envs.toolcall.task_file import open_file
+from clawrl_gym.envs.toolcall.toolset import ToolContext
 from clawrl_gym.envs.validate import main
 from tests.terminal_fakes import MemorySandbox
 
@@ -30,7 +31,7 @@ LIMITS = {"memory_mb": 256, "disk_mb": 32, "pids": 32}
 def opened(tmp_path, text, name="tasks.json"):
     path = tmp_path / name
     path.write_text(text if isinstance(text, str) else json.dumps(text))
-    return open_file(path, {})
+    return open_file(path, ToolContext())
 
 
 @pytest.mark.parametrize("form", ["list", "object", "lines"])

@@ -10,9 +10,10 @@ from clawrl_gym.agents.tool_calls import Call, Reply, encode
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.toolcall.benchmarks.tau import open_tau
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import TauRetail
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.source import open_source
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 
 PLACE = {"address1": "1 A St", "address2": "", "city": "B", "state": "C", "country": "D"}
 
@@ -125,7 +126,7 @@ def calling(name: str, arguments: dict[str, Any]) -> Reply:
 
 def test_the_gold_actions_solve_a_task_and_nothing_else_does(tmp_path: Path) -> None:
     path = first(tmp_path, task(CANCEL, outputs=("10.5",)))
-    solution = open_tau(path, {}).load("tau-test-0").solution
+    solution = open_tau(path, ToolContext()).load("tau-test-0").solution
     other = calling("cancel_pending_order", {"order_id": "#W3", "reason": "no longer needed"})
     assert play(path, *solution) == 1.0
     assert play(path, calling(*CANCEL), Reply("You get 10.5 back.")) == 1.0
@@ -144,7 +145,8 @@ def test_a_task_that_changes_nothing_is_not_solved_by_doing_nothing(tmp_path: Pa
 def test_the_policy_is_the_system_message_and_the_user_tells_who_it_is(tmp_path: Path) -> None:
     path = first(tmp_path, task(CANCEL))
     scripted, played = (
-        open_tau(path, {"user": user}).load("tau-test-0") for user in ("scripted", "model")
+        open_tau(path, ToolContext(ToolCallEnvConfig(user=user))).load("tau-test-0")
+        for user in ("scripted", "model")
     )
     assert scripted.system == "# Rules"
     assert scripted.instruction.endswith("You are Ana.")
@@ -154,14 +156,15 @@ def test_the_policy_is_the_system_message_and_the_user_tells_who_it_is(tmp_path:
 
 def test_train_and_test_files_are_the_splits(tmp_path: Path) -> None:
     first(tmp_path, task(CANCEL), split="train")
-    source = open_source({"tasks": str(first(tmp_path, task(CANCEL), task(CANCEL)))})
+    tasks = str(first(tmp_path, task(CANCEL), task(CANCEL)))
+    source = open_source(ToolContext(ToolCallEnvConfig(tasks=tasks)))
     assert source.ids("train") == ["tau-train-0"]
     assert source.ids("heldout") == ["tau-test-0", "tau-test-1"]
 
 
 def test_tasks_of_the_second_benchmark_are_read_too(tmp_path: Path) -> None:
     splits = {"train": ["0"], "test": ["1"]}
-    source = open_tau(second(tmp_path, task2("0"), task2("1"), splits=splits), {})
+    source = open_tau(second(tmp_path, task2("0"), task2("1"), splits=splits), ToolContext())
     assert (source.ids("train"), source.ids("heldout")) == (["tau-0"], ["tau-1"])
     one = source.load("tau-0")
     assert (one.system, one.instruction.endswith("Cancel it.\nYou are Ana.")) == ("# Policy", True)
@@ -177,16 +180,16 @@ def test_tasks_of_the_second_benchmark_are_read_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_judged_here_is_left_out(criteria: dict[str, Any], tmp_path: Path) -> None:
-    source = open_tau(second(tmp_path, task2("0"), task2("1", **criteria)), {})
+    source = open_tau(second(tmp_path, task2("0"), task2("1", **criteria)), ToolContext())
     assert (list(source.tasks), source.left_out) == (["tau-0"], 1)
     with pytest.raises(TaskError, match="none of its 1 tasks"):
-        open_tau(second(tmp_path, task2("1", **criteria)), {})
+        open_tau(second(tmp_path, task2("1", **criteria)), ToolContext())
 
 
 def test_task_files_are_read_and_never_run(tmp_path: Path) -> None:
     path = first(tmp_path, 'Task(instruction=open("owned", "w"), actions=[], outputs=[])')
     with pytest.raises(TaskError, match="literal values"):
-        open_tau(path, {})
+        open_tau(path, ToolContext())
     assert not (tmp_path / "owned").exists()
 
 
@@ -207,7 +210,7 @@ def test_a_folder_with_something_missing_is_a_task_error(
     first(tmp_path, task(CANCEL))
     spoil(tmp_path)
     with pytest.raises(TaskError, match=why):
-        open_tau(tmp_path, {})
+        open_tau(tmp_path, ToolContext())
 
 
 def test_each_change_leaves_what_it_should_and_the_shared_data_as_it_was() -> None:

@@ -16,9 +16,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = 'PATH: "generated", "shop", or a file or folder of tasks'
 
 
-def _make(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> ToolCallEnv:
+def _make(arguments: argparse.Namespace, sandbox: Mapping[str, Any]) -> ToolCallEnv:
     defaults = ToolCallEnvConfig().model_dump(exclude={"type", "id"})
-    defaults |= {"tasks": given.path, "sandbox": {**defaults["sandbox"], **sandbox}}
+    defaults |= {"tasks": arguments.path, "sandbox": {**defaults["sandbox"], **sandbox}}
     return ToolCallEnv(**defaults)
 
 

@@ -32,8 +32,8 @@ def boxed(text: str) -> str | None:
 
 def last_number(text: str) -> Fraction | None:
     """The last number of a text."""
-    found = _NUMBER.findall(_plain(text))
-    return number_of(found[-1]) if found else None
+    numbers = _NUMBER.findall(_plain(text))
+    return number_of(numbers[-1]) if numbers else None
 
 
 def number_of(text: str) -> Fraction | None:
@@ -50,21 +50,21 @@ def number_of(text: str) -> Fraction | None:
     return Fraction(top) / int(bottom or "1")
 
 
-def same_text(said: str, wanted: str) -> bool:
+def same_text(text: str, expected: str) -> bool:
     """Whether two texts are the same but for case, spaces and what they end with."""
-    return _even(said) == _even(wanted)
+    return _even(text) == _even(expected)
 
 
-def says(said: str, wanted: str) -> bool:
+def says(text: str, phrase: str) -> bool:
     """Whether a text holds another one as whole words: 15 does not say 5."""
-    begin = r"(?<![\w.])" if wanted[:1].isdigit() else r"(?<!\w)"
-    end = r"(?!\w|[.,]\d)" if wanted[-1:].isdigit() else r"(?!\w)"
-    plain = re.sub(r"(?<=\d),(?=\d{3})", "", said)
-    words = r"\s+".join(re.escape(word) for word in wanted.replace(",", "").split())
-    text = r"\s+".join(re.escape(word) for word in wanted.split())
+    begin = r"(?<![\w.])" if phrase[:1].isdigit() else r"(?<!\w)"
+    end = r"(?!\w|[.,]\d)" if phrase[-1:].isdigit() else r"(?!\w)"
+    plain = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    words = r"\s+".join(re.escape(word) for word in phrase.replace(",", "").split())
+    pattern = r"\s+".join(re.escape(word) for word in phrase.split())
     return any(
         re.search(begin + form + end, where, re.IGNORECASE) is not None
-        for form, where in ((text, said), (words, plain))
+        for form, where in ((pattern, text), (words, plain))
     )
 
 

@@ -6,8 +6,7 @@ answers is behind `Customer`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
@@ -19,6 +18,7 @@ from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
+from clawrl_gym.envs.toolcall.toolset import ToolContext
 
 
 class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
@@ -73,20 +73,20 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         """`options`: the keys of `ToolCallEnvConfig`. Raises ConfigError for wrong ones."""
         config = ToolCallEnvConfig.of(options, "env.")
         super().__init__(config.max_turns, render_mode)
-        self._options: dict[str, Any] = {**config.options(), "open_sandbox": open_sandbox}
+        self._context = ToolContext(config, open_sandbox)
         self._call_timeout_s = config.call_timeout_s
-        self._source = open_source(self._options)
+        self._source = open_source(self._context)
         self._customer: Customer | None = None
-        self._said: list[str] = []
-        self._made: list[tuple[ExecutedCall, ...]] = []
-        self._offered: list[Tool] = []
-        self._called = False
+        self._replies: list[str] = []
+        self._calls: list[tuple[ExecutedCall, ...]] = []
+        self._tools: list[Tool] = []
+        self._awaits_results = False
         """The last reply called tools: what comes back are their results."""
 
     @staticmethod
     def list_tasks(config: ToolCallEnvConfig, split: Split) -> Sequence[str]:
         """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
-        return open_source(config.options()).ids(split)
+        return open_source(ToolContext(config)).ids(split)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: actions that solve the current task, one a step."""
@@ -99,16 +99,16 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         return task.instruction
 
     def _open(self, task: ToolTask) -> Toolbox:
-        self._customer = _customer(task, self._options)
-        tools = Toolbox.open(task, self._options)
-        self._said, self._made, self._called = [], [], False
-        self._offered = tools.offered
+        self._customer = _customer(task, self._context.config)
+        tools = Toolbox.open(task, self._context)
+        self._replies, self._calls, self._awaits_results = [], [], False
+        self._tools = tools.schemas
         return tools
 
-    def _act(self, task: ToolTask, held: Toolbox, action: str) -> tuple[str, bool]:
+    def _act(self, task: ToolTask, tools: Toolbox, action: str) -> tuple[str, bool]:
         reply = decode(action)
-        self._called = bool(reply.calls)
-        observation = self._hear(reply, held)
+        self._awaits_results = bool(reply.calls)
+        observation = self._hear(reply, tools)
         if observation is None:
             return "(done)" if self._customer is None else "(the user left)", True
         return observation, self._turns == task.turns
@@ -116,18 +116,18 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
     def _hear(self, reply: Reply, tools: Toolbox) -> str | None:
         """What comes back; None when nothing does and the episode ends."""
         if reply.content.strip():
-            self._said.append(reply.content)
+            self._replies.append(reply.content)
         if reply.calls:
-            made = tools.carry_out(reply.calls, self._call_timeout_s)
-            self._made.append(made)
-            return encode_results(reply.calls, [one.result for one in made])
+            calls = tools.carry_out(reply.calls, self._call_timeout_s)
+            self._calls.append(calls)
+            return encode_results(reply.calls, [call.result for call in calls])
         return None if self._customer is None else self._customer.hear(reply.content)
 
-    def _grade(self, task: ToolTask, held: Toolbox) -> tuple[float, str]:
+    def _grade(self, task: ToolTask, tools: Toolbox) -> tuple[float, str]:
         try:
-            outcome = Outcome(tuple(self._said), tuple(self._made), held.states())
+            outcome = Outcome(tuple(self._replies), tuple(self._calls), tools.states())
         finally:
-            held.close()
+            tools.close()
         graded = grade(task.goals, outcome)
         return graded.reward, graded.report
 
@@ -136,15 +136,15 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
 
     def _info(self, task: ToolTask) -> Info:
         return super()._info(task) | {
-            "tools": self._offered,
-            "next_state_role": "tool" if self._called else "user",
+            "tools": self._tools,
+            "next_state_role": "tool" if self._awaits_results else "user",
             "system": task.system,
         }
 
 
-def _customer(task: ToolTask, options: Mapping[str, Any]) -> Customer | None:
+def _customer(task: ToolTask, config: ToolCallEnvConfig) -> Customer | None:
     if task.customer is None:
         return None
     from clawrl_gym.envs.toolcall.customer import make_customer
 
-    return make_customer(task.customer, options)
+    return make_customer(task.customer, config)

@@ -42,13 +42,13 @@ def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
 
 def make_task(task_id: str) -> ToolTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    named = parse_id(task_id, FAMILIES, PREFIX)
-    seed = f"{PREFIX}{named.family}/{named.split}/{named.number}"
-    draft = draw_content(named.split, seed, FAMILIES[named.family].draft, split_of)
+    parsed = parse_id(task_id, FAMILIES, PREFIX)
+    seed = f"{PREFIX}{parsed.family}/{parsed.split}/{parsed.number}"
+    draft = draw_content(parsed.split, seed, FAMILIES[parsed.family].draft, split_of)
     return ToolTask(
         id=task_id,
-        family=named.family,
-        split=named.split,
+        family=parsed.family,
+        split=parsed.split,
         instruction=draft.instruction,
         goals=draft.goals,
         toolsets=draft.toolsets,

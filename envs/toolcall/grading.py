@@ -16,7 +16,7 @@ from clawrl_gym.envs.toolcall.task import Goal, Outcome
 _RUNNER = "/root/run.py"
 _PROGRAM = "/root/check.py"
 _OUTCOME = "/root/outcome.json"
-_DONE = "/root/done"
+_TOKEN_FILE = "/root/done"
 _MAX_SAID_CHARS = 500
 _KILLED = 128
 """Exit codes above it are signals."""
@@ -82,19 +82,19 @@ class ProgramGoal:
         sandbox.write(_OUTCOME, _as_json(outcome))
         token = secrets.token_hex(16)
         command = f"echo {token} | python3 -I {_RUNNER} {_PROGRAM} {_OUTCOME}"
-        done = sandbox.exec(command, self.timeout_s)
-        if done.timed_out:
+        check = sandbox.exec(command, self.timeout_s)
+        if check.timed_out:
             return ["the check took too long"]
-        if done.shell_restarted:
-            raise SandboxError(f"the shell of a goal's program ended: {done.output[-200:]!r}")
-        if done.exit_code == 127:
+        if check.shell_restarted:
+            raise SandboxError(f"the shell of a goal's program ended: {check.output[-200:]!r}")
+        if check.exit_code == 127:
             raise SandboxError("the sandbox has no python3, which a goal's program needs")
-        if done.exit_code == 0 and _read(sandbox, _DONE) == token:
+        if check.exit_code == 0 and _read(sandbox, _TOKEN_FILE) == token:
             return []
-        if done.exit_code is not None and done.exit_code > _KILLED:
+        if check.exit_code is not None and check.exit_code > _KILLED:
             return ["the check was killed, perhaps out of memory"]
-        said = done.output.strip().splitlines()
-        return [said[-1][:_MAX_SAID_CHARS] if said else "the check failed"]
+        lines = check.output.strip().splitlines()
+        return [lines[-1][:_MAX_SAID_CHARS] if lines else "the check failed"]
 
 
 def _read(sandbox: Sandbox, path: str) -> str:
@@ -107,14 +107,14 @@ def _read(sandbox: Sandbox, path: str) -> str:
 def _as_json(outcome: Outcome) -> bytes:
     calls = [
         {
-            "name": made.call.name,
-            "arguments": dict(made.arguments),
-            "result": made.result,
-            "failed": made.failed,
+            "name": executed.call.name,
+            "arguments": dict(executed.arguments),
+            "result": executed.result,
+            "failed": executed.failed,
         }
-        for reply in outcome.made
-        for made in reply
+        for reply in outcome.calls
+        for executed in reply
     ]
     return json.dumps(
-        {"said": list(outcome.said), "calls": calls, "states": dict(outcome.states)}
+        {"said": list(outcome.replies), "calls": calls, "states": dict(outcome.states)}
     ).encode()

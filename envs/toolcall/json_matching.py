@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeGuard
 
 _MARKS = re.compile(r"[ ,./\-_*^]")
 OPTIONAL = ""
 """Among the allowed values of an argument: it may be left out."""
 
 
-def same(one: Any, other: Any) -> bool:
+def same(left: object, right: object) -> bool:
     """Equality as JSON: 1 and 1.0 are equal, 1 and true are not."""
-    return not differences(one, other, (), False)
+    return not differences(left, right, (), False)
 
 
-def differences(value: Any, wanted: Any, place: tuple[str, ...], contains: bool) -> list[str]:
+def differences(
+    value: object, expected: object, place: tuple[str, ...], contains: bool
+) -> list[str]:
     """Where a value is not what is wanted, in words that do not say what is wanted."""
-    if isinstance(wanted, Mapping) and isinstance(value, Mapping):
-        return _in_objects(value, wanted, place, contains)
-    if _is_list(wanted) and _is_list(value) and len(value) == len(wanted):
-        pairs = enumerate(zip(value, wanted, strict=True))
+    if isinstance(expected, Mapping) and isinstance(value, Mapping):
+        return _in_objects(value, expected, place, contains)
+    if _is_list(expected) and _is_list(value) and len(value) == len(expected):
+        pairs = enumerate(zip(value, expected, strict=True))
         return [
-            found
-            for at, (one, other) in pairs
-            for found in differences(one, other, (*place, str(at)), contains)
+            mismatch
+            for at, (part, expected_part) in pairs
+            for mismatch in differences(part, expected_part, (*place, str(at)), contains)
         ]
-    if _is_list(wanted) or _is_list(value) or not _same_leaf(value, wanted):
+    if _is_list(expected) or _is_list(value) or not _same_leaf(value, expected):
         return [f"{_name(place)} is not as it should be"]
     return []
 
 
-def fits(arguments: Mapping[str, Any], allowed: Mapping[str, Any]) -> bool:
+def fits(arguments: Mapping[str, object], allowed: Mapping[str, object]) -> bool:
     """Whether an object has only allowed values, and all that may not be left out."""
     if not set(arguments) <= set(allowed):
         return False
@@ -45,45 +47,48 @@ def fits(arguments: Mapping[str, Any], allowed: Mapping[str, Any]) -> bool:
 
 
 def _in_objects(
-    value: Mapping[str, Any], wanted: Mapping[str, Any], place: tuple[str, ...], contains: bool
+    value: Mapping[str, object],
+    expected: Mapping[str, object],
+    place: tuple[str, ...],
+    contains: bool,
 ) -> list[str]:
-    found = []
-    for key, part in wanted.items():
+    mismatches = []
+    for key, part in expected.items():
         if key in value:
-            found += differences(value[key], part, (*place, str(key)), contains)
+            mismatches += differences(value[key], part, (*place, str(key)), contains)
         else:
-            found.append(f"{_name((*place, str(key)))} is missing")
+            mismatches.append(f"{_name((*place, str(key)))} is missing")
     if not contains:
-        spare = [key for key in value if key not in wanted]
-        found += [f"{_name((*place, str(key)))} should not be there" for key in spare]
-    return found
+        spare = [key for key in value if key not in expected]
+        mismatches += [f"{_name((*place, str(key)))} should not be there" for key in spare]
+    return mismatches
 
 
-def _options(values: Any) -> Sequence[Any]:
+def _options(values: object) -> Sequence[object]:
     return values if _is_list(values) else [values]
 
 
-def _allows(option: Any, value: Any) -> bool:
+def _allows(option: object, value: object) -> bool:
     if isinstance(option, Mapping):
         return isinstance(value, Mapping) and fits(value, option)
     if _is_list(option):
         return (
             _is_list(value)
             and len(option) == len(value)
-            and all(_allows(one, other) for one, other in zip(option, value, strict=True))
+            and all(_allows(allowed, part) for allowed, part in zip(option, value, strict=True))
         )
     if isinstance(option, str) and isinstance(value, str):
         return _even(option) == _even(value)
     return _same_leaf(value, option)
 
 
-def _same_leaf(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    return bool(value == wanted)
+def _same_leaf(value: object, expected: object) -> bool:
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    return bool(value == expected)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list | tuple)
 
 

@@ -43,52 +43,52 @@ def check_tool(tool: Tool) -> None:
 
 def arguments_of(text: str, tool: Tool) -> dict[str, Any]:
     """The parsed arguments. Raises ToolFailure for what is not JSON or does not fit."""
-    given = _parsed(text, tool)
-    _check_bounds(given)
-    _check_schema(given, tool)
-    return given
+    arguments = _parsed(text, tool)
+    _check_bounds(arguments)
+    _check_schema(arguments, tool)
+    return arguments
 
 
 def _parsed(text: str, tool: Tool) -> dict[str, Any]:
     if len(text) > MAX_CHARS:
         raise ToolFailure(f"the arguments are too long: at most {MAX_CHARS} characters")
     try:
-        given = json.loads(
+        arguments = json.loads(
             text if text.strip() else "{}",
             object_pairs_hook=_without_repeats,
             parse_constant=_no_constant,
         )
     except (ValueError, RecursionError):
         raise ToolFailure(f"the arguments are not JSON; expected {_expected(tool)}") from None
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise ToolFailure(f"the arguments are no JSON object; expected {_expected(tool)}")
-    return given
+    return arguments
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    given = dict(pairs)
-    if len(given) != len(pairs):
+    arguments = dict(pairs)
+    if len(arguments) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         raise ToolFailure(f"the argument {twice[:80]!r} is given twice")
-    return given
+    return arguments
 
 
 def _no_constant(word: str) -> Any:
     raise ToolFailure(f"{word} is not a JSON number")
 
 
-def _check_bounds(given: Any) -> None:
-    for text in _texts(given):
+def _check_bounds(arguments: Any) -> None:
+    for text in _texts(arguments):
         try:
             text.encode()
         except UnicodeEncodeError:
             raise ToolFailure("a text in the arguments is not valid Unicode") from None
 
 
-def _texts(given: Any) -> Iterator[str]:
+def _texts(content: Any) -> Iterator[str]:
     """Every text, keys too. Raises ToolFailure for what is nested too deeply."""
-    left = [(given, 1)]
+    left = [(content, 1)]
     while left:
         value, depth = left.pop()
         if depth > MAX_DEPTH:
@@ -102,12 +102,12 @@ def _texts(given: Any) -> Iterator[str]:
             left += [(part, depth + 1) for part in value]
 
 
-def _check_schema(given: dict[str, Any], tool: Tool) -> None:
+def _check_schema(arguments: dict[str, Any], tool: Tool) -> None:
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 
     try:
-        error = best_match(_validator(_key(tool)).iter_errors(given))
+        error = best_match(_validator(_key(tool)).iter_errors(arguments))
     except Unresolvable as error:
         raise TaskError(
             f"the schema of the tool {name_of(tool)!r} points outside of itself: {error}"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.task import ToolTask
+from clawrl_gym.envs.toolcall.toolset import ToolContext
 
 GENERATED, SHOP = "generated", "shop"
 
 
-def open_source(options: Mapping[str, Any]) -> TaskSource[ToolTask]:
+def open_source(context: ToolContext) -> TaskSource[ToolTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
-    tasks, families = options.get("tasks", GENERATED), options.get("families")
+    tasks, families = context.config.tasks, context.config.families
     if tasks == GENERATED:
         from clawrl_gym.envs.toolcall.generated import generated_tasks
 
@@ -32,15 +31,15 @@ def open_source(options: Mapping[str, Any]) -> TaskSource[ToolTask]:
             f"got env.tasks={tasks!r}, expected {GENERATED!r}, {SHOP!r}, or a file or folder of "
             f"tasks (there is no {str(path.absolute())!r})"
         )
-    return _of_files(path, options)
+    return _of_files(path, context)
 
 
-def _of_files(path: Path, options: Mapping[str, Any]) -> TaskSource[ToolTask]:
+def _of_files(path: Path, context: ToolContext) -> TaskSource[ToolTask]:
     from clawrl_gym.envs.toolcall import task_file
     from clawrl_gym.envs.toolcall.benchmarks import bfcl, tau
 
     if tau.is_domain(path):
-        return tau.open_tau(path, options)
+        return tau.open_tau(path, context)
     if bfcl.is_bfcl(path):
         return bfcl.open_bfcl(path)
-    return task_file.open_file(path, options)
+    return task_file.open_file(path, context)

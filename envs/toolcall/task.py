@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Json, Split
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class ExecutedCall:
     """One call that was carried out."""
 
     call: Call
-    arguments: Mapping[str, Any]
+    arguments: Json
     """Parsed and valid for the tool's schema; empty when the call failed before that."""
     result: str
     failed: bool
@@ -25,11 +25,11 @@ class ExecutedCall:
 class Outcome:
     """What an episode left, for goals to look at."""
 
-    said: tuple[str, ...]
+    replies: tuple[str, ...]
     """What was said, reply by reply; empty texts are left out."""
-    made: tuple[tuple[ExecutedCall, ...], ...]
+    calls: tuple[tuple[ExecutedCall, ...], ...]
     """Calls, reply by reply (only replies that called something)."""
-    states: Mapping[str, Any]
+    states: Mapping[str, object]
     """By toolset: its state as JSON."""
 
 
@@ -44,7 +44,7 @@ class Goal(Protocol):
 class Customer(Protocol):
     """A simulated user who answers what is said. One for each episode."""
 
-    def hear(self, said: str) -> str | None:
+    def hear(self, reply: str) -> str | None:
         """The user's next message; None when the user has no more to say and the episode ends.
 
         Raises EnvError when a model that speaks for the user fails.
@@ -71,7 +71,7 @@ class ToolTask:
     """What the assistant is told before, such as a shop's rules; `info["system"]`."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """By toolset: what it starts from (JSON)."""
-    customer: Mapping[str, Any] | None = None
+    customer: Json | None = None
     """Script of a simulated user (JSON, read by `customer.py`); None: the first reply without a
     call ends the episode."""
     solution: tuple[Reply, ...] = ()

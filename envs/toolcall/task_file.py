@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,6 +41,7 @@ from clawrl_gym.envs.toolcall.goals import (
 )
 from clawrl_gym.envs.toolcall.grading import ProgramGoal
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
+from clawrl_gym.envs.toolcall.toolset import ToolContext
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 _HELD_OUT_ONE_IN = 5
@@ -50,29 +51,29 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Answer(_Part):
+class _AnswerSpec(_Part):
     type: Literal["answer"]
-    wanted: str
+    expected: str = Field(alias="wanted")
     form: Literal["number", "text"] = "number"
     boxed: bool = False
     tolerance: float = Field(1e-9, ge=0, allow_inf_nan=False)
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        return AnswerGoal(self.wanted, self.form, self.boxed, self.tolerance)
+        return AnswerGoal(self.expected, self.form, self.boxed, self.tolerance)
 
 
-class _State(_Part):
+class _StateSpec(_Part):
     type: Literal["state"]
     toolset: str
-    wanted: Any
+    expected: object = Field(alias="wanted")
     at: tuple[str, ...] = ()
     contains: bool = False
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        return StateGoal(self.toolset, self.wanted, self.at, self.contains)
+        return StateGoal(self.toolset, self.expected, self.at, self.contains)
 
 
-class _Said(_Part):
+class _MentionSpec(_Part):
     type: Literal["said"]
     texts: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
 
@@ -80,23 +81,23 @@ class _Said(_Part):
         return MentionGoal(self.texts)
 
 
-class _Wanted(_Part):
+class _ExpectedCallSpec(_Part):
     name: str
-    arguments: dict[str, list[Any]] = Field(default_factory=dict)
+    arguments: dict[str, list[object]] = Field(default_factory=dict)
 
 
-class _Calls(_Part):
+class _CallsSpec(_Part):
     type: Literal["calls"]
-    wanted: tuple[_Wanted, ...]
+    expected: tuple[_ExpectedCallSpec, ...] = Field(alias="wanted")
     ordered: bool = False
     extra: bool = False
 
     def goal(self, sandboxes: Sandboxes) -> Goal:
-        wanted = tuple(ExpectedCall(call.name, call.arguments) for call in self.wanted)
-        return CallsGoal(wanted, self.ordered, self.extra)
+        expected = tuple(ExpectedCall(call.name, call.arguments) for call in self.expected)
+        return CallsGoal(expected, self.ordered, self.extra)
 
 
-class _Program(_Part):
+class _ProgramSpec(_Part):
     type: Literal["program"]
     program: str = Field(min_length=1)
     timeout_s: float = Field(60.0, gt=0, le=3600)
@@ -105,14 +106,14 @@ class _Program(_Part):
         return ProgramGoal(self.program, partial(sandboxes.open, SandboxSpec()), self.timeout_s)
 
 
-class _Call(_Part):
+class _CallSpec(_Part):
     name: str
-    arguments: dict[str, Any] = Field(default_factory=dict)
+    arguments: dict[str, object] = Field(default_factory=dict)
 
 
-class _Reply(_Part):
+class _ReplySpec(_Part):
     say: str = ""
-    calls: tuple[_Call, ...] = ()
+    calls: tuple[_CallSpec, ...] = ()
 
     def reply(self, number: int) -> Reply:
         calls = enumerate(self.calls, 1)
@@ -128,7 +129,11 @@ class TaskRow(_Part):
     id: str = Field(min_length=1, max_length=200)
     instruction: str = Field(min_length=1)
     goals: tuple[
-        Annotated[_Answer | _State | _Said | _Calls | _Program, Field(discriminator="type")], ...
+        Annotated[
+            _AnswerSpec | _StateSpec | _MentionSpec | _CallsSpec | _ProgramSpec,
+            Field(discriminator="type"),
+        ],
+        ...,
     ] = Field(min_length=1)
     family: str = "file"
     split: Split | None = None
@@ -136,9 +141,9 @@ class TaskRow(_Part):
     toolsets: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     state: dict[str, Any] = Field(default_factory=dict)
-    customer: dict[str, Any] | None = None
+    customer: dict[str, object] | None = None
     turns: int | None = Field(None, ge=1)
-    solution: tuple[_Reply, ...] = ()
+    solution: tuple[_ReplySpec, ...] = ()
 
     @property
     def in_split(self) -> Split:
@@ -180,36 +185,35 @@ class FileTasks:
         return self._rows[task_id].task(self._sandboxes)
 
 
-def open_file(path: Path, options: Mapping[str, Any]) -> FileTasks:
+def open_file(path: Path, context: ToolContext) -> FileTasks:
     """The tasks of a file. Raises TaskError naming the row and the field that are wrong."""
     rows: dict[str, TaskRow] = {}
-    for number, given in enumerate(_read(path), 1):
-        row = _row(given, f"{path}: task {number}")
+    for number, content in enumerate(_read(path), 1):
+        row = _row(content, f"{path}: task {number}")
         if row.id in rows:
             raise TaskError(f"{path}: task {number}: the id {row.id!r} is taken already")
         rows[row.id] = row
-    sandboxes = Sandboxes.of(options.get("sandbox") or {}, options.get("open_sandbox"))
-    return FileTasks(list(rows.values()), sandboxes)
+    return FileTasks(list(rows.values()), context.sandboxes)
 
 
-def _row(given: Any, where: str) -> TaskRow:
-    if isinstance(given, dict) and isinstance(given.get("id"), str):
-        where += f" ({given['id'][:80]!r})"
+def _row(content: object, where: str) -> TaskRow:
+    if isinstance(content, dict) and isinstance(content.get("id"), str):
+        where += f" ({content['id'][:80]!r})"
     try:
-        return TaskRow.model_validate(given)
+        return TaskRow.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise TaskError(f"{where}: {field or 'row'}: {first['msg']}") from error
 
 
-def _read(path: Path) -> list[Any]:
+def _read(path: Path) -> list[object]:
     if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
         raise TaskError(f"{path}: expected a file of tasks, at most {MAX_FILE_BYTES} bytes")
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".jsonl":
-            rows: Any = _lines(text, path)
+            rows: object = _lines(text, path)
         else:
             whole = json.loads(text)
             rows = whole.get("tasks") if isinstance(whole, dict) else whole
@@ -220,7 +224,7 @@ def _read(path: Path) -> list[Any]:
     return rows
 
 
-def _lines(text: str, path: Path) -> list[Any]:
+def _lines(text: str, path: Path) -> list[object]:
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         try:

@@ -15,7 +15,7 @@ from clawrl_gym.core.plugins import load
 from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure, Toolset
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, Toolset
 
 TOOLSETS: Mapping[str, str] = {
     "bfcl": "clawrl_gym.envs.toolcall.benchmarks.bfcl:make",
@@ -26,7 +26,7 @@ TOOLSETS: Mapping[str, str] = {
     "shop": "clawrl_gym.envs.toolcall.shop:make",
     "tau_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make",
 }
-"""By name, a factory `make(task, options) -> Toolset`; options are the environment's own."""
+"""By name, a factory `make(task, context) -> Toolset`."""
 
 MAX_CALLS = 16
 """Calls that are carried out of one reply."""
@@ -47,34 +47,34 @@ class _Offer:
 class Toolbox:
     """The toolsets of one episode."""
 
-    def __init__(self, toolsets: Mapping[str, Toolset], chosen: Sequence[str] | None) -> None:
+    def __init__(self, toolsets: Mapping[str, Toolset], names: Sequence[str] | None) -> None:
         self._toolsets = dict(toolsets)
-        self._offers = _choose(_offers(toolsets), chosen)
+        self._offers = _choose(_offers(toolsets), names)
 
     @classmethod
-    def open(cls, task: ToolTask, options: Mapping[str, Any]) -> Toolbox:
+    def open(cls, task: ToolTask, context: ToolContext) -> Toolbox:
         """Raises TaskError for toolsets or tools that are not there."""
         names = list(task.toolsets)
-        if options.get("mcp") and "mcp" not in names:
+        if context.config.mcp and "mcp" not in names:
             names.append("mcp")
-        made: dict[str, Toolset] = {}
+        toolsets: dict[str, Toolset] = {}
         try:
             for name in names:
-                made[name] = _make(name, task, options)
-            return cls(made, _with_mcp(task.tools, made))
+                toolsets[name] = _make(name, task, context)
+            return cls(toolsets, _with_mcp(task.tools, toolsets))
         except BaseException:
-            _close(made)
+            _close(toolsets)
             raise
 
     @property
-    def offered(self) -> list[Tool]:
+    def schemas(self) -> list[Tool]:
         return [offer.schema for offer in self._offers.values()]
 
     def carry_out(self, calls: Sequence[Call], timeout_s: float) -> tuple[ExecutedCall, ...]:
         """The calls of one reply, in order."""
-        made = [self._carry_out(call, timeout_s) for call in calls[:MAX_CALLS]]
+        executed = [self._carry_out(call, timeout_s) for call in calls[:MAX_CALLS]]
         too_many = f"too many calls at once: at most {MAX_CALLS}"
-        return (*made, *(_failed(call, {}, too_many) for call in calls[MAX_CALLS:]))
+        return (*executed, *(_failed(call, {}, too_many) for call in calls[MAX_CALLS:]))
 
     def states(self) -> dict[str, Any]:
         return {name: toolset.state() for name, toolset in self._toolsets.items()}
@@ -89,8 +89,8 @@ class Toolbox:
         try:
             offer = self._offers.get(call.name)
             if offer is None:
-                known = ", ".join(sorted(self._offers)) or "none"
-                raise ToolFailure(f"there is no such tool; tools: {known}")
+                names = ", ".join(sorted(self._offers)) or "none"
+                raise ToolFailure(f"there is no such tool; tools: {names}")
             arguments = arguments_of(call.arguments, offer.schema)
             result = offer.toolset.call(offer.name, arguments, timeout_s)
         except ToolFailure as why:
@@ -98,12 +98,12 @@ class Toolbox:
         return ExecutedCall(call, arguments, _cut(result), failed=False)
 
 
-def _make(name: str, task: ToolTask, options: Mapping[str, Any]) -> Toolset:
+def _make(name: str, task: ToolTask, context: ToolContext) -> Toolset:
     if name not in TOOLSETS:
         raise TaskError(
             f"task {task.id!r}: got the toolset {name!r}, expected one of: {', '.join(TOOLSETS)}"
         )
-    toolset: Toolset = load(TOOLSETS[name], f"the toolset {name!r}")(task, options)
+    toolset: Toolset = load(TOOLSETS[name], f"the toolset {name!r}")(task, context)
     return toolset
 
 
@@ -122,22 +122,22 @@ def _offers(toolsets: Mapping[str, Toolset]) -> dict[str, _Offer]:
     return offers
 
 
-def _choose(offers: dict[str, _Offer], chosen: Sequence[str] | None) -> dict[str, _Offer]:
-    if chosen is None:
+def _choose(offers: dict[str, _Offer], names: Sequence[str] | None) -> dict[str, _Offer]:
+    if names is None:
         return offers
-    unknown = sorted(set(chosen) - set(offers))
+    unknown = sorted(set(names) - set(offers))
     if unknown:
         raise TaskError(f"got the tools {unknown}, expected some of: {', '.join(offers)}")
-    return {name: offers[name] for name in chosen}
+    return {name: offers[name] for name in names}
 
 
-def _with_mcp(chosen: Sequence[str] | None, made: Mapping[str, Toolset]) -> Sequence[str] | None:
+def _with_mcp(names: Sequence[str] | None, toolsets: Mapping[str, Toolset]) -> Sequence[str] | None:
     """A task's choice is among its own tools: those of the user's servers are offered too."""
-    if chosen is None or "mcp" not in made:
-        return chosen
-    others = {name: toolset for name, toolset in made.items() if name != "mcp"}
-    added = [name for name in _offers(made) if name not in _offers(others)]
-    return [*chosen, *(name for name in added if name not in chosen)]
+    if names is None or "mcp" not in toolsets:
+        return names
+    own = {name: toolset for name, toolset in toolsets.items() if name != "mcp"}
+    added = [name for name in _offers(toolsets) if name not in _offers(own)]
+    return [*names, *(name for name in added if name not in names)]
 
 
 def _close(toolsets: Mapping[str, Toolset]) -> None:
@@ -146,8 +146,8 @@ def _close(toolsets: Mapping[str, Toolset]) -> None:
 
 
 def _failed(call: Call, arguments: Mapping[str, Any], why: str) -> ExecutedCall:
-    told = failure(call.name[:_MAX_NAME_CHARS], _cut(why))
-    return ExecutedCall(call, arguments, told, failed=True)
+    result = failure(call.name[:_MAX_NAME_CHARS], _cut(why))
+    return ExecutedCall(call, arguments, result, failed=True)
 
 
 def _cut(text: str) -> str:

@@ -6,13 +6,29 @@ the call's result; what the machine does wrong is an EnvError.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from clawrl_gym.core.types import Json, Tool
+from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 
 
 class ToolFailure(Exception):
     """A call that cannot be carried out, in words for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """What toolsets, tasks and customers are made with."""
+
+    config: ToolCallEnvConfig = field(default_factory=ToolCallEnvConfig)
+    open_sandbox: Opener | None = None
+    """Takes the place of the configured kind's."""
+
+    @property
+    def sandboxes(self) -> Sandboxes:
+        return Sandboxes.of(self.config.sandbox, self.open_sandbox)
 
 
 class Toolset(Protocol):

@@ -17,7 +17,7 @@ from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolbox import Toolbox
-from clawrl_gym.envs.toolcall.toolset import Toolset
+from clawrl_gym.envs.toolcall.toolset import ToolContext, Toolset
 from clawrl_gym.envs.toolcall.toolsets import calculator, files
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
 from tools.tiny_policy import tool_slips
@@ -62,7 +62,7 @@ def demonstrate(task: ToolTask, replies: Sequence[Reply]) -> Conversation:
         observations.append(encode_results(reply.calls, [one.result for one in made]))
     messages = [message_of(reply) for reply in replies]
     asked = ToolCallAgent().messages(observations, messages[:-1])
-    return Conversation([*asked, messages[-1]], f"call-{task.family}", tools.offered)
+    return Conversation([*asked, messages[-1]], f"call-{task.family}", tools.schemas)
 
 
 class _Sums:
@@ -87,9 +87,9 @@ class _Sums:
 
 _MAKERS: Mapping[str, Callable[[ToolTask], Toolset]] = MappingProxyType(
     {
-        "calculator": lambda task: calculator.make(task, {}),
-        "files": lambda task: files.make(task, {}),
+        "calculator": lambda task: calculator.make(task, ToolContext()),
+        "files": lambda task: files.make(task, ToolContext()),
         "python": lambda task: _Sums(),
-        "shop": lambda task: shop.make(task, {}),
+        "shop": lambda task: shop.make(task, ToolContext()),
     }
 )

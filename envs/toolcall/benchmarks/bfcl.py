@@ -17,13 +17,13 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyCallGoal, AnyReplyGoal, TaskTable
 from clawrl_gym.envs.toolcall.goals import CallsGoal, ExpectedCall
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Goal, Outcome, ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 
 MAX_FILE_BYTES = 256 * 2**20
 _FILE = re.compile(r"BFCL_v\d+_(\w+)\.json")
@@ -49,8 +49,8 @@ class BfclToolset:
     def tools(self) -> list[Tool]:
         return self._functions
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
-        if all(name != one["function"]["name"] for one in self._functions):
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
+        if all(name != function["function"]["name"] for function in self._functions):
             raise ToolFailure("there is no such tool")
         return OK
 
@@ -61,7 +61,7 @@ class BfclToolset:
         """Nothing is open."""
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> BfclToolset:
+def make(task: ToolTask, context: ToolContext) -> BfclToolset:
     """The functions of the task's state, in OpenAI's form."""
     return BfclToolset(task.state.get("bfcl", {}).get("functions", ()))
 
@@ -138,17 +138,17 @@ def _task(
     if not isinstance(task_id, str):
         raise TaskError(f"{where}: the field 'id' is missing")
     try:
-        system, instruction = _said(row["question"])
+        system, instruction = _request_of(row["question"])
         functions = [_function(function) for function in row["function"]]
-        wanted = None if answers is None else _wanted(answers[task_id])
+        expected = None if answers is None else _expected_calls(answers[task_id])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
         raise TaskError(
             f"{where} ({task_id[:80]!r}): {type(error).__name__}: {error}, expected BFCL's fields "
             "question, function and, in possible_answer, ground_truth"
         ) from error
     goals: tuple[Goal, ...]
-    if wanted is not None:
-        goals, solution = (CallsGoal(wanted),), right_reply(wanted, functions, where)
+    if expected is not None:
+        goals, solution = (CallsGoal(expected),), right_reply(expected, functions, where)
     elif category.endswith("irrelevance"):
         goals, solution = (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
     else:
@@ -167,7 +167,7 @@ def _task(
     )
 
 
-def _said(question: Any) -> tuple[str, str]:
+def _request_of(question: Any) -> tuple[str, str]:
     """What the system and the user say; of several messages one text."""
     if len(question) != 1:
         raise ValueError(f"got {len(question)} turns, expected one")
@@ -183,40 +183,40 @@ def name_of(name: str) -> str:
     return _NO_NAME.sub("_", name)
 
 
-def _function(given: Mapping[str, Any]) -> Tool:
+def _function(described: Mapping[str, Any]) -> Tool:
     return {
         "type": "function",
         "function": {
-            "name": name_of(given["name"]),
-            "description": str(given.get("description", "")),
-            "parameters": _schema(given["parameters"]),
+            "name": name_of(described["name"]),
+            "description": str(described.get("description", "")),
+            "parameters": _schema(described["parameters"]),
         },
     }
 
 
-def _schema(given: Any) -> Any:
+def _schema(described: Any) -> Any:
     """JSON schema of BFCL's: types by their JSON names, `any` without one."""
-    if not isinstance(given, Mapping):
-        return given
-    schema = {key: value for key, value in given.items() if key not in ("type", "optional")}
-    kind = _TYPES.get(str(given.get("type", "")).lower())
+    if not isinstance(described, Mapping):
+        return described
+    schema = {key: value for key, value in described.items() if key not in ("type", "optional")}
+    kind = _TYPES.get(str(described.get("type", "")).lower())
     if kind is not None:
         schema["type"] = kind
-    if isinstance(given.get("properties"), Mapping):
-        schema["properties"] = {k: _schema(v) for k, v in given["properties"].items()}
-    if "items" in given:
-        schema["items"] = _schema(given["items"])
+    if isinstance(described.get("properties"), Mapping):
+        schema["properties"] = {k: _schema(v) for k, v in described["properties"].items()}
+    if "items" in described:
+        schema["items"] = _schema(described["items"])
     if not isinstance(schema.get("required", []), list):
         del schema["required"]
     return schema
 
 
-def _wanted(ground_truth: Sequence[Mapping[str, Any]]) -> tuple[ExpectedCall, ...]:
-    wanted = []
+def _expected_calls(ground_truth: Sequence[Mapping[str, Any]]) -> tuple[ExpectedCall, ...]:
+    expected = []
     for call in ground_truth:
         ((name, arguments),) = call.items()
-        wanted.append(ExpectedCall(name_of(name), dict(arguments)))
-    return tuple(wanted)
+        expected.append(ExpectedCall(name_of(name), dict(arguments)))
+    return tuple(expected)
 
 
 def _contradicts(task: ToolTask) -> bool:
@@ -224,37 +224,37 @@ def _contradicts(task: ToolTask) -> bool:
     by itself."""
     functions = {one["function"]["name"]: one for one in task.state["bfcl"]["functions"]}
     reply = task.solution[0]
-    made = []
+    calls = []
     for call in reply.calls:
         try:
             arguments = arguments_of(call.arguments, functions[call.name])
         except ToolFailure:
             return True
-        made.append(ExecutedCall(call, arguments, OK, failed=False))
-    said = (reply.content,) if reply.content else ()
-    outcome = Outcome(said, (tuple(made),) if made else (), {})
+        calls.append(ExecutedCall(call, arguments, OK, failed=False))
+    replies = (reply.content,) if reply.content else ()
+    outcome = Outcome(replies, (tuple(calls),) if calls else (), {})
     return any(goal.missing(outcome) for goal in task.goals)
 
 
-def right_reply(wanted: Sequence[ExpectedCall], functions: Sequence[Tool], where: str) -> Reply:
+def right_reply(expected: Sequence[ExpectedCall], functions: Sequence[Tool], where: str) -> Reply:
     """The calls that are right. Raises TaskError for one of a function that is not there."""
     by_name = {function["function"]["name"]: function for function in functions}
-    unknown = [call.name for call in wanted if call.name not in by_name]
+    unknown = [call.name for call in expected if call.name not in by_name]
     if unknown:
         raise TaskError(f"{where}: the answer calls {unknown}, expected functions of the question")
-    return Reply("", tuple(_call(call, n, by_name) for n, call in enumerate(wanted)))
+    return Reply("", tuple(_call(call, n, by_name) for n, call in enumerate(expected)))
 
 
-def _call(wanted: ExpectedCall, number: int, functions: Mapping[str, Tool]) -> Call:
+def _call(expected: ExpectedCall, number: int, functions: Mapping[str, Tool]) -> Call:
     """A call that is right: the first allowed value of each argument that it takes."""
-    parameters = functions[wanted.name]["function"]["parameters"]
+    parameters = functions[expected.name]["function"]["parameters"]
     required = parameters.get("required", ())
-    given = {
+    arguments = {
         name: _first([value for value in values if value != ""] or values)
-        for name, values in wanted.arguments.items()
+        for name, values in expected.arguments.items()
         if name in required or "" not in values
     }
-    return Call(f"call-{number + 1}", wanted.name, json.dumps(given))
+    return Call(f"call-{number + 1}", expected.name, json.dumps(arguments))
 
 
 def _first(values: Any) -> Any:
@@ -272,8 +272,8 @@ def any_call(function: Tool) -> Call:
     """Some call that fits the schema of a function."""
     parameters = function["function"]["parameters"]
     properties = parameters.get("properties", {})
-    given = {name: _sample(properties.get(name, {})) for name in parameters.get("required", [])}
-    return Call("call-1", function["function"]["name"], json.dumps(given))
+    arguments = {name: _sample(properties.get(name, {})) for name in parameters.get("required", [])}
+    return Call("call-1", function["function"]["name"], json.dumps(arguments))
 
 
 def _sample(schema: Mapping[str, Any]) -> Any:

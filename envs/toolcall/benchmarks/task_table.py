@@ -37,7 +37,7 @@ class AnyReplyGoal:
     """Something was said: doing nothing at all solves no task."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        return () if outcome.said else ("nothing was said",)
+        return () if outcome.replies else ("nothing was said",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,5 +45,5 @@ class AnyCallGoal:
     """Any of the tools was called, in a way that its schema allows."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        called = any(not made.failed for calls in outcome.made for made in calls)
-        return () if called else ("no tool was called",)
+        has_call = any(not executed.failed for calls in outcome.calls for executed in calls)
+        return () if has_call else ("no tool was called",)

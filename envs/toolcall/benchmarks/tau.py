@@ -25,7 +25,7 @@ from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import TOOLS
 from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_TURNS = 30
@@ -54,7 +54,7 @@ def is_domain(path: Path) -> bool:
     return (path / "db.json").is_file() or (path / "data" / "users.json").is_file()
 
 
-def open_tau(path: Path, options: Mapping[str, Any]) -> TaskTable:
+def open_tau(path: Path, context: ToolContext) -> TaskTable:
     """The usable tasks of a domain. Raises TaskError when it is not retail, or none is usable."""
     second = (path / "db.json").is_file()
     data = _json(path / "db.json") if second else _data_of_first(path)
@@ -65,7 +65,7 @@ def open_tau(path: Path, options: Mapping[str, Any]) -> TaskTable:
         )
     data = {table: data[table] for table in _TABLES}
     policy = _text(path / ("policy.md" if second else "wiki.md"))
-    played = options.get("user", "scripted") == "model"
+    played = context.config.user == "model"
     tasks, left_out = {}, 0
     for row in _rows_of_second(path) if second else _rows_of_first(path):
         if row.usable and _fits(row):
@@ -81,8 +81,10 @@ def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
     goals: tuple[Goal, ...] = (StateGoal("tau_retail", _left_by(row, data)), AnyReplyGoal())
     if row.outputs:
         goals = (*goals, MentionGoal(row.outputs))
-    calls = (Reply("", (_call(n, name, given),)) for n, (name, given) in enumerate(row.actions))
-    told = f"Everything is done. {', '.join(row.outputs)}".strip()
+    calls = (
+        Reply("", (_call(n, name, arguments),)) for n, (name, arguments) in enumerate(row.actions)
+    )
+    summary = f"Everything is done. {', '.join(row.outputs)}".strip()
     return ToolTask(
         id=row.id,
         family="tau_retail",
@@ -93,7 +95,7 @@ def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
         system=policy,
         state={"tau_retail": data},
         customer={"type": "role", "instruction": row.instruction},
-        solution=(*calls, Reply(told)),
+        solution=(*calls, Reply(summary)),
         turns=MAX_TURNS,
     )
 
@@ -130,21 +132,21 @@ def _data_of_first(path: Path) -> dict[str, Any]:
 
 def _rows_of_first(path: Path) -> Iterator[_Row]:
     """tau-bench: lists of `Task(...)` in Python files, whose arguments are literals."""
-    found = [name for name in _SPLITS if (path / f"tasks_{name}.py").is_file()]
-    if not found:
+    names = [name for name in _SPLITS if (path / f"tasks_{name}.py").is_file()]
+    if not names:
         raise TaskError(f"{path}: there is no tasks_train.py or tasks_test.py")
-    for name in found:
+    for name in names:
         file = path / f"tasks_{name}.py"
         try:
             calls = [n for n in ast.walk(ast.parse(_text(file))) if _is_call(n, "Task")]
             for number, call in enumerate(calls):
-                given = _keywords(call)
+                keywords = _keywords(call)
                 yield _Row(
                     f"tau-{name}-{number}",
-                    _SPLITS[name] if len(found) > 1 else None,
-                    ast.literal_eval(given["instruction"]),
-                    tuple(map(_action, given["actions"].elts)),
-                    tuple(map(str, ast.literal_eval(given["outputs"]))),
+                    _SPLITS[name] if len(names) > 1 else None,
+                    ast.literal_eval(keywords["instruction"]),
+                    tuple(map(_action, keywords["actions"].elts)),
+                    tuple(map(str, ast.literal_eval(keywords["outputs"]))),
                 )
         except (SyntaxError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise TaskError(
@@ -162,8 +164,8 @@ def _keywords(call: Any) -> dict[str, Any]:
 
 
 def _action(node: Any) -> tuple[str, dict[str, Any]]:
-    given = _keywords(node)
-    return ast.literal_eval(given["name"]), ast.literal_eval(given["kwargs"])
+    keywords = _keywords(node)
+    return ast.literal_eval(keywords["name"]), ast.literal_eval(keywords["kwargs"])
 
 
 def _rows_of_second(path: Path) -> Iterator[_Row]:
@@ -202,14 +204,14 @@ def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _Row
     )
 
 
-def _scenario(given: Any) -> str:
+def _scenario(instructions: Any) -> str:
     """A user's instructions as one text."""
-    if isinstance(given, str):
-        return given
-    wanted: Sequence[str] = (
+    if isinstance(instructions, str):
+        return instructions
+    keys: Sequence[str] = (
         "reason_for_call", "known_info", "unknown_info", "task_instructions",
     )  # fmt: skip
-    return "\n".join(str(given[key]) for key in wanted if given.get(key))
+    return "\n".join(str(instructions[key]) for key in keys if instructions.get(key))
 
 
 def _json(file: Path) -> Any:

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from typing import Any
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 
 
@@ -32,7 +32,7 @@ class TauRetail:
     def tools(self) -> list[Tool]:
         return list(TOOLS)
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
         if name not in _CALLS:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(_CALLS)}")
         return _CALLS[name](self, **arguments)
@@ -47,7 +47,7 @@ class TauRetail:
         return self._find(lambda user: user["email"].lower() == email.lower())
 
     def find_user_id_by_name_zip(self, first_name: str, last_name: str, zip: str) -> str:
-        wanted = (first_name.lower(), last_name.lower(), zip)
+        identity = (first_name.lower(), last_name.lower(), zip)
         return self._find(
             lambda user: (
                 (
@@ -55,7 +55,7 @@ class TauRetail:
                     user["name"]["last_name"].lower(),
                     user["address"]["zip"],
                 )
-                == wanted
+                == identity
             )
         )
 
@@ -240,7 +240,7 @@ _CALLS: Mapping[str, Callable[..., str]] = MappingProxyType(
 )
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> TauRetail:
+def make(task: ToolTask, context: ToolContext) -> TauRetail:
     """The shop over the task's data. Raises TaskError when there is none."""
     data = task.state.get("tau_retail", {})
     if set(data) != {"users", "orders", "products"}:

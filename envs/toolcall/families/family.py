@@ -44,8 +44,8 @@ def replies(*turns: str | Sequence[CallSpec]) -> tuple[Reply, ...]:
     )
 
 
-def _calls(place: int, asked: Sequence[CallSpec]) -> tuple[Call, ...]:
+def _calls(place: int, specs: Sequence[CallSpec]) -> tuple[Call, ...]:
     return tuple(
         Call(f"call-{place}-{number}", name, json.dumps(arguments))
-        for number, (name, arguments) in enumerate(asked, start=1)
+        for number, (name, arguments) in enumerate(specs, start=1)
     )

@@ -11,7 +11,7 @@ from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
 
 FILES = ("files",)
 READ_AND_WRITE = ("read_file", "write_file")
-DONE = "Done."
+CONFIRMATION = "Done."
 
 
 def read_file(path: str) -> CallSpec:
@@ -29,10 +29,10 @@ def append(draw: Draw) -> TaskContent:
     name = draw.name()
     before, item = f"- {_line(draw)}", _line(draw)
     whole = f"{before}\n- {item}"  # a dash apart: in JSON a bare word would run into the n of \\n
-    asked = draw.pick(("Add {w} to the list {a}.", "Add {w} as the last item of the list {a}."))
+    form = draw.pick(("Add {w} to the list {a}.", "Add {w} as the last item of the list {a}."))
     return _stored(
         {name: before},
-        asked.format(a=name, w=item),
+        form.format(a=name, w=item),
         [read_file(name)],
         [write_file(name, whole)],
         goal={name: whole},
@@ -43,10 +43,10 @@ def copy(draw: Draw) -> TaskContent:
     """A file with the content of another one."""
     source, target = draw.names(2)
     content = _line(draw)
-    asked = draw.pick(("Copy {a} to {b}.", "Make a copy of {a} called {b}."))
+    form = draw.pick(("Copy {a} to {b}.", "Make a copy of {a} called {b}."))
     return _stored(
         {source: content},
-        asked.format(a=source, b=target),
+        form.format(a=source, b=target),
         [read_file(source)],
         [write_file(target, content)],
         goal={source: content, target: content},
@@ -55,22 +55,22 @@ def copy(draw: Draw) -> TaskContent:
 
 def look(draw: Draw) -> TaskContent:
     """A file whose name was not told in full: the first call fails and is mended."""
-    wanted, other = draw.names(2)
-    stem = wanted.partition(".")[0]
+    target, distractor = draw.names(2)
+    stem = target.partition(".")[0]
     contents = [_line(draw), _line(draw)]
-    asked = draw.pick(("What does the file {a} say?", "Read the file {a} to me."))
+    form = draw.pick(("What does the file {a} say?", "Read the file {a} to me."))
     return TaskContent(
-        instruction=asked.format(a=stem),
+        instruction=form.format(a=stem),
         solution=replies(
             [read_file(stem)],
             [("list_files", {})],
-            [read_file(wanted)],
+            [read_file(target)],
             f"It says: {contents[0]}",
         ),
         goals=(MentionGoal((contents[0],)),),
         toolsets=FILES,
         tools=("list_files", "read_file"),
-        state={"files": dict(zip((wanted, other), contents, strict=True))},
+        state={"files": dict(zip((target, distractor), contents, strict=True))},
     )
 
 
@@ -78,10 +78,10 @@ def save(draw: Draw) -> TaskContent:
     """A calculation whose result goes to a file: two toolsets."""
     a, b, name = draw.between(11, 99), draw.between(11, 99), draw.name()
     value = str(a * b)
-    asked = draw.pick(("Write {a} * {b} to {f}.", "Save the result of {a} * {b} in {f}."))
+    form = draw.pick(("Write {a} * {b} to {f}.", "Save the result of {a} * {b} in {f}."))
     return TaskContent(
-        instruction=asked.format(a=a, b=b, f=name),
-        solution=replies([calculate(f"{a} * {b}")], [write_file(name, value)], DONE),
+        instruction=form.format(a=a, b=b, f=name),
+        solution=replies([calculate(f"{a} * {b}")], [write_file(name, value)], CONFIRMATION),
         goals=(StateGoal("files", {name: value}),),
         toolsets=("calculator", "files"),
         tools=("calculate", "write_file"),
@@ -92,11 +92,11 @@ def trail(draw: Draw) -> TaskContent:
     """A file that names the file that holds the answer."""
     first, second = draw.names(2)
     word = draw.pick(WORDS)
-    asked = draw.pick(
+    form = draw.pick(
         ("Which word is at the end of the trail that starts in {a}?", "Follow the trail from {a}.")
     )
     return TaskContent(
-        instruction=asked.format(a=first),
+        instruction=form.format(a=first),
         solution=replies([read_file(first)], [read_file(second)], f"The word is {word}."),
         goals=(MentionGoal((word,)),),
         toolsets=FILES,
@@ -110,7 +110,7 @@ def _stored(
 ) -> TaskContent:
     return TaskContent(
         instruction=instruction,
-        solution=replies(*turns, DONE),
+        solution=replies(*turns, CONFIRMATION),
         goals=(StateGoal("files", goal),),
         toolsets=FILES,
         tools=READ_AND_WRITE,

@@ -10,7 +10,7 @@ from clawrl_gym.envs.toolcall.families.family import TaskContent, replies
 from clawrl_gym.envs.toolcall.goals import AnswerGoal, StateGoal
 
 SHOP = ("shop",)
-DONE = "Done."
+CONFIRMATION = "Done."
 """Said when the shop's books are changed."""
 
 
@@ -23,10 +23,10 @@ def cancel(draw: Draw) -> TaskContent:
     after["orders"][order] |= {"status": "cancelled", "reason": reason}
     for item in after["orders"][order]["items"]:
         after["products"][item]["stock"] += 1
-    asked = draw.pick(("Cancel order {o}: {w}.", "Please cancel the order {o}. It is {w}."))
+    form = draw.pick(("Cancel order {o}: {w}.", "Please cancel the order {o}. It is {w}."))
     return TaskContent(
-        instruction=asked.format(o=order, w=reason),
-        solution=replies([("cancel_order", {"order": order, "reason": reason})], DONE),
+        instruction=form.format(o=order, w=reason),
+        solution=replies([("cancel_order", {"order": order, "reason": reason})], CONFIRMATION),
         goals=(StateGoal("shop", after, contains=True),),
         toolsets=SHOP,
         tools=("cancel_order", "hand_over"),
@@ -40,10 +40,10 @@ def move(draw: Draw) -> TaskContent:
     user, address = world["orders"][order]["user"], _address(draw)
     after = copy.deepcopy(world)
     after["orders"][order]["address"] = address
-    asked = draw.pick(("Send order {o} of {u} to {w}.", "The order {o} of {u} should go to {w}."))
+    form = draw.pick(("Send order {o} of {u} to {w}.", "The order {o} of {u} should go to {w}."))
     return TaskContent(
-        instruction=asked.format(o=order, u=user, w=address),
-        solution=replies([("change_address", {"order": order, "address": address})], DONE),
+        instruction=form.format(o=order, u=user, w=address),
+        solution=replies([("change_address", {"order": order, "address": address})], CONFIRMATION),
         goals=(StateGoal("shop", after, contains=True),),
         toolsets=SHOP,
         tools=("change_address", "move_user"),
@@ -56,9 +56,9 @@ def price(draw: Draw) -> TaskContent:
     world, _ = _world(draw)
     product = draw.pick(sorted(world["products"]))
     value = world["products"][product]["price"]
-    asked = draw.pick(("How many coins is product {p}?", "What is the price of product {p}?"))
+    form = draw.pick(("How many coins is product {p}?", "What is the price of product {p}?"))
     return TaskContent(
-        instruction=asked.format(p=product),
+        instruction=form.format(p=product),
         solution=replies([("get_product", {"product": product})], f"The price is {value}."),
         goals=(AnswerGoal(str(value)),),
         toolsets=SHOP,

@@ -22,9 +22,9 @@ def calculate(expression: str) -> CallSpec:
 def add(draw: Draw) -> TaskContent:
     """One sum or difference of numbers that are too large for the head."""
     a, b = sorted((draw.between(11, 899), draw.between(11, 899)), reverse=True)
-    told, sign, value = draw.pick(((_PLUS, "+", a + b), (_MINUS, "-", a - b)))
+    forms, sign, value = draw.pick(((_PLUS, "+", a + b), (_MINUS, "-", a - b)))
     return TaskContent(
-        instruction=draw.pick(told).format(a=a, b=b),
+        instruction=draw.pick(forms).format(a=a, b=b),
         solution=replies([calculate(f"{a} {sign} {b}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
         toolsets=CALCULATOR,
@@ -35,12 +35,12 @@ def add(draw: Draw) -> TaskContent:
 def bill(draw: Draw) -> TaskContent:
     """So many things at one price."""
     count, price, items = draw.between(12, 99), draw.between(3, 99), draw.pick(ITEMS)
-    asked = draw.pick(
+    form = draw.pick(
         ("How many coins are {a} {t} at {b} each?", "{a} {t} at {b} coins each: how many coins?")
     )
     value = count * price
     return TaskContent(
-        instruction=asked.format(a=count, b=price, t=items),
+        instruction=form.format(a=count, b=price, t=items),
         solution=replies([calculate(f"{count} * {price}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
         toolsets=CALCULATOR,
@@ -52,9 +52,9 @@ def both(draw: Draw) -> TaskContent:
     """Two questions at once: two calls in one reply."""
     a, b, c, d = (draw.between(11, 99) for _ in range(4))
     first, second = a + b, c * d
-    asked = draw.pick(("What is {a} + {b} and {c} * {d}?", "Solve both: {a} + {b} and {c} * {d}."))
+    form = draw.pick(("What is {a} + {b} and {c} * {d}?", "Solve both: {a} + {b} and {c} * {d}."))
     return TaskContent(
-        instruction=asked.format(a=a, b=b, c=c, d=d),
+        instruction=form.format(a=a, b=b, c=c, d=d),
         solution=replies(
             [calculate(f"{a} + {b}"), calculate(f"{c} * {d}")],
             f"The answers are {first} and {second}.",
@@ -68,12 +68,12 @@ def both(draw: Draw) -> TaskContent:
 def steps(draw: Draw) -> TaskContent:
     """A sum whose order matters."""
     a, b, c = draw.between(11, 99), draw.between(11, 99), draw.between(3, 19)
-    asked = draw.pick(
+    form = draw.pick(
         ("Add {a} and {b}, then the sum times {c}.", "What is the sum of {a} and {b}, times {c}?")
     )
     value = (a + b) * c
     return TaskContent(
-        instruction=asked.format(a=a, b=b, c=c),
+        instruction=form.format(a=a, b=b, c=c),
         solution=replies([calculate(f"({a} + {b}) * {c}")], f"The answer is {value}."),
         goals=(AnswerGoal(str(value)),),
         toolsets=CALCULATOR,
@@ -85,7 +85,7 @@ def range_(draw: Draw) -> TaskContent:
     """A sum over whole numbers, in a line of Python."""
     first = draw.between(2, 60)
     last = first + draw.between(5, 99)
-    asked = draw.pick(
+    form = draw.pick(
         (
             "Add all numbers from {a} to {b}. Answer in \\boxed{{}}.",
             "What is the sum of all numbers from {a} to {b}? Answer in \\boxed{{}}.",
@@ -93,7 +93,7 @@ def range_(draw: Draw) -> TaskContent:
     )
     value = sum(range(first, last + 1))
     return TaskContent(
-        instruction=asked.format(a=first, b=last),
+        instruction=form.format(a=first, b=last),
         solution=replies(
             [("python", {"code": f"sum(range({first}, {last} + 1))"})],
             f"The answer is \\boxed{{{value}}}.",

@@ -42,7 +42,7 @@ class ShopRequest:
     solution: tuple[Reply, ...]
     goals: tuple[Goal, ...] = ()
     """Beside the state that the solution leaves and the look at who asks."""
-    known: bool = True
+    is_user: bool = True
     """Whether the customer is one."""
 
 
@@ -81,8 +81,8 @@ class ShopCase:
 
     def identify(self) -> tuple[Reply, Reply]:
         """How every task begins: who is it?"""
-        asked = Reply("What is your zip, please?")
-        return asked, self.call("find_user", name=self.user.name, zip=self.user.zip)
+        question = Reply("What is your zip, please?")
+        return question, self.call("find_user", name=self.user.name, zip=self.user.zip)
 
     def script(self, wish: str, **more: Any) -> dict[str, Any]:
         """A customer with this wish who knows name and zip."""
@@ -95,8 +95,8 @@ class ShopCase:
 
     def other_address(self) -> str:
         """An address that is nobody's."""
-        known = {user.address for user in self.world.users.values()}
-        while (address := draw_address(self.draw)) in known:
+        used = {user.address for user in self.world.users.values()}
+        while (address := draw_address(self.draw)) in used:
             pass
         return address
 
@@ -119,21 +119,21 @@ def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> Shop
         user = f"u{_fresh(draw, world.users, 10)}"
         code = str(draw.between(10_000, 99_999))
         world.users[user] = User(name=f"{first} {last}", zip=code, address=draw_address(draw))
-    mine, _, strange = list(world.users)
+    customer, _, stranger = list(world.users)
     bought = [draw.pick(_of_kind(world, kind)) for kind in draw.some(kinds, items)]
-    order_id = _order(draw, world, mine, bought, status, days)
-    other = _order(draw, world, mine, draw.some(list(world.products), 1), "pending")
-    stranger = _order(draw, world, strange, draw.some(list(world.products), 2), "pending")
+    order_id = _order(draw, world, customer, bought, status, days)
+    other_order = _order(draw, world, customer, draw.some(list(world.products), 1), "pending")
+    foreign_order = _order(draw, world, stranger, draw.some(list(world.products), 2), "pending")
     _order(draw, world, list(world.users)[1], draw.some(list(world.products), 2), "shipped")
-    return ShopCase(draw, world, mine, order_id, other, stranger)
+    return ShopCase(draw, world, customer, order_id, other_order, foreign_order)
 
 
 def draw_swap(case: ShopCase, *, stocked: bool) -> tuple[str, str]:
     """An item of the order, and another product of its kind that is in stock or is not."""
     rows = case.world.products
     item = case.draw.pick(case.order.items)
-    others = [p for p in rows if p != item and rows[p].kind == rows[item].kind]
-    product = case.draw.pick(others)
+    same_kind = [p for p in rows if p != item and rows[p].kind == rows[item].kind]
+    product = case.draw.pick(same_kind)
     rows[product].stock = case.draw.between(1, 9) if stocked else 0
     return item, product
 
@@ -162,9 +162,9 @@ def _order(
     return name
 
 
-def _fresh(draw: Draw, taken: Mapping[str, Any], low: int) -> int:
+def _fresh(draw: Draw, ids: Mapping[str, Any], low: int) -> int:
     """A number of one length whose id is not taken, whatever letter stands before it."""
-    numbers = {int(name[1:]) for name in taken}
+    numbers = {int(name[1:]) for name in ids}
     while (number := draw.between(low, 10 * low - 1)) in numbers:
         pass
     return number

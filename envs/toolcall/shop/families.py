@@ -112,13 +112,13 @@ def _move(draw: Draw) -> tuple[ShopCase, ShopRequest]:
 def _exchange(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS))
     item, product = draw_swap(case, stocked=True)
-    wanted = case.name_of(product)
+    product_name = case.name_of(product)
     wish = f"I want to exchange the {case.name_of(item)} of order {case.order_id}."
     script = case.script(
         wish,
         answers=[{"when": ["which", "colour", "color", "instead", "exchange it for"],
-                  "say": f"I want the {wanted} instead."}],
-        yes=f"Yes, the {wanted}, please.",
+                  "say": f"I want the {product_name} instead."}],
+        yes=f"Yes, the {product_name}, please.",
     )  # fmt: skip
     solution = (
         *case.identify(),
@@ -126,7 +126,7 @@ def _exchange(draw: Draw) -> tuple[ShopCase, ShopRequest]:
         Reply("Which one would you like instead?"),
         case.call("list_products", kind=case.world.products[item].kind),
         case.call("exchange_item", order=case.order_id, item=item, product=product),
-        Reply(f"You get the {wanted}."),
+        Reply(f"You get the {product_name}."),
     )
     return case, ShopRequest(f"{case.user.name} here. {wish}", script, solution)
 
@@ -135,11 +135,13 @@ def _exchange_cheapest(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS))
     item = draw.pick(case.order.items)
     rows = case.world.products
-    others = [p for p in rows if p != item and rows[p].kind == rows[item].kind and rows[p].stock]
-    product = min(others, key=lambda p: (rows[p].price, p))
-    for other in others:  # one is the cheapest, and no other
-        if other != product and rows[other].price == rows[product].price:
-            rows[other].price += 1
+    candidates = [
+        p for p in rows if p != item and rows[p].kind == rows[item].kind and rows[p].stock
+    ]
+    product = min(candidates, key=lambda p: (rows[p].price, p))
+    for candidate in candidates:  # one is the cheapest, and no other
+        if candidate != product and rows[candidate].price == rows[product].price:
+            rows[candidate].price += 1
     kind = rows[item].kind
     wish = (f"Please exchange the {rows[item].name} of order {case.order_id} for the cheapest "
             f"other {kind} that you have in stock.")  # fmt: skip
@@ -156,9 +158,9 @@ def _exchange_cheapest(draw: Draw) -> tuple[ShopCase, ShopRequest]:
 
 def _return(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "delivered", days=draw.between(1, DAYS), items=3)
-    kept = draw.pick(case.order.items)
-    back = [item for item in case.order.items if item != kept]
-    wish = f"I want to return all of order {case.order_id} but the {case.name_of(kept)}."
+    kept_item = draw.pick(case.order.items)
+    back = [item for item in case.order.items if item != kept_item]
+    wish = f"I want to return all of order {case.order_id} but the {case.name_of(kept_item)}."
     solution = (
         *case.identify(),
         case.call("get_order", order=case.order_id),

@@ -50,33 +50,35 @@ def make_task(task_id: str) -> ToolTask:
     return _task(task_id, parsed.family, parsed.split, case, request)
 
 
-def split_of(draft: ShopRequest) -> Split:
+def split_of(request: ShopRequest) -> Split:
     """The one split that a wish and its solution belong to."""
-    return split_of_content("\n".join((draft.opening, *map(encode, draft.solution))))
+    return split_of_content("\n".join((request.opening, *map(encode, request.solution))))
 
 
-def _task(task_id: str, family: str, split: Split, case: ShopCase, draft: ShopRequest) -> ToolTask:
+def _task(
+    task_id: str, family: str, split: Split, case: ShopCase, request: ShopRequest
+) -> ToolTask:
     state = case.world.model_dump()
-    known = (IdentificationGoal(case.user_id),) if draft.known else ()
+    identification = (IdentificationGoal(case.user_id),) if request.is_user else ()
     return ToolTask(
         id=task_id,
         family=family,
         split=split,
-        instruction=draft.opening,
-        goals=(StateGoal("shop", _left_by(draft, state)), *known, *draft.goals),
+        instruction=request.opening,
+        goals=(StateGoal("shop", _left_by(request, state)), *identification, *request.goals),
         toolsets=("shop",),
         system=RULES,
         state={"shop": state},
-        customer=draft.customer,
-        solution=draft.solution,
+        customer=request.customer,
+        solution=request.solution,
         turns=MAX_TURNS,
     )
 
 
-def _left_by(draft: ShopRequest, state: dict[str, Any]) -> dict[str, Any]:
+def _left_by(request: ShopRequest, state: dict[str, Any]) -> dict[str, Any]:
     """The state after the solution's calls."""
     shop = Shop(read_world(state))
-    for reply in draft.solution:
+    for reply in request.solution:
         for call in reply.calls:
             try:
                 shop.call(call.name, json.loads(call.arguments), 1.0)

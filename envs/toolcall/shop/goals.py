@@ -27,11 +27,11 @@ class IdentificationGoal:
     user_id: str
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        for made in _all(outcome):
-            found = made.call.name == "find_user" and f'"{self.user_id}"' in made.result
-            if found and not made.failed:
+        for executed in _all(outcome):
+            matches = executed.call.name == "find_user" and f'"{self.user_id}"' in executed.result
+            if matches and not executed.failed:
                 return ()
-            if made.call.name in CHANGES and not made.failed:
+            if executed.call.name in CHANGES and not executed.failed:
                 return ("the customer was not looked up before something was changed",)
         return ("the customer was not looked up",)
 
@@ -44,9 +44,9 @@ class AttemptGoal:
     values: tuple[str, ...]
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        for made in _all(outcome):
-            given = {value for value in made.arguments.values() if isinstance(value, str)}
-            if made.call.name == self.tool and given >= set(self.values):
+        for executed in _all(outcome):
+            values = {value for value in executed.arguments.values() if isinstance(value, str)}
+            if executed.call.name == self.tool and values >= set(self.values):
                 return ()
         return (f"{self.tool} was not called for what the customer asked about",)
 
@@ -56,7 +56,7 @@ class RefusalGoal:
     """The customer was told that it cannot be."""
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        if any(_REFUSALS.search(said) for said in outcome.said):
+        if any(_REFUSALS.search(reply) for reply in outcome.replies):
             return ()
         return ("the customer was not told that this cannot be done",)
 
@@ -66,14 +66,14 @@ class StatedNumberGoal:
     """A number was said in the last reply, which is no list of all that it could be."""
 
     number: int
-    what: str
+    subject: str
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        said = outcome.said[-1] if outcome.said else ""
-        numbers = {int(n.replace(",", "")) for n in re.findall(r"(?<![\w.])\d[\d,]*(?!\w)", said)}
-        told = self.number in numbers and len(numbers) <= _MAX_NUMBERS
-        return () if told else (f"the customer was not told {self.what}",)
+        reply = outcome.replies[-1] if outcome.replies else ""
+        numbers = {int(n.replace(",", "")) for n in re.findall(r"(?<![\w.])\d[\d,]*(?!\w)", reply)}
+        is_stated = self.number in numbers and len(numbers) <= _MAX_NUMBERS
+        return () if is_stated else (f"the customer was not told {self.subject}",)
 
 
 def _all(outcome: Outcome) -> Iterator[ExecutedCall]:
-    return (made for calls in outcome.made for made in calls)
+    return (executed for calls in outcome.calls for executed in calls)

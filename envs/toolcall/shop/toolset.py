@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.shop.world import Order, User, World, read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 
 MAX_TEXT_CHARS = 200
 """Of an address, a reason or a note: what is written into the world stays small."""
@@ -53,7 +53,7 @@ class Shop:
     def tools(self) -> list[Tool]:
         return list(TOOLS)
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
         """Carry out one call; it takes no time worth a limit. Raises ToolFailure."""
         if name not in _CALLS:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(_CALLS)}")
@@ -66,9 +66,9 @@ class Shop:
         """Nothing is open."""
 
     def find_user(self, name: str, zip: str) -> str:
-        wanted = (_plain(name), _plain(zip))
+        identity = (_plain(name), _plain(zip))
         for user_id, user in self._world.users.items():
-            if (_plain(user.name), _plain(user.zip)) == wanted:
+            if (_plain(user.name), _plain(user.zip)) == identity:
                 return self._shown_user(user_id, user)
         raise ToolFailure(f"no user is called {name} with zip {zip}")
 
@@ -76,22 +76,22 @@ class Shop:
         return self._shown_user(user, _row("user", user, self._world.users))
 
     def get_order(self, order: str) -> str:
-        return _shown({"order": order, **self._order(order).model_dump(exclude_defaults=True)})
+        return _json({"order": order, **self._order(order).model_dump(exclude_defaults=True)})
 
     def get_product(self, product: str) -> str:
         row = _row("product", product, self._world.products)
-        return _shown({"product": product, **row.model_dump()})
+        return _json({"product": product, **row.model_dump()})
 
     def list_products(self, kind: str) -> str:
-        found = {
+        products = {
             product_id: {"name": product.name, "price": product.price, "stock": product.stock}
             for product_id, product in self._world.products.items()
             if _plain(product.kind) == _plain(kind)
         }
-        if not found:
+        if not products:
             kinds = sorted({product.kind for product in self._world.products.values()})
             raise ToolFailure(f"no product is of kind {kind}; kinds: {', '.join(kinds)}")
-        return _shown(found)
+        return _json(products)
 
     def cancel_order(self, order: str, reason: str) -> str:
         row = self._order_that_is("pending", order)
@@ -115,16 +115,16 @@ class Shop:
         if row.status not in ("pending", "delivered"):
             raise ToolFailure(f"order {order} is {row.status}: nothing of it can be exchanged")
         self._check_items(order, row, [item])
-        wanted = _row("product", product, self._world.products)
-        kept = self._world.products[item]
-        if wanted.kind != kept.kind:
-            raise ToolFailure(f"{item} is a {kept.kind} and {product} is a {wanted.kind}")
+        new = _row("product", product, self._world.products)
+        old = self._world.products[item]
+        if new.kind != old.kind:
+            raise ToolFailure(f"{item} is a {old.kind} and {product} is a {new.kind}")
         if product == item:
             raise ToolFailure(f"{item} is what the order has already")
-        if wanted.stock < 1:
+        if new.stock < 1:
             raise ToolFailure(f"{product} is not in stock")
-        wanted.stock -= 1
-        kept.stock += 1
+        new.stock -= 1
+        old.stock += 1
         place = row.items.index(item)
         row.items = [*row.items[:place], product, *row.items[place + 1 :]]
         return f"exchanged {item} for {product} in {order}"
@@ -145,7 +145,7 @@ class Shop:
 
     def _shown_user(self, user_id: str, user: User) -> str:
         orders = [name for name, order in self._world.orders.items() if order.user == user_id]
-        return _shown({"user": user_id, **user.model_dump(), "orders": orders})
+        return _json({"user": user_id, **user.model_dump(), "orders": orders})
 
     def _order(self, order: str) -> Order:
         return _row("order", order, self._world.orders)
@@ -171,7 +171,7 @@ _CALLS: Mapping[str, Callable[..., str]] = MappingProxyType(
 )
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> Shop:
+def make(task: ToolTask, context: ToolContext) -> Shop:
     """The shop that the task's state describes. Raises TaskError for a wrong state."""
     return Shop(read_world(task.state.get("shop", {})))
 
@@ -182,9 +182,9 @@ def _row(kind: str, name: str, rows: Mapping[str, T]) -> T:
     return rows[name]
 
 
-def _short(what: str, text: str) -> str:
+def _short(field: str, text: str) -> str:
     if not text.strip() or len(text) > MAX_TEXT_CHARS:
-        raise ToolFailure(f"expected a {what} of 1 to {MAX_TEXT_CHARS} characters")
+        raise ToolFailure(f"expected a {field} of 1 to {MAX_TEXT_CHARS} characters")
     return text.strip()
 
 
@@ -197,5 +197,5 @@ def _list(items: Counter[str]) -> str:
     return ", ".join(sorted(items.elements())) or "nothing"
 
 
-def _shown(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

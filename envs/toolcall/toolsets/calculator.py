@@ -8,9 +8,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 
 MAX_CHARS = 500
 MAX_DEPTH = 64
@@ -52,7 +52,7 @@ CALCULATE = tool(
 )
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> Calculator:
+def make(task: ToolTask, context: ToolContext) -> Calculator:
     return Calculator()
 
 
@@ -62,10 +62,10 @@ class Calculator:
     def tools(self) -> list[Tool]:
         return [CALCULATE]
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
-        return calculate(arguments["expression"])
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
+        return calculate(str(arguments["expression"]))
 
-    def state(self) -> Any:
+    def state(self) -> object:
         return None
 
     def close(self) -> None:
@@ -99,16 +99,16 @@ def _value(node: ast.expr, depth: int) -> Number:
         case ast.UnaryOp(op=ast.UAdd(), operand=operand):
             return _value(operand, depth + 1)
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _OPERATORS:
-            one, other = _value(left, depth + 1), _value(right, depth + 1)
+            base, exponent = _value(left, depth + 1), _value(right, depth + 1)
             if isinstance(op, ast.Pow):
-                _check_power(one, other)
-            return _bounded(_OPERATORS[type(op)](one, other))
+                _check_power(base, exponent)
+            return _bounded(_OPERATORS[type(op)](base, exponent))
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             return _bounded(_FUNCTIONS[name](*(_value(arg, depth + 1) for arg in args)))
-    known = ", ".join(_FUNCTIONS)
-    raise ToolFailure(f"expected numbers, + - * / // % **, brackets, pi, e and {known}")
+    functions = ", ".join(_FUNCTIONS)
+    raise ToolFailure(f"expected numbers, + - * / // % **, brackets, pi, e and {functions}")
 
 
 def _check_power(base: Number, exponent: Number) -> None:

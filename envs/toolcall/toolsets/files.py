@@ -11,7 +11,7 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.file_store import FileStore, FileStoreError
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 
 _TEXT = {"type": "string"}
 TOOLS = (
@@ -21,7 +21,7 @@ TOOLS = (
 )
 
 
-def make(task: ToolTask, options: Json) -> Files:
+def make(task: ToolTask, context: ToolContext) -> Files:
     files = task.state.get("files", {})
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
         raise TaskError(f"task {task.id!r}: expected state.files to be texts by path")

@@ -59,9 +59,9 @@ class Interpreter:
         command = _START.format(driver=shlex.quote(_driver()))
         started = self._sandbox.exec(command, _START_S)
         if started.exit_code != 0:
-            said = started.output.strip()[-300:] or "no word from it"
+            output = started.output.strip()[-300:] or "no word from it"
             raise SandboxError(
-                f"no Python interpreter in the sandbox (exit code {started.exit_code}): {said}; "
+                f"no Python interpreter in the sandbox (exit code {started.exit_code}): {output}; "
                 "its root file system, or its image, must have python3"
             )
         self._is_running = self._was_running = True
@@ -78,8 +78,8 @@ class Interpreter:
             limit_s=f"{timeout_s:.3f}", token=secrets.token_hex(8), code=encoded,
             late=_LATE, dead=_DEAD,
         )  # fmt: skip
-        done = self._sandbox.exec(command, timeout_s + _GRACE_S)
-        return "\n".join([*notes, self._result(done)])
+        execution = self._sandbox.exec(command, timeout_s + _GRACE_S)
+        return "\n".join([*notes, self._result(execution)])
 
     def _start_again(self) -> list[str]:
         """Start, and what there is to say about it.
@@ -105,18 +105,18 @@ class Interpreter:
         if sandbox is not None:
             sandbox.close()
 
-    def _result(self, done: ExecResult) -> str:
-        notes = ["(output cut)"] if done.truncated else []
-        if done.timed_out or done.exit_code == _LATE:
+    def _result(self, execution: ExecResult) -> str:
+        notes = ["(output cut)"] if execution.truncated else []
+        if execution.timed_out or execution.exit_code == _LATE:
             notes.append(LATE)
-        if done.exit_code not in (0, _LATE):
+        if execution.exit_code not in (0, _LATE):
             self._is_running = False
             notes.append(
                 "(the interpreter was stopped: its variables are lost)"
-                if done.timed_out
+                if execution.timed_out
                 else "(stopped: it ended by itself, perhaps out of memory: its variables are lost)"
             )
-        output = done.output.rstrip("\n")
+        output = execution.output.rstrip("\n")
         return "\n".join([output, *notes] if output or notes else ["(no output)"]).lstrip("\n")
 
 

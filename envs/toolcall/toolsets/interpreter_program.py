@@ -127,8 +127,8 @@ def _show(name: str, code: str, error: BaseException) -> None:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename != name:
         frames = frames.tb_next
-    shown = traceback.format_exception(type(error), error, frames, limit=-_FRAMES_SHOWN)
-    text = "".join(shown)
+    trace = traceback.format_exception(type(error), error, frames, limit=-_FRAMES_SHOWN)
+    text = "".join(trace)
     if not text.startswith("Traceback"):
         text = "Traceback (most recent call last):\n" + text
     sys.stderr.write(text)

@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from clawrl_gym.core.errors import ConfigError, EnvError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
 
 MAX_NAME_CHARS = 64
@@ -39,13 +39,13 @@ class McpToolset:
             raise
 
     def tools(self) -> list[Tool]:
-        return [_schema(name, listed) for name, (_, listed) in self._offers.items()]
+        return [_schema(name, listing) for name, (_, listing) in self._offers.items()]
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
         if name not in self._offers:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(self._offers)}")
-        server, listed = self._offers[name]
-        result = self._connections[server].call(listed.name, dict(arguments), timeout_s)
+        server, listing = self._offers[name]
+        result = self._connections[server].call(listing.name, dict(arguments), timeout_s)
         text = _text(result)
         if result.is_error:
             raise ToolFailure(text or "the tool failed and did not say why")
@@ -59,15 +59,15 @@ class McpToolset:
             connection.close()
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> McpToolset:
+def make(task: ToolTask, context: ToolContext) -> McpToolset:
     """The servers of `env.mcp`. Raises ConfigError for a wrong one, EnvError when one fails."""
-    return McpToolset(read_servers(options.get("mcp") or ()))
+    return McpToolset(read_servers(context.config.mcp))
 
 
-def read_servers(given: Iterable[Any]) -> list[McpServerConfig]:
+def read_servers(servers: Iterable[Any]) -> list[McpServerConfig]:
     """Raises ConfigError unless each has a name of its own and either a command or a URL."""
     configs = []
-    for server in given:
+    for server in servers:
         try:
             configs.append(McpServerConfig.model_validate(server))
         except ValidationError as error:
@@ -110,13 +110,13 @@ def _name(name: str) -> str:
     return _NO_NAME.sub("_", name)[:MAX_NAME_CHARS]
 
 
-def _schema(name: str, listed: Any) -> Tool:
+def _schema(name: str, listing: Any) -> Tool:
     return {
         "type": "function",
         "function": {
             "name": name,
-            "description": listed.description or "",
-            "parameters": listed.input_schema or {"type": "object", "properties": {}},
+            "description": listing.description or "",
+            "parameters": listing.input_schema or {"type": "object", "properties": {}},
         },
     }
 
@@ -139,6 +139,6 @@ def _part(part: Any) -> str:
         return f"[{part.type} {part.mime_type}, {len(part.data) * 3 // 4} bytes]"
     if part.type == "resource_link":
         return f"[resource {part.uri}]"
-    held = getattr(part, "resource", None)
-    text = getattr(held, "text", None)
-    return text if isinstance(text, str) else f"[resource {getattr(held, 'uri', '')}]"
+    resource = getattr(part, "resource", None)
+    text = getattr(resource, "text", None)
+    return text if isinstance(text, str) else f"[resource {getattr(resource, 'uri', '')}]"

@@ -58,7 +58,7 @@ class Connection:
             if not isinstance(error, Exception):
                 raise
             late = isinstance(error, TimeoutError)
-            why = f"no answer within {timeout_s:g} s" if late else _told(error)
+            why = f"no answer within {timeout_s:g} s" if late else _in_words(error)
             raise connection._failed("could not be used", why) from error
         return connection
 
@@ -82,7 +82,7 @@ class Connection:
         except (RuntimeError, ValueError) as error:
             raise ToolFailure(f"the result cannot be read: {error}") from None
         except Exception as error:
-            raise self._failed("failed", _told(error)) from error
+            raise self._failed("failed", _in_words(error)) from error
 
     def close(self) -> None:
         """End the connection, and the server when it was started for it; idempotent."""
@@ -132,9 +132,11 @@ class Connection:
                 self._ready.set_exception(error)
             raise
 
-    def _failed(self, what: str, why: str) -> EnvError:
-        told = "; ".join(part for part in (why, self._ending.told()) if part)
-        return EnvError(f"the MCP server {self._config.name!r} {what}{told and ': '}{told}")
+    def _failed(self, predicate: str, why: str) -> EnvError:
+        reasons = "; ".join(part for part in (why, self._ending.in_words()) if part)
+        return EnvError(
+            f"the MCP server {self._config.name!r} {predicate}{reasons and ': '}{reasons}"
+        )
 
 
 def _client(config: McpServerConfig, ending: Ending) -> Any:
@@ -146,8 +148,8 @@ def _client(config: McpServerConfig, ending: Ending) -> Any:
 
 def _transport(config: McpServerConfig, ending: Ending) -> Any:
     if config.command is not None:
-        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        return process_transport(config.command, config.args, {**kept, **config.env}, ending)
+        variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        return process_transport(config.command, config.args, {**variables, **config.env}, ending)
     from clawrl_gym.envs.toolcall.toolsets.mcp_transport import http_transport
 
     assert config.url is not None
@@ -169,7 +171,7 @@ async def _list_tools(client: Any) -> list[Any]:
     raise ValueError(f"it lists more than {MAX_TOOLS} tools or {MAX_PAGES} pages")
 
 
-def _told(error: BaseException) -> str:
+def _in_words(error: BaseException) -> str:
     """An error in words; of a group its first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -200,10 +202,10 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, pid: int) -
         return
 
     async def cancel_all() -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pending:
             task.cancel()
-        await asyncio.wait(others, timeout=CLOSE_TIMEOUT_S) if others else None
+        await asyncio.wait(pending, timeout=CLOSE_TIMEOUT_S) if pending else None
 
     with suppress(Exception):
         asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(CLOSE_TIMEOUT_S + _SLACK_S)

@@ -48,10 +48,10 @@ class Ending:
     unasked_bytes: int = 0
     """What came since the last message to it."""
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """In words; empty when nothing is known."""
-        said = self.stderr.decode(errors="replace").strip()[-MAX_STDERR_CHARS:]
-        return "; ".join(part for part in (self.why, said and f"it said: {said}") if part)
+        output = self.stderr.decode(errors="replace").strip()[-MAX_STDERR_CHARS:]
+        return "; ".join(part for part in (self.why, output and f"it said: {output}") if part)
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def process_transport(
     assert stdin is not None
     assert stdout is not None
     assert stderr is not None
-    came, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_read, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
 
     async def send() -> None:
@@ -82,11 +82,11 @@ async def process_transport(
                 ending.unasked_bytes = 0
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await stdin.send(f"{text}\n".encode())
-        await came.aclose()
+        await to_read.aclose()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(send)
-        tasks.start_soon(_receive, stdout, came, ending)
+        tasks.start_soon(_receive, stdout, to_read, ending)
         tasks.start_soon(_keep_stderr, stderr, ending)
         try:
             yield read, write
@@ -94,7 +94,7 @@ async def process_transport(
             with anyio.CancelScope(shield=True):
                 await _end(process, stdin, contained, 0.0 if ending.why else _GRACE_S)
             tasks.cancel_scope.cancel()
-            for stream in (came, read, write, to_send):
+            for stream in (to_read, read, write, to_send):
                 stream.close()
 
 
@@ -115,7 +115,9 @@ def _contains() -> bool:
     return tried.returncode == 0
 
 
-async def _receive(stdout: ByteReceiveStream, came: ObjectSendStream[Any], ending: Ending) -> None:
+async def _receive(
+    stdout: ByteReceiveStream, to_read: ObjectSendStream[Any], ending: Ending
+) -> None:
     """Hand on what comes, line by line, until the end or too much."""
     import anyio
 
@@ -129,14 +131,14 @@ async def _receive(stdout: ByteReceiveStream, came: ObjectSendStream[Any], endin
                 message = _message(bytes(rest) + line)
                 rest.clear()
                 if message is not None:
-                    await came.send(message)
+                    await to_read.send(message)
             rest += last
             if len(rest) > MAX_LINE_BYTES:
                 ending.why = f"it sent a line of more than {MAX_LINE_BYTES} bytes"
             elif ending.unasked_bytes > MAX_UNASKED_BYTES:
                 ending.why = f"it sent more than {MAX_UNASKED_BYTES} bytes at once"
     ending.why = ending.why or "it closed its output"
-    await came.aclose()
+    await to_read.aclose()
 
 
 def _message(line: bytes) -> Any:

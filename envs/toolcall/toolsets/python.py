@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
-from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.task import ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
+from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 from clawrl_gym.envs.toolcall.toolsets.interpreter import Interpreter
 
 PYTHON = tool(
@@ -18,9 +15,8 @@ PYTHON = tool(
 )
 
 
-def make(task: ToolTask, options: Mapping[str, Any]) -> Python:
-    sandboxes = Sandboxes.of(options.get("sandbox") or {}, options.get("open_sandbox"))
-    return Python(Interpreter(partial(sandboxes.open, SandboxSpec())))
+def make(task: ToolTask, context: ToolContext) -> Python:
+    return Python(Interpreter(partial(context.sandboxes.open, SandboxSpec())))
 
 
 class Python:
@@ -32,13 +28,13 @@ class Python:
     def tools(self) -> list[Tool]:
         return [PYTHON]
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
-        code = arguments["code"]
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
+        code = str(arguments["code"])
         if not code.strip():
             raise ToolFailure("there is no code to run")
         return self._interpreter.run(code, timeout_s)
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """None: what is in the interpreter is graded by what the policy says."""
         return None
 
