@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message
-from clawrl_gym.dialogue.graph import Branch, TurnNode, message_digest
+from clawrl_gym.dialogue.graph import MAX_TURNS, Branch, TurnGraph, TurnNode, message_digest
 from tests.test_sessions import assistant, calling, make_turn, tool, user
 
 texts = st.text(max_size=30)
@@ -19,30 +19,30 @@ messages = st.lists(st.builds(user, texts) | st.builds(assistant, texts), max_si
 
 @settings(deadline=None)
 @given(messages=messages, reply=texts, ids_T=st.lists(st.integers(0, 2**31 - 1), max_size=9))
-def test_a_mark_is_read_as_it_was_written(
+def test_a_node_is_read_as_it_was_written(
     messages: list[Message], reply: str, ids_T: list[int]
 ) -> None:
-    mark = TurnNode.of(make_turn(messages, reply, id=7), Branch.of(messages, "ann"), b"same", ids_T)
-    read = TurnNode.from_text(mark.to_text(), 7, mark.kind, mark.finish_reason, mark.created_s)
-    assert read == mark
-    assert mark.rendering.begins([*ids_T, 1])
+    node = TurnNode.of(make_turn(messages, reply, id=7), Branch.of(messages, "ann"), b"same", ids_T)
+    read = TurnNode.from_text(node.to_text(), 7, node.kind, node.finish_reason, node.created_s)
+    assert read == node
+    assert node.rendering.begins([*ids_T, 1])
 
 
 @settings(deadline=None)
 @given(before=messages, reply=texts, after=messages)
-def test_a_request_is_on_the_trail_of_the_turn_that_it_extends(
+def test_a_request_is_on_the_branch_of_the_turn_that_it_extends(
     before: list[Message], reply: str, after: list[Message]
 ) -> None:
-    mark = TurnNode.of(make_turn(before, reply), Branch.of(before), b"", [])
-    trail = Branch.of([*before, assistant(reply), *after])
-    assert trail.nodes[len(before) + 1] == mark.reply
-    assert trail.nodes[len(before)] == mark.request
-    assert mark.similarity(trail, len(before))[1] == min(8, len(before))
+    node = TurnNode.of(make_turn(before, reply), Branch.of(before), b"", [])
+    branch = Branch.of([*before, assistant(reply), *after])
+    assert branch.nodes[len(before) + 1] == node.reply
+    assert branch.nodes[len(before)] == node.request
+    assert node.similarity(branch, len(before))[1] == min(8, len(before))
 
 
 @settings(deadline=None)
 @given(messages=messages, other=messages)
-def test_other_words_are_another_trail(messages: list[Message], other: list[Message]) -> None:
+def test_other_words_are_another_branch(messages: list[Message], other: list[Message]) -> None:
     def said(told: list[Message]) -> list[list[str]]:
         return [[one["role"], " ".join(text_of(one).split())] for one in told]
 
@@ -108,3 +108,50 @@ def test_a_turn_that_went_on_from_a_reply_remembers_it() -> None:
     assert fork.parent_at(1) == first.key
     other = Branch.of([user("x"), assistant("one"), user("other")])
     assert other.parent_at(1) not in second.parents
+
+
+def node_of(turn_id: int, messages: list[Message], reply: str) -> TurnNode:
+    turn = make_turn(messages, reply, id=turn_id)
+    return TurnNode.of(turn, Branch.of(messages), b"", [])
+
+
+def test_a_graph_knows_parents_ancestors_and_the_next_states_of_a_fork() -> None:
+    graph = TurnGraph()
+    root = [user("a")]
+    left = [*root, assistant("one"), user("b")]
+    right = [*root, assistant("one"), user("c")]
+    nodes = [node_of(1, root, "one"), node_of(2, left, "two"), node_of(3, right, "three")]
+    for node in nodes:
+        graph.add(node)
+    graph.close(1)
+    request = Branch.of([*left, assistant("two"), user("d")])
+    assert graph.parent_of(request) == nodes[1]
+    assert graph.next_states(request) == [(nodes[1], [user("d")])]
+    assert graph.ancestors(nodes[2]) == {1}
+    assert graph.newest("main") == nodes[2]
+    assert graph.newest("side") is None
+    assert graph.parent_of(Branch.of([*root, assistant("other"), user("d")])) is None
+
+
+@settings(deadline=None)
+@given(words=st.lists(texts, min_size=1, max_size=8))
+def test_each_turn_of_a_straight_conversation_is_the_parent_of_the_next(words: list[str]) -> None:
+    graph, sent = TurnGraph(), [user("start")]
+    for number, word in enumerate(words, 1):
+        graph.add(node_of(number, sent, word))
+        sent = [*sent, assistant(word), user(str(number))]
+        request = Branch.of(sent)
+        assert graph.parent_of(request) == graph.turns[-1]
+        assert graph.next_states(request) == [(graph.turns[-1], [user(str(number))])]
+        graph.close(number)
+    assert graph.ancestors(graph.turns[-1]) == set(range(1, len(words)))
+    assert not graph.waiting
+
+
+def test_a_graph_forgets_its_oldest_turns() -> None:
+    graph = TurnGraph()
+    for number in range(1, MAX_TURNS + 3):
+        graph.add(node_of(number, [user(str(number))], "ok"))
+        graph.delivered.add(number)
+    assert len(graph.turns) == MAX_TURNS
+    assert graph.waiting == graph.delivered == {turn.turn_id for turn in graph.turns}

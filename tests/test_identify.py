@@ -32,8 +32,8 @@ class Bench:
     def answer(self, identity: Identity, reply: str, finish_reason: str = "stop") -> None:
         self.turns += 1
         turn = make_turn([], reply, id=self.turns, finish_reason=finish_reason)
-        mark = TurnNode.of(turn, identity.branch, identity.exact_request, [])
-        self.identifier.add_turn(identity.session_id, mark)
+        node = TurnNode.of(turn, identity.branch, identity.exact_request, [])
+        self.identifier.add_turn(identity.session_id, node)
 
     def say(self, *messages: Message, reply: str = "ok", **body: Any) -> Identity:
         identity = self.ask(*messages, **body)
@@ -284,16 +284,16 @@ def test_a_pattern_without_a_group_is_a_clear_error() -> None:
         Identifier(LiveConfig(runtime_session=("(",)))
 
 
-def _mark(number: int, text: str) -> tuple[Branch, TurnNode]:
-    trail = Branch.of([user(text)])
-    return trail, TurnNode.of(make_turn([], "ok", id=number), trail, b"", [])
+def _node(number: int, text: str) -> tuple[Branch, TurnNode]:
+    branch = Branch.of([user(text)])
+    return branch, TurnNode.of(make_turn([], "ok", id=number), branch, b"", [])
 
 
 def test_the_index_is_bounded_and_forgets_the_longest_unused_session() -> None:
     """Reference defect: session maps only grew."""
     index = SessionIndex(max_keys=300)
     for number in range(1000):
-        index.add_turn(f"s{number}", _mark(number, str(number))[1], True)
+        index.add_turn(f"s{number}", _node(number, str(number))[1], True)
     assert len(index) <= 300
     newest = Branch.of([user("999"), assistant("ok"), user("go on")])
     oldest = Branch.of([user("0"), assistant("ok"), user("go on")])
@@ -304,18 +304,18 @@ def test_the_index_is_bounded_and_forgets_the_longest_unused_session() -> None:
 def test_one_long_session_does_not_fill_the_index() -> None:
     index = SessionIndex()
     for number in range(10_000):
-        index.add_turn("s", _mark(number, str(number))[1], True)
+        index.add_turn("s", _node(number, str(number))[1], True)
     assert len(index) < 100
 
 
 def test_a_session_that_is_forgotten_leaves_nothing() -> None:
     index = SessionIndex()
-    trail, mark = _mark(1, "hi")
-    index.add_request("s", trail)
-    index.add_turn("s", mark, True)
-    index.add_turn("t", mark, True)
+    branch, node = _node(1, "hi")
+    index.add_request("s", branch)
+    index.add_turn("s", node, True)
+    index.add_turn("t", node, True)
     index.forget("s")
     index.forget("never")
-    assert index.find(trail, claims=False, is_retry=True) == "t"
+    assert index.find(branch, claims=False, is_retry=True) == "t"
     index.forget("t")
     assert len(index) == 0

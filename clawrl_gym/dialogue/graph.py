@@ -368,9 +368,9 @@ class TurnGraph:
         return [
             (turn, answer)
             for turn, reply in self._replies_in(branch, under_way, waiting)
-            if (answer := branch.answer_to(reply))
-            and turn.kind == "main"
+            if turn.kind == "main"
             and turn.turn_id in waiting
+            and (answer := branch.answer_to(reply))
         ]
 
     def straight_next_state(self, branch: Branch) -> list[NextState]:

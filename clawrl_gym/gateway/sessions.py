@@ -189,7 +189,7 @@ class Sessions:
         return await self.recorder.shielded(self._end(session, state, reward, stop_reason, error))
 
     async def delete(self, session_id: str) -> bool:
-        """Delete a session with all its data; False when there is none. Who is inside is told."""
+        """Delete a session with all its data; False when there is none. Requests in it fail."""
         return await self.recorder.shielded(self._delete([session_id], math.inf)) > 0
 
     async def reap(self) -> None:
