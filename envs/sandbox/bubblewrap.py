@@ -170,7 +170,7 @@ class BubblewrapSandbox:
         self._channel.started()
 
     def _recover(self, ending: CommandEnding) -> None:
-        """Have a shell again: the holder's new one, or new processes over the same files.
+        """Have a shell again: the init process's new one, or new processes over the same files.
 
         As a last resort over the system's own programs, should those have been destroyed.
         """

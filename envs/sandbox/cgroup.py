@@ -21,7 +21,7 @@ _REQUIRED = ("memory", "pids")
 _CONTROLLERS = (*_REQUIRED, "cpu")
 _CPU_PERIOD_US = 100_000
 _OWN_PROCESSES = 3
-"""bubblewrap, the holder and the shell: not counted against the sandbox's limit."""
+"""bubblewrap, the init process and the shell: not counted against the sandbox's limit."""
 _NAMESPACE_COUNTS_PROCESSES = (5, 14)
 """The kernel from which a user namespace has a count of its own for RLIMIT_NPROC."""
 

@@ -123,7 +123,7 @@ class ShellSession:
             message, _, self._received = self._received.partition(b"\0")
             kind, *words = message.decode(errors="replace").split(" ")
             if kind == "D":
-                # A holder that names a word starts the next shell once it has read it back.
+                # An init process that names a word starts the next shell once it has read it back.
                 self._unsent = f"go {words[1]}\n".encode() if len(words) == 2 else b""
                 return CommandEnding.SHELL_ENDED
             if kind == "F" and len(words) == 1 and _NUMBER.fullmatch(words[0]):
@@ -141,8 +141,8 @@ class ShellSession:
 class Shell:
     """A session and what kills in its sandbox.
 
-    `kill_all_but` gets the number that a process has inside, and spares it and the holder; 0
-    spares the holder alone.
+    `kill_all_but` gets the number that a process has inside, and spares it and the init process; 0
+    spares the init process alone.
     """
 
     def __init__(

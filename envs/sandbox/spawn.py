@@ -29,7 +29,7 @@ _NICENESS = 5
 _OOM_SCORE = "500"
 """When the host itself runs out of memory, sandboxes go before what trains on them."""
 
-_HOLDER = """\
+_INIT_SCRIPT = """\
 exec {close} >/dev/null 2>&1
 while :; do
   (exec -a bash "$BASH" --noprofile --norc -s <&3)
@@ -197,7 +197,7 @@ def _bwrap_command(bwrap: str, plan: StartPlan, owner: rootfs.Owner, extra: list
     argv += ["--proc", "/proc", "--dev", "/dev", "--bind", rootfs.SHARED_MEMORY, "/dev/shm"]
     argv += ["--remount-ro", "/dev", "--seccomp", str(seccomp.program_fd())]
     argv += ["--chdir", plan.workdir, "--", "/bin/bash", "--noprofile", "--norc", "-c"]
-    return [*argv, _HOLDER.format(close=close)]
+    return [*argv, _INIT_SCRIPT.format(close=close)]
 
 
 def _set_rlimits(limits: Limits, *, counted: bool) -> None:

@@ -27,7 +27,7 @@ class Exchange:
 
 
 class Transport(Protocol):
-    """Carries commands to a holder of shells, and their output and messages back.
+    """Carries commands to what keeps a shell running, and their output and messages back.
 
     The shell writes output to its descriptor 4 and messages, each ended by NUL, to 3.
     """

@@ -133,7 +133,7 @@ def _grade_apart(
     task: Task, machine: MachineSpec, agent_sandbox: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
     """On the grader's own machine, which sees of the agent's only the artifacts."""
-    archives = artifacts.collect_artifacts(agent_sandbox, task.artifacts, machines.handover_bytes)
+    archives = artifacts.collect_artifacts(agent_sandbox, task.artifacts, machines.artifact_bytes)
     grader_sandbox, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
         for archive in archives:

@@ -37,7 +37,7 @@ class Machines:
         self._images: dict[Image, ResolvedImage] = {}
 
     @property
-    def handover_bytes(self) -> int:
+    def artifact_bytes(self) -> int:
         """What a grader's machine has room for, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3
 

@@ -25,7 +25,7 @@ from clawrl_gym.envs.sandbox.docker.transport import ContainerTransport
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 
 _OWN_PROCESSES = 3
-"""Holder, feeder and shell: not counted against the sandbox's limit."""
+"""Init process, feeder and shell: not counted against the sandbox's limit."""
 _MAX_OPEN_FILES = 4_096
 _REMOVE_S, _REMOVE_PAUSE_S = 30.0, 0.02
 _OOM_SCORE = 500
@@ -43,7 +43,7 @@ class ContainerSpec:
 
     image: str
     limits: Limits
-    spec: SandboxSpec
+    sandbox: SandboxSpec
     network: bool
     ttl_s: float
 
@@ -71,8 +71,8 @@ class ContainerSpec:
             "Image": self.image,
             "Entrypoint": ["/bin/bash", "--noprofile", "--norc", "-c", INIT_SCRIPT],
             "Cmd": [],
-            "Env": [f"{name}={value}" for name, value in self.spec.env.items()],
-            "WorkingDir": self.spec.workdir,
+            "Env": [f"{name}={value}" for name, value in self.sandbox.env.items()],
+            "WorkingDir": self.sandbox.workdir,
             "Hostname": "sandbox",
             "Labels": ownership.labels(self.ttl_s),
             "AttachStdin": True,
@@ -83,24 +83,24 @@ class ContainerSpec:
             "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": host,
         }
-        return config if self.spec.user is None else config | {"User": self.spec.user}
+        return config if self.sandbox.user is None else config | {"User": self.sandbox.user}
 
 
 class Container:
     """A container that this process owns; made by `start`."""
 
-    def __init__(self, plan: ContainerSpec, identity: str) -> None:
-        self.plan = plan
+    def __init__(self, spec: ContainerSpec, identity: str) -> None:
+        self.spec = spec
         self.id = identity
-        self.expires_s = time.time() + plan.ttl_s
+        self.expires_s = time.time() + spec.ttl_s
         self._root_fd = -1
 
     @classmethod
-    def create(cls, plan: ContainerSpec) -> Container:
+    def create(cls, spec: ContainerSpec) -> Container:
         """Raises docker's ImageNotFound for an image that is not there; then nothing is left."""
         name = f"clawrl-{secrets.token_hex(8)}"
         try:
-            return cls(plan, _create(plan, name))
+            return cls(spec, _create(spec, name))
         except BaseException:
             remove(name)  # an engine that answered too late may have made it
             raise
@@ -108,7 +108,7 @@ class Container:
     def start(self) -> ContainerTransport:
         """Attach first, so that nothing is missed and the owner's death is always noticed."""
         api = engine().api
-        with engine_call(f"could not start a container of the image {self.plan.image!r}"):
+        with engine_call(f"could not start a container of the image {self.spec.image!r}"):
             streams = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             attached = api.attach_socket(self.id, params=streams)
             stream = ContainerTransport(_own_socket(attached))
@@ -135,7 +135,7 @@ class Container:
     def _kill_inside(self, spared: set[int]) -> None:
         """From inside, with room made for it: a container may be full of processes."""
         api = engine().api
-        room = self.plan.limits.pids + _OWN_PROCESSES
+        room = self.spec.limits.pids + _OWN_PROCESSES
         command = [
             "/bin/bash",
             "--noprofile",
@@ -178,7 +178,7 @@ class Container:
     def death_reason(self) -> str:
         """In words, after its stream has ended."""
         if time.time() > self.expires_s:
-            return f"its time to live of {self.plan.ttl_s:.0f} s is over"
+            return f"its time to live of {self.spec.ttl_s:.0f} s is over"
         try:
             engine().api.inspect_container(self.id)
         except Exception as error:  # noqa: BLE001 (whatever it is, it is the answer)
@@ -203,14 +203,14 @@ def has_quota() -> bool:
     return _quotas.get(engine().api.base_url, False)
 
 
-def _create(plan: ContainerSpec, name: str) -> str:
+def _create(spec: ContainerSpec, name: str) -> str:
     """With a quota where the engine's storage has one, which only trying tells."""
     from docker.errors import APIError
 
     api = engine().api
     if _quotas.get(api.base_url, True):
         try:
-            container = api.create_container_from_config(plan.config(quota=True), name=name)
+            container = api.create_container_from_config(spec.config(quota=True), name=name)
         except APIError as error:
             if "storage-opt" not in error_text(error) and "StorageOpt" not in error_text(error):
                 raise
@@ -218,7 +218,7 @@ def _create(plan: ContainerSpec, name: str) -> str:
         else:
             _quotas[api.base_url] = True
             return str(container["Id"])
-    return str(api.create_container_from_config(plan.config(quota=False), name=name)["Id"])
+    return str(api.create_container_from_config(spec.config(quota=False), name=name)["Id"])
 
 
 def remove(identity: str) -> None:

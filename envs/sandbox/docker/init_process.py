@@ -1,10 +1,10 @@
 """What runs in a container in bash: its first process, and what kills all others from inside.
 
-The holder starts the shell again whenever it ends, and nothing inside can kill it, being the first
-process. Its standard input is the owner's: a line with the mark of all messages, then commands,
-which a feeder hands to the shell, so that the end of input (the owner's end) is noticed while a
-command runs. It tells F, the feeder's number, and D, that the shell ended, with a word that must
-be read back before the next one starts: what was meant for the old shell is passed over.
+The init process starts the shell again whenever it ends, and nothing inside can kill it. Its
+standard input is the owner's: a line with the mark of all messages, then commands, which a feeder
+hands to the shell, so that the end of input (the owner's end) is noticed while a command runs. It
+sends F, the feeder's number, and D, that the shell ended, with a word that must be read back
+before the next one starts: what was meant for the old shell is passed over.
 """
 
 INIT_SCRIPT = r"""

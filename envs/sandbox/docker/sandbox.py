@@ -67,15 +67,15 @@ def _check_spec(spec: SandboxSpec) -> None:
         raise SandboxError(f"got the workdir {spec.workdir!r}, expected an absolute path")
 
 
-def _create(plan: ContainerSpec) -> Container:
+def _create(spec: ContainerSpec) -> Container:
     from docker.errors import ImageNotFound
 
-    with engine_call(f"could not make a container of the image {plan.image!r}"):
+    with engine_call(f"could not make a container of the image {spec.image!r}"):
         try:
-            return Container.create(plan)
+            return Container.create(spec)
         except ImageNotFound:
-            ensure_image(plan.image)
-            return Container.create(plan)
+            ensure_image(spec.image)
+            return Container.create(spec)
 
 
 class DockerSandbox:
@@ -84,7 +84,7 @@ class DockerSandbox:
     def __init__(self, container: Container) -> None:
         """Start a container that was made, and wait for its shell; remove it when that fails."""
         self._container = container
-        self._limits = container.plan.limits
+        self._limits = container.spec.limits
         self._closed = False
         self._written_bytes = 0
         """What was found written when it was too much, since the last command; 0 if it was not."""
@@ -149,7 +149,7 @@ class DockerSandbox:
         old = self._container
         try:
             old.kill_all_but({self._session.feeder_pid})
-            fresh = type(self)(_create(old.plan))
+            fresh = type(self)(_create(old.spec))
             try:
                 fresh._take_over(old)
             except BaseException:
@@ -187,7 +187,7 @@ class DockerSandbox:
         capture = Capture(self._limits.output_bytes, bytearray())
         if not self._shell.greet(capture, _START_S):
             reason = self._stream.error or capture.text.strip() or self._container.death_reason()
-            image = self._container.plan.image
+            image = self._container.spec.image
             raise SandboxError(f"could not start a sandbox of the image {image!r}: {reason}")
         self._owner = (self._ask("$UID"), self._ask("${GROUPS[0]}"))
 
@@ -201,7 +201,7 @@ class DockerSandbox:
         self._container.kill_all_but({inner_pid, self._session.feeder_pid})
 
     def _recover(self, ending: CommandEnding) -> None:
-        """Have the holder's new shell, or say what became of the container."""
+        """Have the init process's new shell, or say what became of the container."""
         discarded = Capture(0, bytearray())
         if ending is CommandEnding.SHELL_ENDED and self._shell.greet(discarded, _GREET_S):
             return

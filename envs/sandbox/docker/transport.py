@@ -2,7 +2,7 @@
 
 The engine frames what the container writes: a byte for the stream (1 output, 2 error), three of
 nothing, four of length. Messages come in the output, so that they arrive after what was written
-before them; a mark that only the holder and its shells were told says where each begins.
+before them; a mark that only the init process and its shells were told says where each begins.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ContainerTransport:
         self._socket.setblocking(False)
         self.mark = secrets.token_hex(16)
         self._first = f"{self.mark}\n".encode()
-        """What the holder reads before anything else."""
+        """What the init process reads before anything else."""
         self._frames = bytearray()
         self._text = bytearray()
         self._error = bytearray()
 
     @property
     def error(self) -> str:
-        """What came as standard error: the engine's or the holder's own trouble."""
+        """What came as standard error: the engine's or the init process's own trouble."""
         return self._error.decode(errors="replace").strip()
 
     def exchange(self, unsent: bytes, timeout_s: float) -> Exchange:
