@@ -18,7 +18,7 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
-from clawrl_gym.envs.swe.setup import set_up
+from clawrl_gym.envs.swe.setup import GIT_IDENTITY, set_up
 
 MAX_PATCH_BYTES = 4_000_000
 _QUIET = {
@@ -31,11 +31,7 @@ _QUIET = {
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 """Nobody pages, and no bar moves, where nobody watches."""
-_COMMIT = (
-    "GIT_AUTHOR_NAME=base GIT_AUTHOR_EMAIL=base@localhost GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' "
-    "GIT_COMMITTER_NAME=base GIT_COMMITTER_EMAIL=base@localhost "
-    "GIT_COMMITTER_DATE='2024-01-01T00:00:00Z' git commit -q -m 'the repository'"
-)
+_COMMIT = f"{GIT_IDENTITY} git commit -q -m 'the repository'"
 _BY_PRODUCTS = ("__pycache__/", "*.pyc", ".pytest_cache/", "node_modules/")
 """What running the code leaves; no part of a patch."""
 _GIT = (

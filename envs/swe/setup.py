@@ -10,11 +10,12 @@ from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.protected_files import own_patch
 
-_IDENTITY = (
+GIT_IDENTITY = (
     "GIT_AUTHOR_NAME=base GIT_AUTHOR_EMAIL=base@localhost GIT_AUTHOR_DATE='2024-01-01T00:00:00Z' "
     "GIT_COMMITTER_NAME=base GIT_COMMITTER_EMAIL=base@localhost "
     "GIT_COMMITTER_DATE='2024-01-01T00:00:00Z'"
 )
+"""Whose commits are made here, and when: the same tree is always the same commit."""
 _FORGET = """
 git for-each-ref --format='delete %(refname)' | grep -vx "delete $(git symbolic-ref -q HEAD)" |
   git update-ref --stdin
@@ -36,7 +37,7 @@ def set_up(instance: Instance, sandbox: Sandbox, timeout_s: float) -> None:
         "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' && "
         "{ git update-index -q --refresh; true; } && "
         f"git apply --index --whitespace=nowarn {path} && tree=$(git write-tree) && "
-        f'commit=$({_IDENTITY} git commit-tree "$tree" -m "the repository") && '
+        f'commit=$({GIT_IDENTITY} git commit-tree "$tree" -m "the repository") && '
         f'git reset -q --soft "$commit" && {{ {_FORGET}\n}}; code=$?; rm -f {path}; exit $code)',
         timeout_s,
     )

@@ -46,11 +46,10 @@ class FileIs(_Checked):
             return _unread(self.path, files_left)
         if actual == self.content or (not self.exact and actual.strip() == self.content.strip()):
             return None
-        return f"{_display_name(self.path)} does not hold what was asked for"
+        return _content_failures(self.path)[1]
 
     def possible_failures(self) -> tuple[str, ...]:
-        name = _display_name(self.path)
-        return (f"{name} is missing", f"{name} does not hold what was asked for")
+        return _content_failures(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +102,10 @@ class NamesPath(_Checked):
         path_written = posixpath.join(self.start, content.decode(errors="replace").strip())
         if posixpath.normpath(path_written) == posixpath.join(self.start, self.target):
             return None
-        return f"{_display_name(self.path)} does not hold what was asked for"
+        return _content_failures(self.path)[1]
 
     def possible_failures(self) -> tuple[str, ...]:
-        name = _display_name(self.path)
-        return (f"{name} is missing", f"{name} does not hold what was asked for")
+        return _content_failures(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +176,12 @@ class CommitHolds(_Checked):
             return zlib.decompressobj().decompress(packed, MAX_UNPACKED_BYTES)
         except zlib.error:
             return b""
+
+
+def _content_failures(path: str) -> tuple[str, str]:
+    """What is said of a file that is missing, and of one with other content."""
+    name = _display_name(path)
+    return f"{name} is missing", f"{name} does not hold what was asked for"
 
 
 def _unread(path: str, files_left: FinalFiles) -> str:

@@ -8,9 +8,14 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.sandbox.interface import FileData
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_TOTAL_BYTES = 64 << 20
 MAX_FILES = 10_000
@@ -68,6 +73,20 @@ class TaskFolder:
             raise TaskError(
                 f"task folder {str(self.root)!r}: {relative!r} is not UTF-8: {error}"
             ) from error
+
+    def validated(self, name: str, model: type[ModelT], document: object) -> ModelT:
+        """What a file said, as a model. Raises TaskError naming the file and the key."""
+        where = f"task folder {str(self.root)!r}: {name!r}"
+        try:
+            return model.model_validate(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise TaskError(
+                f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}"
+            ) from error
+        except (RecursionError, OverflowError) as error:
+            raise TaskError(f"{where}: {error}") from error
 
     def tree(self, relative: str, depth: int = 0) -> dict[str, FileData]:
         """All files of a folder by path below it; a file alone has the path ''."""

@@ -6,7 +6,7 @@ import re
 import tomllib
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal.task import Artifact, Health
@@ -195,15 +195,11 @@ class TaskToml(_Table):
 
 def read_task_toml(context: TaskFolder) -> TaskToml:
     """Raises TaskError naming the folder and the key, also for what no sandbox of ours gives."""
-    where = f"task folder {str(context.root)!r}: 'task.toml'"
     try:
-        config = TaskToml.model_validate(tomllib.loads(context.text("task.toml")))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise TaskError(f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}") from error
+        document = tomllib.loads(context.text("task.toml"))
     except (ValueError, RecursionError, OverflowError) as error:
-        raise TaskError(f"{where}: {error}") from error
+        raise TaskError(f"task folder {str(context.root)!r}: 'task.toml': {error}") from error
+    config = context.validated("task.toml", TaskToml, document)
     unsupported = sorted(name for name, is_asked in _refused(config).items() if is_asked)
     if unsupported:
         raise TaskError(

@@ -99,14 +99,7 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
 
 
 def _config(context: TaskFolder) -> TaskYaml:
-    where = f"task folder {str(context.root)!r}: 'task.yaml'"
-    document = _yaml(context, "task.yaml")
-    try:
-        return TaskYaml.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise TaskError(f"{where}: {key}: {first['msg']}, got {first['input']!r:.200}") from error
+    return context.validated("task.yaml", TaskYaml, _yaml(context, "task.yaml"))
 
 
 def _yaml(context: TaskFolder, name: str) -> object:
