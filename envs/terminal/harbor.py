@@ -51,9 +51,9 @@ def require_files(folder: Path) -> None:
 def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
-    context = TaskFolder(folder)
-    config = read_task_toml(context)
-    if context.has("steps") != bool(config.steps):
+    task_folder = TaskFolder(folder)
+    config = read_task_toml(task_folder)
+    if task_folder.has("steps") != bool(config.steps):
         raise TaskError(
             f"task folder {str(folder)!r} has steps in only one of its two places, expected "
             "[[steps]] in task.toml and a folder steps/NAME for each"
@@ -61,13 +61,14 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
     trajectories = [
         f"{part}trajectory.json" for part in ("", *(f"steps/{s.name}/" for s in config.steps))
     ]
-    if any(context.has(name) for name in trajectories):
+    if any(task_folder.has(name) for name in trajectories):
         raise TaskError(
             f"task folder {str(folder)!r} begins with a conversation (trajectory.json): not "
             "supported"
         )
     machine = features.machine(
-        context, _machine_request(context, "environment", config.environment, config.agent.user)
+        task_folder,
+        _machine_request(task_folder, "environment", config.environment, config.agent.user),
     )
     task = Task(
         id=task_id,
@@ -82,16 +83,16 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         health=machine.health,
     )
     if not config.steps:
-        return _part(task, context, config, features, None)
+        return _part(task, task_folder, config, features, None)
     bare = replace(task, build=(), health=None)
-    steps = tuple(_part(bare, context, config, features, step) for step in config.steps)
+    steps = tuple(_part(bare, task_folder, config, features, step) for step in config.steps)
     strategy = config.multi_step_reward_strategy or "mean"
     return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=strategy)
 
 
 def _part(
     task: Task,
-    context: TaskFolder,
+    task_folder: TaskFolder,
     config: TaskToml,
     features: SandboxFeatures,
     step: StepTable | None,
@@ -100,28 +101,28 @@ def _part(
     below = "" if step is None else f"steps/{step.name}/"
     verifier = config.verifier if step is None else step.verifier
     grading = _merged(config.verifier, verifier)
-    tests = _below("/tests", context, "tests") if context.has("tests") else {}
-    if below and context.has(f"{below}tests"):
-        tests |= _below("/tests", context, f"{below}tests")
+    tests = _below("/tests", task_folder, "tests") if task_folder.has("tests") else {}
+    if below and task_folder.has(f"{below}tests"):
+        tests |= _below("/tests", task_folder, f"{below}tests")
     if "/tests/test.sh" not in tests:
-        raise TaskError(f"task folder {str(context.root)!r} has no '{below}tests/test.sh'")
+        raise TaskError(f"{task_folder} has no '{below}tests/test.sh'")
     if not features.network:
         script = tests["/tests/test.sh"].data.decode(errors="replace")
-        refuse_fetching(script, f"{context.root}/{below}tests/test.sh")
-    own_machine = _verifier_machine(context, config, step, features)
+        refuse_fetching(script, f"{task_folder.root}/{below}tests/test.sh")
+    own_machine = _verifier_machine(task_folder, config, step, features)
     if own_machine is None and grading.user not in (None, task.user, *_roots(task.user)):
         raise TaskError(
-            f"task folder {str(context.root)!r}: got verifier.user={grading.user!r}, expected the "
+            f"{task_folder}: got verifier.user={grading.user!r}, expected the "
             f"agent's own {task.user!r} unless the verifier has its own environment"
         )
     solution = f"{below}solution"
-    solved = context.has(f"{solution}/solve.sh")
+    solved = task_folder.has(f"{solution}/solve.sh")
     artifacts = [*config.artifacts, *([] if step is None else step.artifacts)]
     return replace(
         task,
         id=task.id if step is None else f"{task.id}#{step.name}",
-        instruction=strip_canary(context.text(f"{below}instruction.md")),
-        build=task.build if step is None else _step_setup(context, below, step, task),
+        instruction=strip_canary(task_folder.text(f"{below}instruction.md")),
+        build=task.build if step is None else _step_setup(task_folder, below, step, task),
         health=task.health if step is None or step.healthcheck is None
         else step.healthcheck.health(),
         grader=dockerfile.in_folder("bash /tests/test.sh", ".", grading.env),
@@ -129,7 +130,7 @@ def _part(
         grader_timeout_s=grading.timeout_sec,
         reward_files=REWARD_FILES,
         solution=_oracle(config.solution.env) if solved else (),
-        solution_files=_below("/solution", context, solution) if solved else {},
+        solution_files=_below("/solution", task_folder, solution) if solved else {},
         verifier=own_machine,
         collect=tuple(
             BuildStep(command=hook.command, timeout_s=hook.timeout_sec)
@@ -155,18 +156,18 @@ def _roots(user: str | None) -> tuple[str, ...]:
 
 
 def _step_setup(
-    context: TaskFolder, below: str, step: StepTable, task: Task
+    task_folder: TaskFolder, below: str, step: StepTable, task: Task
 ) -> tuple[BuildStep, ...]:
     """The step's files go into the working directory, then its setup.sh runs there."""
-    if not context.has(f"{below}workdir"):
+    if not task_folder.has(f"{below}workdir"):
         return ()
-    files = context.tree(f"{below}workdir")
+    files = task_folder.tree(f"{below}workdir")
     command = "bash setup.sh" if "setup.sh" in files else ""
     return (BuildStep(files, command),)
 
 
 def _verifier_machine(
-    context: TaskFolder, config: TaskToml, step: StepTable | None, features: SandboxFeatures
+    task_folder: TaskFolder, config: TaskToml, step: StepTable | None, features: SandboxFeatures
 ) -> MachineSpec | None:
     """Where the tests run when that is not the agent's machine; a step's word goes first."""
     tables = [config.verifier] if step is None else [step.verifier, config.verifier]
@@ -178,29 +179,33 @@ def _verifier_machine(
     for table, folder in zip(tables, folders, strict=True):
         environment = table.environment
         if environment is not None and environment.docker_image and features.docker:
-            return features.machine(context, _machine_request(context, folder, environment, user))
-        if context.has(f"{folder}/Dockerfile") or context.has(f"{folder}/docker-compose.yaml"):
+            return features.machine(
+                task_folder, _machine_request(task_folder, folder, environment, user)
+            )
+        if task_folder.has(f"{folder}/Dockerfile") or task_folder.has(
+            f"{folder}/docker-compose.yaml"
+        ):
             used = environment or EnvironmentTable()
-            return features.machine(context, _machine_request(context, folder, used, user))
+            return features.machine(task_folder, _machine_request(task_folder, folder, used, user))
         if environment is not None and environment.docker_image:
             raise TaskError(
-                f"task folder {str(context.root)!r}: the verifier runs in the image "
+                f"{task_folder}: the verifier runs in the image "
                 f"{environment.docker_image!r}: {NEEDS_DOCKER}"
             )
     verifier_environment = next((table.environment for table in tables if table.environment), None)
     used = config.environment if verifier_environment is None else verifier_environment
-    return features.machine(context, _machine_request(context, "environment", used, user))
+    return features.machine(task_folder, _machine_request(task_folder, "environment", used, user))
 
 
 def _machine_request(
-    context: TaskFolder, folder: str, environment: EnvironmentTable, user: str | None
+    task_folder: TaskFolder, folder: str, environment: EnvironmentTable, user: str | None
 ) -> MachineRequest:
     """What a folder and its table say together; the table goes first."""
     request = MachineRequest(folder)
     for name in ("docker-compose.yaml", "docker-compose.yml"):
-        if context.has(f"{folder}/{name}"):
-            text = context.text(f"{folder}/{name}")
-            where = f"{context.root}/{folder}/{name}"
+        if task_folder.has(f"{folder}/{name}"):
+            text = task_folder.text(f"{folder}/{name}")
+            where = f"{task_folder.root}/{folder}/{name}"
             request = read_compose(text, where, folder, _COMPOSE_VARIABLES, "main")
             break
     health = environment.healthcheck
@@ -242,5 +247,5 @@ def strip_canary(text: str) -> str:
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)$", re.IGNORECASE)
 
 
-def _below(target: str, context: TaskFolder, relative: str) -> dict[str, FileData]:
-    return {f"{target}/{path}": file for path, file in context.tree(relative).items()}
+def _below(target: str, task_folder: TaskFolder, relative: str) -> dict[str, FileData]:
+    return {f"{target}/{path}": file for path, file in task_folder.tree(relative).items()}

@@ -51,47 +51,44 @@ class SandboxFeatures:
     network: bool = False
     """Docker: sandboxes reach the network."""
 
-    def machine(self, context: TaskFolder, request: MachineRequest) -> MachineSpec:
+    def machine(self, task_folder: TaskFolder, request: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""
         name = f"{request.folder}/{request.dockerfile}"
         if self.docker and request.image is not None:
             return _of_image(Image(request.image), request)
-        if context.has(name):
-            text = context.text(name)
-        elif request.needs_dockerfile and _has_files(context, request.folder):
-            raise TaskError(
-                f"task folder {str(context.root)!r} has {request.folder!r} but no {name!r}"
-            )
+        if task_folder.has(name):
+            text = task_folder.text(name)
+        elif request.needs_dockerfile and _has_files(task_folder, request.folder):
+            raise TaskError(f"{task_folder} has {request.folder!r} but no {name!r}")
         else:
             text = f"FROM {HOST_BASE}\nWORKDIR /root\n"
         if self.docker and not _stands_on_host(text):
-            context.path(name)  # which must not lead outside
-            folder = str(context.path(request.folder))
+            task_folder.path(name)  # which must not lead outside
+            folder = str(task_folder.path(request.folder))
             image = Image(
                 "", folder, request.dockerfile, request.build_args, request.build_timeout_s
             )
             return _of_image(image, request)
-        return self._carried_out(context, request, text, f"{context.root}/{name}")
+        return self._carried_out(task_folder, request, text, f"{task_folder.root}/{name}")
 
     def _carried_out(
-        self, context: TaskFolder, request: MachineRequest, text: str, where: str
+        self, task_folder: TaskFolder, request: MachineRequest, text: str, where: str
     ) -> MachineSpec:
         parsed = dockerfile.parse(text, where)
         bases = {parsed.base, request.image or parsed.base} - {HOST_BASE}
         if bases and not self.rootfs:
             raise TaskError(
-                f"task folder {str(context.root)!r} is built on {', '.join(sorted(bases))}: "
+                f"{task_folder} is built on {', '.join(sorted(bases))}: "
                 f"{NEEDS_DOCKER}; or set env.sandbox.rootfs to a folder with that root file "
                 f"system, or write FROM {HOST_BASE} if the sandbox's own programs will do"
             )
         if request.user not in _ROOT and not self.docker:
             raise TaskError(
-                f"task folder {str(context.root)!r} asks for a user of its own {request.user!r}: "
-                f"{NEEDS_DOCKER}"
+                f"{task_folder} asks for a user of its own {request.user!r}: {NEEDS_DOCKER}"
             )
         return MachineSpec(
             build=tuple(
-                dockerfile.build_steps(parsed, context, request.folder, request.build_timeout_s)
+                dockerfile.build_steps(parsed, task_folder, request.folder, request.build_timeout_s)
             ),
             workdir=request.workdir or parsed.workdir,
             env=parsed.env | dict(request.env),
@@ -109,5 +106,5 @@ def _stands_on_host(text: str) -> bool:
     return bases == [HOST_BASE]
 
 
-def _has_files(context: TaskFolder, folder: str) -> bool:
-    return context.has(folder) and any(context.path(folder).iterdir())
+def _has_files(task_folder: TaskFolder, folder: str) -> bool:
+    return task_folder.has(folder) and any(task_folder.path(folder).iterdir())

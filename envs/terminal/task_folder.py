@@ -30,19 +30,19 @@ class TaskFolder:
     bytes_read: int = 0
     files_read: int = 0
 
+    def __str__(self) -> str:
+        """As errors name it."""
+        return f"task folder {str(self.root)!r}"
+
     def path(self, relative: str) -> Path:
         """An existing file or folder. Raises TaskError for what is missing or leads outside."""
         path = self.root / relative.lstrip("/")
         try:
             resolved = path.resolve(strict=True)
         except (OSError, RuntimeError) as error:
-            raise TaskError(
-                f"task folder {str(self.root)!r} has no usable {relative!r}: {error}"
-            ) from error
+            raise TaskError(f"{self} has no usable {relative!r}: {error}") from error
         if not resolved.is_relative_to(self.root.resolve()):
-            raise TaskError(
-                f"task folder {str(self.root)!r}: {relative!r} leads outside, to {str(resolved)!r}"
-            )
+            raise TaskError(f"{self}: {relative!r} leads outside, to {str(resolved)!r}")
         return resolved
 
     def has(self, relative: str) -> bool:
@@ -55,12 +55,12 @@ class TaskFolder:
         path = self.path(relative)
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
-            raise TaskError(f"task folder {str(self.root)!r}: {relative!r} is no regular file")
+            raise TaskError(f"{self}: {relative!r} is no regular file")
         self.files_read += 1
         self.bytes_read += state.st_size
         if self.bytes_read > MAX_TOTAL_BYTES or self.files_read > MAX_FILES:
             raise TaskError(
-                f"task folder {str(self.root)!r} holds too much at {relative!r}, expected at most "
+                f"{self} holds too much at {relative!r}, expected at most "
                 f"{MAX_TOTAL_BYTES >> 20} MiB and {MAX_FILES} files"
             )
         return FileData(path.read_bytes(), 0o755 if state.st_mode & 0o100 else 0o644)
@@ -70,13 +70,11 @@ class TaskFolder:
         try:
             return self.file(relative).data.decode()
         except UnicodeDecodeError as error:
-            raise TaskError(
-                f"task folder {str(self.root)!r}: {relative!r} is not UTF-8: {error}"
-            ) from error
+            raise TaskError(f"{self}: {relative!r} is not UTF-8: {error}") from error
 
     def validated(self, name: str, model: type[ModelT], document: object) -> ModelT:
         """What a file said, as a model. Raises TaskError naming the file and the key."""
-        where = f"task folder {str(self.root)!r}: {name!r}"
+        where = f"{self}: {name!r}"
         try:
             return model.model_validate(document)
         except ValidationError as error:
@@ -94,9 +92,7 @@ class TaskFolder:
         if not path.is_dir():
             return {"": self.file(relative)}
         if depth > MAX_DEPTH:
-            raise TaskError(
-                f"task folder {str(self.root)!r}: {relative!r} is more than {MAX_DEPTH} deep"
-            )
+            raise TaskError(f"{self}: {relative!r} is more than {MAX_DEPTH} deep")
         files: dict[str, FileData] = {}
         for child in sorted(path.iterdir()):
             inner = self.tree(f"{relative}/{child.name}", depth + 1)
@@ -113,5 +109,5 @@ class TaskFolder:
         except (ValueError, NotImplementedError) as error:
             raise TaskError(f"got the pattern {pattern!r}: {error}") from error
         if not paths:
-            raise TaskError(f"task folder {str(self.root)!r}: nothing matches {pattern!r}")
+            raise TaskError(f"{self}: nothing matches {pattern!r}")
         return [str(path) for path in paths]

@@ -193,18 +193,16 @@ class TaskToml(_Table):
         return self
 
 
-def read_task_toml(context: TaskFolder) -> TaskToml:
+def read_task_toml(task_folder: TaskFolder) -> TaskToml:
     """Raises TaskError naming the folder and the key, also for what no sandbox of ours gives."""
     try:
-        document = tomllib.loads(context.text("task.toml"))
+        document = tomllib.loads(task_folder.text("task.toml"))
     except (ValueError, RecursionError, OverflowError) as error:
-        raise TaskError(f"task folder {str(context.root)!r}: 'task.toml': {error}") from error
-    config = context.validated("task.toml", TaskToml, document)
+        raise TaskError(f"{task_folder}: 'task.toml': {error}") from error
+    config = task_folder.validated("task.toml", TaskToml, document)
     unsupported = sorted(name for name, is_asked in _refused(config).items() if is_asked)
     if unsupported:
-        raise TaskError(
-            f"task folder {str(context.root)!r} asks for {', '.join(unsupported)}: not supported"
-        )
+        raise TaskError(f"{task_folder} asks for {', '.join(unsupported)}: not supported")
     return config
 
 

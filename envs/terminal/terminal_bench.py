@@ -71,13 +71,13 @@ def require_files(folder: Path) -> None:
 def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
     """One task folder as a Task. Raises TaskError."""
     require_files(folder)
-    context = TaskFolder(folder)
-    config = _config(context)
-    machine = features.machine(context, _machine_request(context))
+    task_folder = TaskFolder(folder)
+    config = _config(task_folder)
+    machine = features.machine(task_folder, _machine_request(task_folder))
     if not features.network:
-        refuse_fetching(context.text("run-tests.sh"), f"{folder}/run-tests.sh")
-    tests = _tests(context)
-    solution, solution_files = _solution(context)
+        refuse_fetching(task_folder.text("run-tests.sh"), f"{folder}/run-tests.sh")
+    tests = _tests(task_folder)
+    solution, solution_files = _solution(task_folder)
     return Task(
         id=task_id,
         family=config.category or "user",
@@ -98,30 +98,30 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
     )
 
 
-def _config(context: TaskFolder) -> TaskYaml:
-    return context.validated("task.yaml", TaskYaml, _yaml(context, "task.yaml"))
+def _config(task_folder: TaskFolder) -> TaskYaml:
+    return task_folder.validated("task.yaml", TaskYaml, _yaml(task_folder, "task.yaml"))
 
 
-def _yaml(context: TaskFolder, name: str) -> object:
+def _yaml(task_folder: TaskFolder, name: str) -> object:
     try:
-        return yaml.safe_load(context.text(name))
+        return yaml.safe_load(task_folder.text(name))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise TaskError(f"task folder {str(context.root)!r}: {name!r}: {error}") from error
+        raise TaskError(f"{task_folder}: {name!r}: {error}") from error
 
 
-def _machine_request(context: TaskFolder) -> MachineRequest:
+def _machine_request(task_folder: TaskFolder) -> MachineRequest:
     for name in ("docker-compose.yaml", "docker-compose.yml"):
-        if context.has(name):
-            where = f"{context.root}/{name}"
-            request = read_compose(context.text(name), where, ".", COMPOSE_VARIABLES, "client")
+        if task_folder.has(name):
+            where = f"{task_folder.root}/{name}"
+            request = read_compose(task_folder.text(name), where, ".", COMPOSE_VARIABLES, "client")
             return replace(request, needs_dockerfile=request.image is None)
     return MachineRequest(".")
 
 
-def _tests(context: TaskFolder) -> dict[str, FileData]:
-    files = context.tree("tests") if context.has("tests") else {}
+def _tests(task_folder: TaskFolder) -> dict[str, FileData]:
+    files = task_folder.tree("tests") if task_folder.has("tests") else {}
     tests = {f"/tests/{path}": file for path, file in files.items()}
-    return {**tests, "/tests/run-tests.sh": context.file("run-tests.sh")}
+    return {**tests, "/tests/run-tests.sh": task_folder.file("run-tests.sh")}
 
 
 def _expected(tests: dict[str, FileData]) -> tuple[str, ...]:
@@ -134,24 +134,25 @@ def _expected(tests: dict[str, FileData]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _solution(context: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]]:
-    if context.has("solution.sh"):
-        return ("bash /oracle/solution.sh",), {"/oracle/solution.sh": context.file("solution.sh")}
-    if not context.has("solution.yaml"):
+def _solution(task_folder: TaskFolder) -> tuple[tuple[str, ...], dict[str, FileData]]:
+    if task_folder.has("solution.sh"):
+        return ("bash /oracle/solution.sh",), {
+            "/oracle/solution.sh": task_folder.file("solution.sh")
+        }
+    if not task_folder.has("solution.yaml"):
         return (), {}
-    document = _yaml(context, "solution.yaml")
+    document = _yaml(task_folder, "solution.yaml")
     try:
         if not isinstance(document, Iterable | None):
             raise TypeError(f"got {document!r:.100}")
         typed = [TypedCommand.model_validate(entry) for entry in document or ()]
     except (ValidationError, TypeError) as error:
         raise TaskError(
-            f"task folder {str(context.root)!r}: 'solution.yaml': expected a list of entries with "
-            f"a command: {error}"
+            f"{task_folder}: 'solution.yaml': expected a list of entries with a command: {error}"
         ) from error
     if any(not entry.append_enter for entry in typed):
         raise TaskError(
-            f"task folder {str(context.root)!r}: 'solution.yaml' types keys into a running "
+            f"{task_folder}: 'solution.yaml' types keys into a running "
             "program (append_enter: false): not supported, write a solution.sh"
         )
     return tuple(entry.command for entry in typed), {}
