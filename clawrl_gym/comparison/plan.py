@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import BenchConfig, RunConfig
-from clawrl_gym.config.compose import compose, groups_of
+from clawrl_gym.config.compose import compose, groups_of, split_search_path
 from clawrl_gym.core.errors import ConfigError
 
 _RESERVED = {
@@ -61,7 +62,7 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
             raise ConfigError(
                 f"got {override!r}, expected {_RESERVED[name]}: the bench sets {name} for each run"
             )
-    types = {name: _env_type(name) for name in config.environments}
+    types = {name: _env_type(name, config.overrides) for name in config.environments}
     recipes = {name: _recipe(name, config.overrides) for name in config.experiment}
     runs = []
     for seed in range(config.seeds):
@@ -83,21 +84,23 @@ def quoted(path: Path) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _env_type(name: str) -> str:
-    _check_option("env", name)
-    return compose("train", [f"env={name}"], RunConfig).env.type
+def _env_type(name: str, overrides: Sequence[str]) -> str:
+    _, places = split_search_path(overrides)
+    _check_option("env", name, places)
+    search_path = [argument for place in places for argument in ("--config-dir", place)]
+    return compose("train", [*search_path, f"env={name}"], RunConfig).env.type
 
 
 def _recipe(name: str, overrides: tuple[str, ...]) -> RunConfig:
-    _check_option("experiment", name)
+    _check_option("experiment", name, split_search_path(overrides)[1])
     try:
         return compose("train", [f"experiment={name}", *overrides], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
 
 
-def _check_option(group: str, name: str) -> None:
-    options = groups_of("train")[group]
+def _check_option(group: str, name: str, places: Sequence[str]) -> None:
+    options = groups_of("train", places)[group]
     if name not in options:
         near = difflib.get_close_matches(name, options, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -1,21 +1,46 @@
 """From `conf/` and a command line to a command's configuration: Hydra composes, pydantic checks.
 
 Nothing after this sees anything of Hydra. Whatever does not fit is one ConfigError of one line,
-with the nearest known key.
+with the nearest known key. Folders of a user's own groups stand beside `conf/`: `--config-dir DIR`,
+or `hydra.searchpath=[DIR]`. A group that is a seam (`judge=`, `env=`, ...) takes an import path, or
+a name that an installed package gives, as well as an option.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import yaml
 
 from clawrl_gym.config import Part, RunConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import unknown_key
+from clawrl_gym.core.plugins import (
+    AGENTS,
+    ALGORITHMS,
+    ENVIRONMENTS,
+    JUDGES,
+    LEARNERS,
+    SANDBOXES,
+    Seam,
+    unknown_key,
+)
 
 C = TypeVar("C", bound=Part)
+_SEAMS: Mapping[str, Seam] = {
+    "agent": AGENTS,
+    "env": ENVIRONMENTS,
+    "judge": JUDGES,
+    "learner": LEARNERS,
+    "sandbox": SANDBOXES,
+    "trainer": ALGORITHMS,
+}
+"""Groups that take a class of one's own, by name."""
+_PLUGIN = "_plugin_"
+"""The option that stands for a class of one's own."""
+_CONFIG_DIR = ("--config-dir", "-cd")
+_SEARCH_PATH = "hydra.searchpath"
 
 
 def conf_dir() -> Path:
@@ -23,8 +48,8 @@ def conf_dir() -> Path:
     return Path(__file__).resolve().parents[1] / "conf"
 
 
-def compose(config_name: str, overrides: list[str], model: type[C]) -> C:
-    """Compose `conf/<config_name>.yaml` with command-line overrides into a command's configuration.
+def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
+    """Compose `conf/<config_name>.yaml` with a command line into a command's configuration.
 
     `env.id=` or `env.target=` alone choose `env=gym`. Raises ConfigError, in one line, for
     whatever does not fit, with the nearest known key.
@@ -34,60 +59,153 @@ def compose(config_name: str, overrides: list[str], model: type[C]) -> C:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    overrides, places = split_search_path(arguments)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise ConfigError(f"got {override!r}, expected KEY=VALUE or GROUP=OPTION; see --help")
-    names = [override.lstrip("+~").split("=", 1)[0] for override in overrides]
+    names = [_name(override) for override in overrides]
     if "env" not in names and {"env.id", "env.target"} & set(names):
         overrides = ["env=gym", *overrides]
-    chosen = groups_of(config_name)
-    overrides = [_forced(override, chosen) for override in overrides]
+    groups = groups_of(config_name, places)
+    overrides = [_forced(_with_plugin(override, groups), groups) for override in overrides]
+    if places:
+        overrides.append(f"{_SEARCH_PATH}=[{','.join(map(_quoted, places))}]")
     try:
+        _refuse_sweep(overrides)
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
-        values = OmegaConf.to_container(composed, resolve=True)
+        values = cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_message(error, names, model)) from error
+    if places and "searchpath" in model.model_fields:
+        values["searchpath"] = places
     return model.of(_own(values, names, model))
 
 
-def _own(values: Any, names: list[str], model: type[Part]) -> dict[str, Any]:
+def split_search_path(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Overrides, and where groups are looked for beside `conf/`: folders, file:// or pkg://.
+
+    Folders become absolute. Raises ConfigError for one that is not there.
+    """
+    overrides: list[str] = []
+    places: list[str] = []
+    waiting = iter(arguments)
+    for argument in waiting:
+        flag, equals, value = argument.partition("=")
+        if flag in _CONFIG_DIR:
+            folder = value if equals else next(waiting, "")
+            if not folder:
+                raise ConfigError(f"got {flag} without a folder, expected {flag} DIR")
+            places.append(_place(folder, flag))
+        elif flag.lstrip("+") == _SEARCH_PATH:
+            places += [_place(place, _SEARCH_PATH) for place in _list_of(value)]
+        else:
+            overrides.append(argument)
+    return overrides, list(dict.fromkeys(places))
+
+
+def groups_of(config_name: str, places: Sequence[str] = ()) -> dict[str, list[str]]:
+    """The Hydra groups that a command takes, and their options, those of `places` too."""
+    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
+    names = [name for entry in listed if isinstance(entry, dict) for name in entry]
+    folders = [conf_dir(), *(Path(place.removeprefix("file://")) for place in places)]
+    return {
+        name: sorted(
+            {option.stem for folder in folders for option in (folder / name).glob("*.yaml")}
+        )
+        for name in sorted(names)
+        if not name.startswith("optional ")  # follow from others
+    }
+
+
+def _place(place: str, origin: str) -> str:
+    if place.startswith("pkg://"):
+        return place
+    folder = Path(place.removeprefix("file://")).expanduser().absolute()
+    if not folder.is_dir():
+        raise ConfigError(
+            f"got {origin} {place!r}, expected a folder with groups of your own, such as "
+            f"experiment/mine.yaml (there is no folder {str(folder)!r})"
+        )
+    return f"file://{folder}"
+
+
+def _list_of(value: str) -> list[str]:
+    """The entries of a list, with or without its brackets and quotes."""
+    entries = value.strip().removeprefix("[").removesuffix("]").split(",")
+    return [text for entry in entries if (text := entry.strip().strip("'\""))]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _name(override: str) -> str:
+    return override.lstrip("+~").split("=", 1)[0]
+
+
+def _own(
+    values: Mapping[str, object], names: Sequence[str], model: type[Part]
+) -> dict[str, object]:
     """Without the parts that a shared group (policy=) sets for other commands only."""
-    asked = {name.partition(".")[0] for name in names}
+    overridden = {name.partition(".")[0] for name in names}
     return {
         key: value
         for key, value in values.items()
-        if key in model.model_fields or key in asked or key not in RunConfig.model_fields
+        if key in model.model_fields or key in overridden or key not in RunConfig.model_fields
     }
 
 
-def groups_of(config_name: str) -> dict[str, list[str]]:
-    """The Hydra groups that a command takes, and their options."""
-    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
-    named = [name for entry in listed if isinstance(entry, dict) for name in entry]
-    names = [name for name in named if not name.startswith("optional ")]  # follow from others
-    return {
-        name: sorted(option.stem for option in (conf_dir() / name).glob("*.yaml"))
-        for name in sorted(names)
-    }
+def _with_plugin(override: str, groups: Mapping[str, Sequence[str]]) -> str:
+    """`judge=my_pkg.judge:Mine` as an option of the group, made for this class."""
+    from hydra.core.config_store import ConfigStore
+
+    group, _, value = override.partition("=")
+    value = value.strip().strip("'\"")
+    seam = _SEAMS.get(group)
+    if seam is None or group not in groups or value in groups[group]:
+        return override
+    if ":" not in value and value not in seam.installed():
+        return override
+    package = seam.key.rpartition(".")[0]
+    if group == "sandbox":
+        package = "env.sandbox"
+    node = {seam.key.rpartition(".")[2]: value}
+    ConfigStore.instance().store(name=_PLUGIN, node=node, group=group, package=package)
+    return f"{group}={_PLUGIN}"
 
 
-def _forced(override: str, chosen: dict[str, list[str]]) -> str:
+def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
     """A key is set whether or not the YAML lists it: what exists is the configuration's to say."""
     name = override.split("=", 1)[0]
-    if override[0] in "+~" or name in chosen:
+    if override[0] in "+~" or name in groups:
         return override
     return f"++{override}"
 
 
-def _hydra_message(error: Exception, names: list[str], model: type[Part]) -> str:
+def _refuse_sweep(overrides: Sequence[str]) -> None:
+    """Raises ConfigError for several values of one key: one run has one."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        if override.is_sweep_override():
+            key = override.key_or_group
+            raise ConfigError(
+                f"got several values of {key!r}: a run has one of each key; train --multirun runs "
+                f"them one after another, {key}=[A,B] is a list, and python -m clawrl_gym.bench "
+                "compares recipes over seeds"
+            )
+
+
+def _hydra_message(error: Exception, names: Sequence[str], model: type[Part]) -> str:
     """Hydra's message in one line, with the nearest known key."""
     known = set(model.dotted_keys())
     unknown = [name for name in names if "." in name and name not in known]
-    if unknown:
+    if unknown and not unknown[0].startswith("hydra."):
         return unknown_key(unknown[0], known)
     unread = getattr(error, "override", None)
     if unread is not None:
         return f"cannot read {str(unread).lstrip('+')!r}; expected KEY=VALUE, quoted as YAML"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines).partition(" Config search path")[0][:500]
+    text = " ".join(lines).partition(" Config search path")[0]
+    return text.replace(f" {_PLUGIN}", "")[:500]

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.plugins import AGENTS, ENVIRONMENTS, SANDBOXES
+from clawrl_gym.core.plugins import AGENTS, ENVIRONMENTS, SANDBOXES, load
 from clawrl_gym.core.types import Split
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class EnvConfig(Part):
         """Of the base itself: the keys of all kinds of ours."""
         if cls is not EnvConfig:
             return super().dotted_keys(prefix)
-        kinds: list[type[EnvConfig]] = [ENVIRONMENTS.resolve(n).target for n in ENVIRONMENTS.ours]
+        kinds = map(_model_of, ENVIRONMENTS.ours)
         return sorted({key for kind in kinds for key in kind.dotted_keys(prefix)})
 
     def options(self) -> dict[str, Any]:
@@ -119,8 +119,30 @@ def read_env_config(values: object) -> object:
     kind = values.get("type", "terminal")
     if not isinstance(kind, str):
         raise ConfigError(f"got env.type={kind!r}, expected a name or package.module:Name")
+    if kind not in ENVIRONMENTS.ours and _is_gymnasium(ENVIRONMENTS.path(kind)):
+        values, kind = {**values, "target": ENVIRONMENTS.path(kind)}, "gym"
+    model = _model_of(kind)
+    for name in set(values) - set(model.model_fields):
+        owners = [other for other in ENVIRONMENTS.ours if name in _model_of(other).model_fields]
+        if owners:
+            raise ConfigError(
+                f"unknown configuration key 'env.{name}' of env={kind}; it is one of env="
+                + " and env=".join(owners)
+            )
+    return model.of({**values, "type": kind}, "env.")
+
+
+def _model_of(kind: str) -> type[EnvConfig]:
     model: type[EnvConfig] = ENVIRONMENTS.resolve(kind).target
-    return model.model_validate({**values, "type": kind})
+    return model
+
+
+def _is_gymnasium(path: str) -> bool:
+    """A Gymnasium environment without a configuration of its own is one of `env=gym`."""
+    import gymnasium
+
+    target = load(path, f"env.type={path}")
+    return isinstance(target, type) and issubclass(target, gymnasium.Env)
 
 
 AnyEnvConfig = Annotated[SerializeAsAny[EnvConfig], BeforeValidator(read_env_config)]
@@ -129,8 +151,7 @@ AnyEnvConfig = Annotated[SerializeAsAny[EnvConfig], BeforeValidator(read_env_con
 
 def usual_env_config() -> EnvConfig:
     """What a run without `env=` takes."""
-    model: type[EnvConfig] = ENVIRONMENTS.resolve("terminal").target
-    return model.model_validate({})
+    return _model_of("terminal").model_validate({})
 
 
 class AgentConfig(Part):

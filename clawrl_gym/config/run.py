@@ -38,6 +38,8 @@ class CommandConfig(Part):
     run: RunFolderConfig = RunFolderConfig()
     resume: str | None = None
     """Folder of a run to go on with."""
+    searchpath: tuple[str, ...] = ()
+    """Where groups are looked for beside conf/; --config-dir DIR sets it."""
     dry_run: bool = False
     """Print the resolved configuration and end."""
     logger: str = "none"

@@ -178,13 +178,13 @@ class Plugin:
     def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
         """An instance: `from_config(config, *arguments)`, or `Class(*plain, options)`.
 
-        Of `from_config` and `Options` the one that the more derived class defines decides: a class
-        that extends one of ours with options of its own is called with them.
+        Which of the two the most derived class says that defines `from_config`, `__init__` or
+        `Options`: one that extends a class of ours with a constructor of its own is called.
         """
         for base in self.target.__mro__:
             if "from_config" in vars(base):
                 return self.target.from_config(config, *arguments)
-            if "Options" in vars(base):
+            if {"Options", "__init__"} & set(vars(base)):
                 break
         options = self.options(config.options)
         return self.target(*plain) if options is None else self.target(*plain, options)

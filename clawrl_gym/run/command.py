@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
 from clawrl_gym.config.compose import groups_of
 from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.run import sweep
 
 INTERRUPTED = 130
 C = TypeVar("C", bound=CommandConfig | EvaluateConfig | BenchConfig)
@@ -63,17 +64,37 @@ def command(
     if {"-h", "--help"} & set(arguments):
         print_help(name, doc or "", model)
         return 0
+    if set(sweep.FLAGS) & set(arguments):
+        return _multirun(name, [part for part in arguments if part not in sweep.FLAGS])
     return run_command(lambda: configure(arguments), main)
+
+
+def _multirun(name: str, arguments: list[str]) -> int:
+    if name != "train":
+        sys.stderr.write(
+            f"error: got --multirun, which {name} has not, expected clawrl_gym.train --multirun; "
+            "python -m clawrl_gym.bench compares recipes over seeds\n"
+        )
+        return 2
+    return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
 
 
 def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:
     """Configure a command and run it; every error on purpose is one line on standard error."""
-    try:
+
+    def run() -> int:
         config = configure()
         if config.dry_run:
             sys.stdout.write(yaml.safe_dump(config.model_dump(), sort_keys=False))
             return 0
         return asyncio.run(_interruptible(main(config)))
+
+    return _exit_code(run)
+
+
+def _exit_code(run: Callable[[], int]) -> int:
+    try:
+        return run()
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2

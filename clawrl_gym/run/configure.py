@@ -9,7 +9,7 @@ from typing import Literal, overload
 import yaml
 
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.config.compose import compose, conf_dir
+from clawrl_gym.config.compose import compose, conf_dir, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.folder import RunFolder
 
@@ -54,16 +54,23 @@ def _train_config(arguments: list[str]) -> RunConfig:
     if config.resume is None:
         return config
     stored = RunFolder(Path(config.resume)).read_config(RunConfig)
-    names = [argument.lstrip("+").split("=", 1)[0] for argument in arguments]
+    overrides, places = split_search_path(arguments)
+    names = [override.lstrip("+").split("=", 1)[0] for override in overrides]
     foreign = [name for name in names if name not in _WITH_RESUME]
     if foreign:
         raise ConfigError(
             f"got {foreign[0]!r} together with resume=, expected only "
             f"{', '.join(_WITH_RESUME[1:])}: a resumed run keeps its own configuration"
         )
-    changed = {"resume": config.resume, "dry_run": config.dry_run, "ui": config.ui}
+    changed: dict[str, object] = {
+        "resume": config.resume,
+        "dry_run": config.dry_run,
+        "ui": config.ui,
+    }
+    if places:
+        changed["searchpath"] = config.searchpath
     if "logger" in names:
-        changed["logger"] = config.logger
+        changed |= {"logger": config.logger, "logger_options": config.logger_options}
     if "trainer.steps" in names:
         longer = stored.trainer.model_copy(update={"steps": config.trainer.steps})
         return stored.model_copy(update={**changed, "trainer": longer})

@@ -46,7 +46,7 @@ def other_envs(config: RunConfig) -> list[OtherEnv]:
 
     found: dict[str, OtherEnv] = {}
     for name in config.eval.also if config.eval.tasks else ():
-        env = compose("train", [f"env={name}"], RunConfig).env
+        env = compose("train", [*_search_path(config), f"env={name}"], RunConfig).env
         if env == config.env:
             continue
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
@@ -61,3 +61,7 @@ def other_metrics(name: str, result: Evaluation) -> dict[str, float]:
         for metric, value in result.metrics().items()
         if not metric.startswith(HELDOUT_SUCCESS + "/")
     }
+
+
+def _search_path(config: RunConfig) -> list[str]:
+    return [argument for place in config.searchpath for argument in ("--config-dir", place)]

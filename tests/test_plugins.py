@@ -1,0 +1,223 @@
+"""The one registry: every seam takes a name of ours, an entry point and an import path."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawrl_gym.agents.text import TextAgent
+from clawrl_gym.config import AgentConfig, EvaluateConfig, RunConfig, SandboxConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigError, TrainerError
+from clawrl_gym.core.loggers import make_logger
+from clawrl_gym.core.plugins import (
+    ENVIRONMENTS,
+    SEAMS,
+    Seam,
+    check_fingerprints,
+    fingerprints,
+)
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.rollout.worker import build_agent, plugins_of
+from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.objectives import POLICY_GRADIENT, objectives
+from tests import outside
+
+CLASSES = {
+    "agent": "Shouting",
+    "algorithm": "Weighing",
+    "hint source": "Teaching",
+    "judge": "Grumpy",
+    "learner": "Sleeping",
+    "logger": "Printing",
+    "sandbox": "Cardboard",
+}
+COMMANDS = {
+    "agent": ("agent={}", "agent.options.size={}"),
+    "algorithm": ("trainer.algorithm={}", "trainer.options.size={}"),
+    "hint source": ("judge.hints.source={}", "judge.hints.options.size={}"),
+    "judge": ("judge={}", "judge.options.size={}"),
+    "learner": ("learner={}", "learner.options.size={}"),
+    "logger": ("logger={}", "logger_options.size={}"),
+    "sandbox": ("sandbox={}", "env.sandbox.options.size={}"),
+}
+FORMS = ("mine", "outside_seams:{}")
+"""By entry point, by import path."""
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    points = {SEAMS[seam].group: f"mine = outside_seams:{name}" for seam, name in CLASSES.items()}
+    points[ENVIRONMENTS.group] = "echo = outside_kind:EchoConfig\nEcho-v0 = outside_kind:EchoEnv"
+    with outside.installed(tmp_path, monkeypatch, points) as folder:
+        yield folder
+    for name in ("outside_seams", "outside_kind"):
+        sys.modules.pop(name, None)
+
+
+def configured(*overrides: str) -> RunConfig:
+    return compose("train", ["judge=rule", *overrides], RunConfig)
+
+
+@pytest.mark.parametrize("seam", SEAMS.values(), ids=SEAMS)
+def test_every_name_of_ours_is_a_class_of_its_seam(seam: Seam) -> None:
+    for name in seam.ours:
+        assert seam.resolve(name).target.__module__.startswith("clawrl_gym.")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seam", CLASSES)
+def test_every_seam_takes_an_entry_point_and_an_import_path(seam: str, form: str) -> None:
+    name = form.format(CLASSES[seam])
+    assert SEAMS[seam].resolve(name).target.__name__ == CLASSES[seam]
+    choice, option = COMMANDS[seam]
+    config = configured(choice.format(name), option.format(5))
+    again = RunConfig.of(config.model_dump())
+    assert again == config
+    assert "5" in str(config.model_dump())
+    with pytest.raises(ConfigError, match=r"unknown .* key .*sise'; did you mean .*size"):
+        configured(choice.format(name), option.replace("size", "sise").format(5))
+    with pytest.raises(ConfigError, match=r"size: got 'much'.*integer"):
+        configured(choice.format(name), option.format("much"))
+
+
+@pytest.mark.parametrize("seam", CLASSES)
+def test_a_wrong_class_is_told_before_anything_starts(seam: str) -> None:
+    choice, _ = COMMANDS[seam]
+    for name, message in (
+        ("nowhere_at_all:X", r"cannot import 'nowhere_at_all'.*PYTHONPATH"),
+        ("outside_seams:Nobody", r"module 'outside_seams' has no 'Nobody'"),
+        ("outside_seams:not_a_class", "a int, expected a class"),
+        ("json:JSONDecoder", rf"expected one .*the seam '{seam}'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            configured(choice.format(name))
+
+
+def test_an_unknown_name_tells_the_nearest_and_all_that_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"'grppo' \(did you mean 'grpo'\?\).*binary.*mine"):
+        configured("trainer.algorithm=grppo")
+
+
+def test_a_class_of_ours_takes_no_options() -> None:
+    with pytest.raises(ConfigError, match=r"'trainer.options.x': .*grpo takes no options"):
+        configured("trainer.options.x=1")
+
+
+def test_a_module_that_raises_is_told(package: Path) -> None:
+    (package / "broken_one.py").write_text("1 / 0")
+    with pytest.raises(ConfigError, match=r"its code raised ZeroDivisionError"):
+        configured("judge=broken_one:X")
+
+
+def test_an_agent_is_built_by_its_constructor_or_as_what_it_extends() -> None:
+    shouting = AgentConfig(type="mine", options={"size": 3})
+    env = configured().env
+    assert build_agent(shouting, env).messages(["hi"], [])[0]["content"] == "SSS"
+    plain = build_agent(AgentConfig(type="outside_seams:Plain"), env)
+    assert plain.messages(["hi"], [])[0]["content"] == "plain"
+    echo = build_agent(AgentConfig(type="outside_kind:EchoAgent", system="Echo."), env)
+    assert echo.messages(["hi"], [])[0]["content"] == "Echo."
+
+
+def test_an_algorithm_weighs_single_tokens_down_to_the_sample() -> None:
+    from tests.test_opd import group, segment
+
+    config = configured("trainer=mine", "trainer.options.size=2").trainer
+    assert objectives(config) == {POLICY_GRADIENT}
+    algorithm = build_algorithm(config, 2)
+    (sample,) = algorithm.stamp(group(1.0), [[segment()]])
+    assert sample.mask_T == [False, False, False, True, True, False, True, True]
+    assert sample.advantages_T == [0, 0, 0, 0.0, 2.0, 0, 0.0, 2.0]
+
+
+def test_a_list_of_the_wrong_length_is_an_error_that_says_both() -> None:
+    from clawrl_gym.trainers.algorithm import Term, make_sample
+    from tests.test_opd import READ, group, segment
+
+    (episode,) = group(1.0).episodes_G
+    with pytest.raises(TrainerError, match=r"gave 3 numbers as advantage of turn 1, .* 2 sam"):
+        make_sample(group(1.0), episode, segment(), {1: Term(advantage=[0.5] * 3)})
+    with pytest.raises(TrainerError, match="gave 1 numbers as distill of turn 1"):
+        make_sample(group(1.0), episode, segment(), {1: Term(distill=[0.5])}, READ)
+    sample = make_sample(group(1.0), episode, segment(), {1: Term(distill=[0.5, 0.25])}, READ)
+    assert sample.distill_T[-2:] == [0.5, 0.25]
+
+
+def test_hints_without_a_judge_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"judge.hints.source=mine and judge.type=none"):
+        compose("train", ["judge.hints.source=mine"], RunConfig)
+
+
+def test_a_logger_gets_folder_configuration_and_options(tmp_path: Path) -> None:
+    logger: Any = make_logger("mine", {"size": 2}, tmp_path, {"seed": 3})
+    logger.log(1, {"a": 1.0})
+    assert (logger.folder, logger.config, logger.size) == (tmp_path, {"seed": 3}, 2)
+    assert make_logger("none", {}, tmp_path, {}) is None
+
+
+def test_a_sandbox_of_ones_own_is_opened() -> None:
+    config = SandboxConfig(type="mine", options={"size": 7})
+    sandbox: Any = Sandboxes.of(config).open(SandboxSpec("/work"))
+    assert (sandbox.exec("ls", 1.0).output, sandbox.size, sandbox.workdir) == ("LS", 7, "/work")
+
+
+def test_a_kind_of_environments_from_a_package_is_composed_drawn_and_played() -> None:
+    from clawrl_gym.rollout.task_sampler import TaskSampler
+
+    for choice in ("env=echo", "env=outside_kind:EchoConfig", "env.type=echo"):
+        config = compose("train", ["env=gym", choice] if "type" in choice else [choice], RunConfig)
+        assert type(config.env).__name__ == "EchoConfig"
+    config = compose("train", ["env=echo", "env.word=ho", "env.max_turns=1"], RunConfig)
+    assert RunConfig.of(config.model_dump()).env == config.env
+    assert str(TaskSampler.of(config.env, 0).train(0).id).startswith("echo-train-")
+    assert type(build_agent(AgentConfig(), config.env)).__name__ == "EchoAgent"
+    env = config.env.make()
+    env.reset(options={"task": "echo-heldout-1"})
+    assert env.step("ho")[1] == 1.0
+    with pytest.raises(ConfigError, match=r"'env.wrod'; did you mean 'env.word'"):
+        compose("train", ["env=echo", "env.wrod=x"], RunConfig)
+    assert compose("evaluate", ["env=echo"], EvaluateConfig).env.type == "echo"
+
+
+def test_a_gymnasium_class_without_a_configuration_is_an_environment_too() -> None:
+    for choice in ("env=outside_kind:EchoEnv", "env=Echo-v0"):
+        env = compose("train", [choice, "env.kwargs={word: hi}"], RunConfig).env
+        assert env.type == "gym"
+        made = env.make()
+        assert made.reset(seed=1)[0] == "Say hi."
+
+
+def test_a_plug_in_that_differs_between_processes_is_told(package: Path) -> None:
+    config = configured("agent=mine", "env=echo")
+    driver = plugins_of(config.env, config.agent)
+    assert sorted(driver) == ["outside_kind:EchoConfig", "outside_seams:Shouting"]
+    check_fingerprints(driver)
+    (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
+    with pytest.raises(ConfigError, match=r"'outside_seams:Shouting' differs.*PYTHONPATH"):
+        check_fingerprints(driver)
+    assert "nothing (cannot import" in fingerprints(["nowhere_at_all:X"])["nowhere_at_all:X"]
+    assert plugins_of(configured().env, AgentConfig()) == {}
+
+
+async def test_a_worker_with_another_plug_in_does_not_start(package: Path) -> None:
+    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.rollout.worker import RolloutWorker
+
+    config = configured("agent=mine")
+    driver = plugins_of(config.env, config.agent)
+    (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
+    address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
+    worker = RolloutWorker(config.env, config.agent, 1, address, 1.0, driver)
+    with pytest.raises(ConfigError, match="differs between processes"):
+        await worker.ready()
+
+
+def test_a_subclass_of_ours_is_built_as_ours() -> None:
+    agent = build_agent(AgentConfig(type="outside_kind:EchoAgent"), configured().env)
+    assert isinstance(agent, TextAgent)

@@ -1,0 +1,125 @@
+"""Own groups without touching conf/, and `--multirun`: a run for each combination of values."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from clawrl_gym import serve, train
+from clawrl_gym.config import RunConfig, ServeConfig
+from clawrl_gym.config.compose import compose, groups_of, split_search_path
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.others import other_envs
+from clawrl_gym.run.sweep import plan_sweep, run_sweep
+
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_sweep_run.py")))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with groups of one's own."""
+    folder = tmp_path / "own conf"
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "env").mkdir()
+    (folder / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults: [override /judge: rule]\ntrainer: {steps: 7}\n"
+    )
+    (folder / "env" / "short.yaml").write_text("type: terminal\nmax_turns: 3\n")
+    return folder
+
+
+@pytest.mark.parametrize("form", ["--config-dir {}", "--config-dir={}", "-cd {}", "path"])
+def test_groups_of_ones_own_stand_beside_ours(own: Path, form: str) -> None:
+    places = (
+        [f"hydra.searchpath=['file://{own}']"]
+        if form == "path"
+        else [part.format(own) for part in form.split(" ", 1)]
+    )
+    config = compose("train", [*places, "experiment=mine", "env=short"], RunConfig)
+    assert (config.trainer.steps, config.judge.type, config.env.max_turns) == (7, "rule", 3)
+    assert config.searchpath == (f"file://{own}",)
+    assert compose("serve", [*places, "judge=none"], ServeConfig).searchpath == config.searchpath
+    assert "short" in groups_of("train", config.searchpath)["env"]
+
+
+def test_what_is_measured_too_is_found_there(own: Path) -> None:
+    config = compose("train", ["--config-dir", str(own), "eval.also=[short]"], RunConfig)
+    (other,) = other_envs(config)
+    assert (other.name, other.config.max_turns) == ("short", 3)
+
+
+def test_a_resumed_run_takes_its_folders_along(own: Path, tmp_path: Path) -> None:
+    config = compose("train", ["--config-dir", str(own), "experiment=mine"], RunConfig)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    resumed = load_config([f"resume={run}"])
+    assert (resumed.trainer.steps, resumed.searchpath) == (7, config.searchpath)
+    assert load_config([f"resume={run}", "--config-dir", str(own)]).searchpath == config.searchpath
+
+
+def test_a_folder_that_is_not_there_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"--config-dir '/nowhere', expected a folder"):
+        split_search_path(["--config-dir", "/nowhere"])
+    with pytest.raises(ConfigError, match="--config-dir without a folder"):
+        split_search_path(["seed=1", "--config-dir"])
+
+
+def test_several_values_without_multirun_say_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"several values of 'seed'.*--multirun.*bench"):
+        compose("train", ["seed=1,2"], RunConfig)
+
+
+def test_a_sweep_is_every_combination_in_order(tmp_path: Path) -> None:
+    runs = plan_sweep(["seed=1,2", "learner.lr=1e-3,1e-4", f"run.root={tmp_path}", "run.name=s"])
+    assert [run.name for run in runs] == [
+        "seed=1,learner.lr=0.001", "seed=1,learner.lr=0.0001",
+        "seed=2,learner.lr=0.001", "seed=2,learner.lr=0.0001",
+    ]  # fmt: skip
+    assert runs[0].folder == tmp_path / "s" / "seed=1,learner.lr=0.001"
+    config = compose("train", list(runs[3].arguments), RunConfig)
+    assert (config.seed, config.learner.lr, config.run.dir) == (2, 1e-4, str(runs[3].folder))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["seed=1"], "no key with several values"),
+        (["seed=1,2", "run.dir=x"], "run.dir= together with --multirun"),
+        (["seed=1,x"], "seed: got 'x'"),
+        (["judge=rule,nope"], "Could not find 'judge/nope'"),
+    ],
+)
+def test_a_wrong_sweep_is_told_before_the_first_run(arguments: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_sweep(arguments)
+
+
+async def test_runs_follow_one_another_and_one_that_fails_stops_no_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["seed=1,2,3", f"run.root={tmp_path}", "run.name=s"]
+    assert await run_sweep(arguments, FAKE) == 1
+    lines = capfd.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines[-3:]] == [
+        ["seed=1", "0"], ["seed=2", "3"], ["seed=3", "0"],
+    ]  # fmt: skip
+    assert lines[-1].endswith("10% -> 75%")
+    assert lines[-2].endswith("- -> -")
+    assert await run_sweep(arguments, FAKE) == 1
+    starts = [(tmp_path / "s" / f"seed={at}" / "starts").read_text() for at in (1, 2)]
+    assert starts == ["begun\n", "begun\nbegun\n"], "what ended well is not run again"
+
+
+def test_the_command_shows_a_sweep_and_others_refuse_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["-m", "seed=1,2", "dry_run=true", f"run.root={tmp_path}", "run.name=s"]
+    assert train.main(arguments) == 0
+    assert capsys.readouterr().out.count("seed=") >= 4
+    assert serve.main(["--multirun", "seed=1,2"]) == 2
+    assert "expected clawrl_gym.train --multirun" in capsys.readouterr().err
