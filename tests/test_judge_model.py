@@ -12,7 +12,7 @@ from clawrl_gym.core.types import Verdict
 from clawrl_gym.judge.chat_models import Completion, HttpChatModel
 from clawrl_gym.judge.model import ModelJudge
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.verdicts import Asker
+from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import (
     HINTS,
     VOTES,
@@ -238,14 +238,14 @@ async def test_votes_hints_and_agreement_are_counted() -> None:
     config = model_judge(votes=2, quorum=1)
     speaker = ScriptedChatModel(UP, NONE, NONE, hints=(hint_answer(HINT), hint_answer("no")))
     judge = ModelJudge(speaker, config, hints=True, rule=RuleJudge(shipped_rules()))
-    asker = Asker(judge, config)
-    verdict = await asker.ask(a_turn(id=3), [user("thanks, perfect")])
+    asker = VerdictMaker(judge, config)
+    verdict = await asker.verdict(a_turn(id=3), [user("thanks, perfect")])
     assert (verdict.turn_id, verdict.value) == (3, 1)
     assert asker.counters == {
         "positive": 1, "hints": 1, "hints_asked": 2, "hints_refused": 1,
         "votes": 2, "votes_invalid": 1, "votes_retried": 1, "agree": 1,
     }  # fmt: skip
-    await asker.ask(a_turn(id=3), [user("no, that is wrong")])
+    await asker.verdict(a_turn(id=3), [user("no, that is wrong")])
     assert (asker.counters["abstained"], asker.counters["disagree"]) == (1, 0)
 
 
@@ -257,7 +257,7 @@ async def test_hints_that_are_no_words_make_an_abstention(hints: Any) -> None:
         async def judge(self, case: Any) -> Verdict:
             return Verdict(case.turn_id, "model", 1, 1.0, {"hints": hints}, 0.0)
 
-    verdict = await Asker(Odd(), JudgeConfig()).ask(a_turn(id=3), [user("no")])  # type: ignore[arg-type]
+    verdict = await VerdictMaker(Odd(), JudgeConfig()).verdict(a_turn(id=3), [user("no")])  # type: ignore[arg-type]
     assert verdict.value is None
     assert "hints in words" in verdict.detail["reason"]
 
@@ -301,8 +301,8 @@ async def test_a_slow_server_abstains_in_time_and_its_requests_are_ended() -> No
     async with judge_server() as (server, endpoint):
         server.silent = True
         config = model_judge(timeout_s=0.3)
-        asker = Asker(ModelJudge(HttpChatModel(endpoint, "m"), config), config)
-        verdict = await asker.ask(a_turn(id=3), [user("no")])
+        asker = VerdictMaker(ModelJudge(HttpChatModel(endpoint, "m"), config), config)
+        verdict = await asker.verdict(a_turn(id=3), [user("no")])
         assert (verdict.value, verdict.kind) == (None, "model")
         assert "no answer in time" in verdict.detail["reason"]
 

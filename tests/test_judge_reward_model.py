@@ -9,7 +9,7 @@ import pytest
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.judge.reward_model import RewardModelJudge
-from clawrl_gym.judge.verdicts import Asker
+from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import ScriptedJudge, a_case, a_turn, judge_server, user
 
 CONFIG = JudgeConfig(type="reward_model", base_url="http://host:8000/v1")
@@ -76,8 +76,8 @@ async def test_the_case_goes_to_the_route_beside_v1() -> None:
 async def test_what_is_no_probability_abstains(lie: Any) -> None:
     async with judge_server() as (server, endpoint):
         server.answer = lambda at: lie
-        asker = Asker(RewardModelJudge(endpoint, CONFIG), CONFIG)
-        verdict = await asker.ask(a_turn(id=3), [user("no")])
+        asker = VerdictMaker(RewardModelJudge(endpoint, CONFIG), CONFIG)
+        verdict = await asker.verdict(a_turn(id=3), [user("no")])
     assert (verdict.value, verdict.reward) == (None, None)
     assert "PolicyError" in verdict.detail["reason"]
 

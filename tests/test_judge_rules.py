@@ -14,10 +14,10 @@ from clawrl_gym.config import JudgeConfig, ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Message, Verdict
-from clawrl_gym.judge.interface import Case, Cases
-from clawrl_gym.judge.restated import restates
+from clawrl_gym.judge.interface import Case, CaseBuilder
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.judge.verdicts import Asker
+from clawrl_gym.judge.user_rules import restates
+from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import a_turn, reply, shipped_rules, tool, user
 from tests.recordings import recorded
 
@@ -447,12 +447,12 @@ def test_a_negative_verdict_brings_what_it_teaches(
 
 
 async def test_the_end_of_an_episode_is_asked_about_with_its_report() -> None:
-    asker = Asker(TEACHING, shipped_rules(), observed=True)
+    asker = VerdictMaker(TEACHING, shipped_rules(), observed=True)
     turn = a_turn(id=5, reply=reply("```bash\nsubmit\n```"))
-    found = await asker.ask(turn, [user("(submitted)"), FAILED])
+    found = await asker.verdict(turn, [user("(submitted)"), FAILED])
     assert found.hints == ("The checks failed: out.txt is missing; a.txt is still there.",)
     assert (found.value, asker.counters["negative"]) == (-1, 1)
-    empty = await asker.ask(turn, [user(""), FAILED])  # of an environment that shows nothing
+    empty = await asker.verdict(turn, [user(""), FAILED])  # of an environment that shows nothing
     assert (empty.value, empty.hints) == (-1, found.hints)
 
 
@@ -484,7 +484,7 @@ INTERNAL: Any = [
 def test_what_openclaw_puts_around_the_words_is_left_out(said: str, value: int | None) -> None:
     asked = [user(STAMP + "What is the capital?" + RUNTIME), {"role": "user", "content": INTERNAL}]
     turn = a_turn(id=3, messages=asked)
-    case = Cases(shipped_rules().ignore).of(
+    case = CaseBuilder(shipped_rules().ignore).of(
         turn, [user(said), {"role": "user", "content": INTERNAL}]
     )
     assert case.request == "What is the capital?"
@@ -505,12 +505,12 @@ def test_what_the_real_openclaw_sends_is_judged(name: str, value: int) -> None:
     messages = recorded(name).messages
     at = max(at for at, message in enumerate(messages) if message["role"] == "assistant")
     turn = a_turn(id=1, messages=messages[:at], reply=messages[at])
-    case = Cases(shipped_rules().ignore).of(turn, messages[at + 1 :])
+    case = CaseBuilder(shipped_rules().ignore).of(turn, messages[at + 1 :])
     assert asyncio.run(JUDGE.judge(case)).value == value
 
 
 def test_a_case_of_a_huge_next_state_keeps_its_two_ends() -> None:
-    case = Cases(()).of(a_turn(id=1), [tool("begin" + "x" * 1_000_000 + "end")])
+    case = CaseBuilder(()).of(a_turn(id=1), [tool("begin" + "x" * 1_000_000 + "end")])
     content = case.next_state[0]["content"] or ""
     assert len(content) < 21_000
     assert content.startswith("begin")

@@ -9,7 +9,7 @@ from clawrl_gym.agents.tool_calls import Call, Reply, decode, encode_results, fa
 from clawrl_gym.envs.toolcall.agent import SYSTEM, ToolCallAgent
 from clawrl_gym.envs.toolcall.toolsets.calculator import CALCULATE
 from clawrl_gym.envs.toolcall.toolsets.python import PYTHON
-from clawrl_gym.judge.tool_rules import Results, answered, shown
+from clawrl_gym.judge.tool_rules import ToolRules, results_by_call, shown_output
 from tests import narrow
 from tests.fakes_judge import shipped_rules
 
@@ -214,14 +214,14 @@ TRACEBACK = (
     ],
 )
 def test_the_rule_judge_reads_what_comes_back(name, result, value):
-    rules = Results(shipped_rules())
+    rules = ToolRules(shipped_rules())
     reply = said(None, (name, "{}"))
-    [(call, text)] = answered(reply, [{"tool_call_id": "c1", "content": result}])
+    [(call, text)] = results_by_call(reply, [{"tool_call_id": "c1", "content": result}])
     assert rules.find(text, call).value == value
 
 
 def test_the_rule_judge_reads_a_parse_failure():
-    rules = Results(shipped_rules())
+    rules = ToolRules(shipped_rules())
     reply = said("<tool_call>broken</tool_call>")
-    call, text = shown(reply, narrow.failure(TEXT.action(reply)).message)
+    call, text = shown_output(reply, narrow.failure(TEXT.action(reply)).message)
     assert rules.find(text, call).value == -1

@@ -14,7 +14,7 @@ from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 
 _SHARE_OF_TIME = 0.95
-"""Of the deadline, so that what the first ones said is not lost with a late one."""
+"""Of the deadline, so that the first verdicts are not lost with a late one."""
 _OF_MODELS = ("votes", "retried", "unread", "refused", "hints_asked")
 """What a model's verdict tells is kept even when another judge's is chosen."""
 _MAX_REASON = 300
@@ -43,19 +43,21 @@ class ChainJudge:
     async def judge(self, case: Case) -> Verdict:
         """Without a clear verdict a neutral one goes before abstentions. Hints of all are kept."""
         ends_s = time.monotonic() + self._timeout_s * _SHARE_OF_TIME
-        came: list[Verdict] = []
+        verdicts: list[Verdict] = []
         for at, judge in enumerate(self._judges):
             left_s = max(0.0, ends_s - time.monotonic())
-            came.append(await _asked(judge, case, left_s / (len(self._judges) - at)))
-            if came[-1].value in (1, -1):
+            verdicts.append(await _verdict_of(judge, case, left_s / (len(self._judges) - at)))
+            if verdicts[-1].value in (1, -1):
                 break
-        chosen = min(came, key=_rank)
-        hints = dict.fromkeys(hint for verdict in came for hint in verdict.hints)
-        fields = {k: v for verdict in came for k, v in verdict.detail.items() if k in _OF_MODELS}
-        detail = cast(VerdictDetail, fields | chosen.detail)
+        best = min(verdicts, key=_rank)
+        hints = dict.fromkeys(hint for verdict in verdicts for hint in verdict.hints)
+        fields = {
+            k: v for verdict in verdicts for k, v in verdict.detail.items() if k in _OF_MODELS
+        }
+        detail = cast(VerdictDetail, fields | best.detail)
         if hints:
             detail["hints"] = list(hints)
-        return replace(chosen, detail=detail)
+        return replace(best, detail=detail)
 
 
 def _rank(verdict: Verdict) -> int:
@@ -64,7 +66,7 @@ def _rank(verdict: Verdict) -> int:
     return 1 if verdict.value == 0 else 0
 
 
-async def _asked(judge: Judge, case: Case, timeout_s: float) -> Verdict:
+async def _verdict_of(judge: Judge, case: Case, timeout_s: float) -> Verdict:
     try:
         async with asyncio.timeout(timeout_s):
             return await judge.judge(case)

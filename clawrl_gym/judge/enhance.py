@@ -19,7 +19,7 @@ from clawrl_gym.config.judge import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
 from clawrl_gym.core.types import ChatBody, Content, ContentPart, Message, Turn, Verdict
 from clawrl_gym.dialogue.prompts import Render, insert_addition
-from clawrl_gym.judge.rule_hints import lesson_of_words
+from clawrl_gym.judge.rule_hints import hint_of_words
 
 _TIMEOUT_S = 60.0
 _AT_ONCE = 8
@@ -130,7 +130,7 @@ def with_hint(messages: Sequence[Message], text: str) -> list[Message] | None:
 
 def _correction(verdict: Verdict) -> list[str]:
     text = verdict.detail.get("text")
-    lesson = lesson_of_words(text) if isinstance(text, str) else ""
+    lesson = hint_of_words(text) if isinstance(text, str) else ""
     return [lesson] if lesson else []
 
 

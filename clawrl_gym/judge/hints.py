@@ -24,7 +24,7 @@ _SIGNS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(rf"[{_SIGNS}]|[^\W{_SIGNS}]+")
 """In scripts without spaces each sign is a word."""
 _JOINERS = "\u200c\u200d"
-_SHOWN_CHARS = 300
+_EXCERPT_CHARS = 300
 """Of a hint that was refused."""
 
 
@@ -38,20 +38,20 @@ class Hints:
     """Each with the hint, perhaps cut, and why."""
 
 
-def parse_hint(said: Completion) -> str | None:
+def parse_hint(completion: Completion) -> str | None:
     r"""The hint in an answer, or None. It needs a whole answer whose vote is \boxed{1}."""
-    answer = answer_of(said)
+    answer = answer_of(completion)
     blocks = [] if answer is None else list(_BLOCK.finditer(answer))
     if answer is None or not blocks or last_boxed(_BLOCK.sub(" ", answer)) != 1:
         return None
     return _SPACE.sub(" ", blocks[-1]["hint"]).strip()
 
 
-def choose(found: Iterable[str], next_state: Sequence[str], config: HintConfig) -> Hints:
+def choose(hints: Iterable[str], next_state: Sequence[str], config: HintConfig) -> Hints:
     """The hints that are accepted, each once. `next_state` are the texts that came back."""
     accepted: dict[str, str] = {}
     refused: dict[str, str] = {}
-    for hint in found:
+    for hint in hints:
         why = fault(hint, next_state, config)
         if why is None:
             accepted.setdefault(" ".join(_words(hint)), hint)
@@ -59,7 +59,7 @@ def choose(found: Iterable[str], next_state: Sequence[str], config: HintConfig) 
             refused.setdefault(hint, why)
     return Hints(
         sorted(accepted.values(), key=lambda hint: (-len(hint), hint)),
-        [{"hint": hint[:_SHOWN_CHARS], "why": why} for hint, why in refused.items()],
+        [{"hint": hint[:_EXCERPT_CHARS], "why": why} for hint, why in refused.items()],
     )
 
 

@@ -56,7 +56,7 @@ class Judge(Protocol):
         ...
 
 
-class Cases:
+class CaseBuilder:
     """Makes cases of turns."""
 
     def __init__(self, ignore: Sequence[str], observed: bool = False) -> None:
@@ -67,11 +67,11 @@ class Cases:
     def of(self, turn: Turn, next_state: list[Message]) -> Case:
         """The turn must be a stored one."""
         assert turn.id is not None
-        asked = (self._words(m) for m in reversed(turn.messages) if m.get("role") == "user")
+        requests = (self._words(m) for m in reversed(turn.messages) if m.get("role") == "user")
         cleaned = [self._clean(message) for message in next_state]
         return Case(
             turn_id=turn.id,
-            request=next((words for words in asked if words), ""),
+            request=next((words for words in requests if words), ""),
             reply=turn.reply,
             next_state=[m for m in cleaned if m["content"] or m.get("role") != "user"],
             tools=tuple(turn.tools),

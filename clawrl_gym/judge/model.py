@@ -15,12 +15,12 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.chat_models import ChatModel, Completion
 from clawrl_gym.judge.hints import Hints, choose, parse_hint
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_messages
+from clawrl_gym.judge.rules import rule_value
 from clawrl_gym.judge.votes import Value, gather_until, is_certain, majority, parse_vote
 
 _SHARE_OF_TIME = 0.9
@@ -28,7 +28,7 @@ _SHARE_OF_TIME = 0.9
 _AGAIN_TEMPERATURE = 0.6
 """At least, for a vote that is asked for again: a greedy model would only repeat itself."""
 _SHORTEST_QUOTE = 200
-_SHOWN_CHARS = 300
+_EXCERPT_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class ModelJudge:
 
     def __init__(
         self,
-        speaker: ChatModel,
+        model: ChatModel,
         config: JudgeConfig,
         *,
         hints: bool = False,
         rule: Judge | None = None,
     ) -> None:
         """`rule`: what it says is put beside the verdict."""
-        self._speaker = speaker
+        self._model = model
         self._config = config
         self._candidates = config.hints.candidates if hints else 0
         self._rule = rule
@@ -78,14 +78,14 @@ class ModelJudge:
 
     async def judge(self, case: Case) -> Verdict:
         votes, hints, ruled = await asyncio.gather(
-            self._vote(case), self._hint(case), rule_said(self._rule, case)
+            self._vote(case), self._hint(case), rule_value(self._rule, case)
         )
         values = [vote.value for vote in votes]
         value = majority(values, self._config.quorum)
         detail: VerdictDetail = {
             "votes": [*values],
             "retried": sum(vote.retried for vote in votes),
-            **_shown(votes, value),
+            **_answers_of(votes, value),
             **ruled,
         }
         if value is None:
@@ -98,15 +98,15 @@ class ModelJudge:
         return Verdict(case.turn_id, self.kind, value, reward, detail, time.time())
 
     async def _vote(self, case: Case) -> list[Vote]:
-        asked = [self._one_vote(case) for _ in range(self._config.votes)]
+        votes = [self._one_vote(case) for _ in range(self._config.votes)]
         enough = partial(_is_enough, quorum=self._config.quorum)
-        return await gather_until(asked, enough, self._time_s)
+        return await gather_until(votes, enough, self._time_s)
 
     async def _hint(self, case: Case) -> Hints:
-        asked = [self._one_hint(case) for _ in range(self._candidates)]
-        came = await gather_until(asked, lambda came, coming: False, self._time_s)
+        hints = [self._one_hint(case) for _ in range(self._candidates)]
+        answers = await gather_until(hints, lambda results, coming: False, self._time_s)
         next_state = [text_of(message) for message in case.next_state]
-        return choose((hint for hint in came if hint), next_state, self._config.hints)
+        return choose((hint for hint in answers if hint), next_state, self._config.hints)
 
     @property
     def _time_s(self) -> float:
@@ -124,29 +124,33 @@ class ModelJudge:
     async def _try_vote(self, case: Case, temperature: float, retried: bool) -> tuple[Vote, bool]:
         """The vote, and whether it is worth asking again."""
         try:
-            said = await self._say(self._config.instructions, case, temperature)
+            completion = await self._complete(self._config.instructions, case, temperature)
         except Exception as error:  # noqa: BLE001 (a vote that fails is no vote)
             again = isinstance(error, PolicyUnavailable) or not isinstance(error, PolicyError)
-            fault = f"{type(error).__name__}: {error}"[:_SHOWN_CHARS]
+            fault = f"{type(error).__name__}: {error}"[:_EXCERPT_CHARS]
             return Vote(None, "", fault, retried), again
-        value = parse_vote(said)
-        return Vote(value, said.text.strip()[-_SHOWN_CHARS:], _fault(said), retried), value is None
+        value = parse_vote(completion)
+        return Vote(
+            value, completion.text.strip()[-_EXCERPT_CHARS:], _fault(completion), retried
+        ), value is None
 
     async def _one_hint(self, case: Case) -> str | None:
         """What the model offers as a hint, if anything. Does not raise."""
         try:
-            said = await self._say(self._config.hint_instructions, case, self._config.temperature)
+            completion = await self._complete(
+                self._config.hint_instructions, case, self._config.temperature
+            )
         except Exception:  # noqa: BLE001 (the votes say what is wrong with the model)
             return None
-        return parse_hint(said)
+        return parse_hint(completion)
 
-    async def _say(self, instructions: str, case: Case, temperature: float) -> Completion:
+    async def _complete(self, instructions: str, case: Case, temperature: float) -> Completion:
         """An answer on the case, quoted in so short a form that it fits the model's context."""
         limit = self._config.max_case_chars
         while True:
             messages = case_messages(instructions, case, limit)
             try:
-                return await self._speaker.complete(messages, temperature, self._config.max_tokens)
+                return await self._model.complete(messages, temperature, self._config.max_tokens)
             except ContextError:
                 if limit <= _SHORTEST_QUOTE:
                     raise
@@ -154,24 +158,24 @@ class ModelJudge:
 
     def _no_quorum(self, votes: list[Vote]) -> str:
         valid = sum(vote.value is not None for vote in votes)
-        told = f"{valid} valid votes of {self._config.votes}, expected {self._config.quorum}"
+        count = f"{valid} valid votes of {self._config.votes}, expected {self._config.quorum}"
         fault = next((vote.fault for vote in votes if vote.value is None), "no answer in time")
-        return f"{told}: {fault}"
+        return f"{count}: {fault}"
 
 
-def _fault(said: Completion) -> str:
-    if parse_vote(said) is not None:
+def _fault(completion: Completion) -> str:
+    if parse_vote(completion) is not None:
         return ""
-    if not said.finished:
+    if not completion.finished:
         return "an answer was cut off (judge.max_tokens)"
-    return "an answer had no vote" if said.text.strip() else "an answer was empty"
+    return "an answer had no vote" if completion.text.strip() else "an answer was empty"
 
 
 def _is_enough(votes: list[Vote], coming: int, quorum: int) -> bool:
     return is_certain([vote.value for vote in votes], coming, quorum)
 
 
-def _shown(votes: list[Vote], value: Value | None) -> VerdictDetail:
+def _answers_of(votes: list[Vote], value: Value | None) -> VerdictDetail:
     """The end of one answer of the majority, and of those that were no votes."""
     why = next((vote.text for vote in votes if vote.value == value is not None), None)
     unread = [vote.text or vote.fault for vote in votes if vote.value is None]

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, FunctionSchema, Message, Tool, ToolCall
 from clawrl_gym.judge.interface import Case, clipped
 
 _TAGS = "request|tools|reply|next_state"
@@ -35,9 +34,9 @@ def case_text(case: Case, max_chars: int) -> str:
     """The case as quotations; each text has at most `max_chars` characters."""
     parts = [_quoted("request", case.request, max_chars)]
     if case.tools:
-        offered = "\n".join(_signature(tool) for tool in case.tools)
-        parts.append(_quoted("tools", offered, max_chars))
-    parts.append(_quoted("reply", said(case.reply), max_chars))
+        signatures = "\n".join(_signature(tool) for tool in case.tools)
+        parts.append(_quoted("tools", signatures, max_chars))
+    parts.append(_quoted("reply", reply_text(case.reply), max_chars))
     parts += [
         _quoted("next_state", text_of(message), max_chars, role=str(message.get("role") or "user"))
         for message in case.next_state
@@ -45,7 +44,7 @@ def case_text(case: Case, max_chars: int) -> str:
     return "\n".join(parts)
 
 
-def said(reply: Message) -> str:
+def reply_text(reply: Message) -> str:
     """A reply without its reasoning; tool calls as name(arguments)."""
     words = _THOUGHTS.sub("", text_of(reply)).strip()
     calls = [_call(call) for call in reply.get("tool_calls") or []]
@@ -62,19 +61,20 @@ def _broken(match: re.Match[str]) -> str:
 
 
 def _quoted(tag: str, text: str, max_chars: int, role: str | None = None) -> str:
-    told = "" if role is None else f' role="{re.sub(chr(34), "", as_data(role))}"'
-    return f"<{tag}{told}>\n{as_data(clipped(text, max_chars))}\n</{tag}>"
+    attribute = "" if role is None else f' role="{re.sub(chr(34), "", as_data(role))}"'
+    return f"<{tag}{attribute}>\n{as_data(clipped(text, max_chars))}\n</{tag}>"
 
 
-def _call(call: Mapping[str, Any]) -> str:
-    function = call.get("function") or {}
-    given = function.get("arguments")
-    arguments = given if isinstance(given, str) else json.dumps(given or {})
+def _call(call: ToolCall) -> str:
+    function = call.get("function") or FunctionCall()
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments or {})
     return f"{function.get('name') or ''}({arguments})"
 
 
-def _signature(tool: Mapping[str, Any]) -> str:
-    function = tool.get("function") or tool
+def _signature(tool: Tool) -> str:
+    function = tool.get("function") or cast(FunctionSchema, tool)  # older requests hold it bare
     parameters = function.get("parameters") or {}
-    named = ", ".join(parameters.get("properties") or parameters.get("required") or ())
-    return f"{function.get('name') or ''}({named})"
+    names = ", ".join(parameters.get("properties") or parameters.get("required") or ())
+    return f"{function.get('name') or ''}({names})"

@@ -7,16 +7,16 @@ probability of its last class is read.
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.agreement import rule_said
 from clawrl_gym.judge.endpoint import Endpoint
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_text
+from clawrl_gym.judge.rules import rule_value
 
 
 class RewardModelJudge:
@@ -38,14 +38,14 @@ class RewardModelJudge:
 
     async def judge(self, case: Case) -> Verdict:
         """Raises PolicyError for a server that fails or answers with anything else."""
-        body: dict[str, Any] = {"input": case_text(case, self._config.max_case_chars)}
+        body: dict[str, object] = {"input": case_text(case, self._config.max_case_chars)}
         if self._config.model is not None:
             body["model"] = self._config.model
         # the route is not one of OpenAI's: it stands beside /v1
         answer = await self._endpoint.post("/classify", body, self._endpoint.beside_v1())
         probability = _probability(answer)
         value = self._value(probability)
-        ruled = await rule_said(self._rule, case)
+        ruled = await rule_value(self._rule, case)
         detail: VerdictDetail = {"probability": probability, **ruled}
         return Verdict(case.turn_id, self.kind, value, float(value), detail, time.time())
 
@@ -55,10 +55,10 @@ class RewardModelJudge:
         return -1 if probability < self._config.negative_below else 0
 
 
-def _probability(answer: Any) -> float:
+def _probability(answer: object) -> float:
     """Of the last class."""
     try:
-        probability = answer["data"][0]["probs"][-1]
+        probability = cast(Any, answer)["data"][0]["probs"][-1]
     except (KeyError, IndexError, TypeError):
         probability = None
     is_number = isinstance(probability, int | float) and not isinstance(probability, bool)

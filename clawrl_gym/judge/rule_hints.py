@@ -1,6 +1,6 @@
 """Hints without a model: what a next state teaches about a turn, in one of three forms of words.
 
-A lesson is short, on one line, and made of what came back; nothing in it can end a turn.
+A hint is short, on one line, and made of what came back; nothing in it can end a turn.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from clawrl_gym.judge.prompt import as_data
 
@@ -24,9 +23,9 @@ _CODE = re.compile(_EXIT, re.IGNORECASE)
 _NOTE = re.compile(
     rf"[(\[][^()\[\]\n]*[)\]]\.?|(?:command |process )?{_EXIT}\.?|=+ .* =+", re.IGNORECASE
 )
-"""What terminals, tools and test programs put below the words that tell something."""
+"""What terminals, tools and test programs put below the words that say something."""
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
-_TELLING = re.compile(
+_ERROR_WORDS = re.compile(
     r"error|exception|fail|fatal|panic|denied|cannot|can't|unable|invalid|illegal|unknown|unexpected"
     r"|unrecognized|missing|not (?:found|permitted|a\b|supported|exist)|no such|refused|timed out"
     r"|expected|already exists|too (?:long|many|large)",
@@ -38,54 +37,54 @@ _MESSAGE_FIELDS = ("error", "message", "detail", "details", "stderr", "reason", 
 
 
 def is_report(text: str) -> bool:
-    """Whether this is what an environment's checks said at the end of an episode."""
+    """Whether this is what an environment's checks report at the end of an episode."""
     return _REPORT.match(text) is not None
 
 
-def lesson_of_report(report: str) -> str:
+def hint_of_report(report: str) -> str:
     """Of a report with failures; empty when there is nothing to learn from it."""
     begin = _REPORT.match(report)
     if begin is None or begin["end"].lower() == "passed":
         return ""
     lines = [line.strip() for line in report[begin.end() :][:_READ_CHARS].splitlines()]
     failures = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
-    tests = [found["test"] for line in lines if (found := _FAILED_TEST.match(line))]
-    named = failures or tests or [line for line in lines if line]
-    told = "; ".join(_fitting(_line(words).rstrip(".;") for words in named))
-    return f"The checks failed: {told}." if told else "The checks failed."
+    tests = [match["test"] for line in lines if (match := _FAILED_TEST.match(line))]
+    parts = failures or tests or [line for line in lines if line]
+    reasons = "; ".join(_fitting(_line(words).rstrip(".;") for words in parts))
+    return f"The checks failed: {reasons}." if reasons else "The checks failed."
 
 
-def lesson_of_error(output: str) -> str:
+def hint_of_error(output: str) -> str:
     """Of a failed command or tool."""
-    told = _of_object(output) or _of_lines(output)
-    told = _cut(_line(told), _ERROR_CHARS).rstrip(".")
-    return f"It failed: {told}." if told else "It failed."
+    error = _of_object(output) or _of_lines(output)
+    reason = _cut(_line(error), _ERROR_CHARS).rstrip(".")
+    return f"It failed: {reason}." if reason else "It failed."
 
 
-def lesson_of_words(text: str) -> str:
+def hint_of_words(text: str) -> str:
     """Of a person's correction: its first sentences; empty when it has no words."""
-    kept, room = list[str](), _WORDS_CHARS
+    sentences, room = list[str](), _WORDS_CHARS
     for sentence in _SENTENCE_END.split(_QUOTED.sub("\n", text[:_READ_CHARS]).strip()):
         words = _line(sentence)
-        if kept and len(words) + 1 > room:
+        if sentences and len(words) + 1 > room:
             break
         if words:
-            kept.append(_cut(words, _WORDS_CHARS))
+            sentences.append(_cut(words, _WORDS_CHARS))
             room -= len(words) + 1
-    told = " ".join(kept)
-    return f"The user said: {told}" if re.search(r"\w", told) else ""
+    text_of_user = " ".join(sentences)
+    return f"The user said: {text_of_user}" if re.search(r"\w", text_of_user) else ""
 
 
 def _of_lines(output: str) -> str:
-    """The last line that tells an error; without one the last line that is no note."""
+    """The last line about an error; without one the last line that is no note."""
     end = output[-_READ_CHARS:]
     stopped = _STOPPED.search(end)
     if stopped:
         return stopped["how"]
     lines = [line.strip() for line in end.splitlines() if re.search(r"\w", line)]
-    said = [line for line in lines if not _NOTE.fullmatch(line)]
-    if said:
-        return next((line for line in reversed(said) if _TELLING.search(line)), said[-1])
+    words = [line for line in lines if not _NOTE.fullmatch(line)]
+    if words:
+        return next((line for line in reversed(words) if _ERROR_WORDS.search(line)), words[-1])
     code = _CODE.search(" ".join(lines))
     return f"exit code {code['code']}" if code else ""
 
@@ -102,24 +101,24 @@ def _of_object(output: str) -> str:
     return _message(fields, depth=0)
 
 
-def _message(fields: Any, depth: int) -> str:
+def _message(fields: object, depth: int) -> str:
     if isinstance(fields, str):
         return _of_lines(fields)
     if not isinstance(fields, dict) or depth > 3:
         return ""
-    found = (_message(fields[name], depth + 1) for name in _MESSAGE_FIELDS if name in fields)
-    return next((words for words in found if words), "")
+    messages = (_message(fields[name], depth + 1) for name in _MESSAGE_FIELDS if name in fields)
+    return next((words for words in messages if words), "")
 
 
 def _fitting(parts: Iterable[str]) -> list[str]:
-    """The first parts that fit a report's lesson; the very first one is cut to fit."""
-    kept, room = list[str](), _REPORT_CHARS
+    """The first parts that fit a report's hint; the very first one is cut to fit."""
+    fitting, room = list[str](), _REPORT_CHARS
     for part in parts:
-        if kept and len(part) + 2 > room:
+        if fitting and len(part) + 2 > room:
             break
-        kept.append(_cut(part, _REPORT_CHARS))
+        fitting.append(_cut(part, _REPORT_CHARS))
         room -= len(part) + 2
-    return kept
+    return fitting
 
 
 def _line(text: str) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message, Verdict, VerdictKind
+from clawrl_gym.core.types import Message, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge import rule_hints
-from clawrl_gym.judge.interface import Case, Finding
+from clawrl_gym.judge.interface import Case, Finding, Judge
 from clawrl_gym.judge.parts import JudgeParts
-from clawrl_gym.judge.tool_rules import Call, Results, answered, shown
-from clawrl_gym.judge.user_rules import Replies
+from clawrl_gym.judge.tool_rules import ToolRules, ToolUse, results_by_call, shown_output
+from clawrl_gym.judge.user_rules import UserRules
 
 
 class RuleJudge:
@@ -36,8 +36,8 @@ class RuleJudge:
                 "got judge.type=rule without rules, expected those of conf/judge/rule.yaml: "
                 "choose them with judge=rule"
             )
-        self._replies = Replies(config)
-        self._results = Results(config)
+        self._user_rules = UserRules(config)
+        self._tool_rules = ToolRules(config)
         self._hints = hints
 
     @classmethod
@@ -51,57 +51,70 @@ class RuleJudge:
 
     async def judge(self, case: Case) -> Verdict:
         findings = self._judge(case)
-        found, detail = findings[0].finding, findings[0].finding.detail.copy()
-        hints = list(dict.fromkeys(each.lesson for each in findings if each.lesson))
-        if self._hints and hints and found.value == -1:
+        decisive, detail = findings[0].finding, findings[0].finding.detail.copy()
+        hints = list(dict.fromkeys(each.hint for each in findings if each.hint))
+        if self._hints and hints and decisive.value == -1:
             detail["hints"] = hints
         return Verdict(
-            case.turn_id, self.kind, found.value, float(found.value), detail, time.time()
+            case.turn_id, self.kind, decisive.value, float(decisive.value), detail, time.time()
         )
 
-    def _judge(self, case: Case) -> list[_Found]:
+    def _judge(self, case: Case) -> list[_HintedFinding]:
         """The finding that decides, then the others of its kind that say the same."""
-        said = [] if case.observed else [self._said(m, case) for m in _of(case, "user")]
-        if not any(found.finding.value for found in said):
-            came = self._came_back(case)
-            said = came or said[-1:]
-        return _deciding(said) or [_Found(Finding(0, {"rule": "nothing to judge"}), "")]
+        findings = [] if case.observed else [self._of_user(m, case) for m in _of(case, "user")]
+        if not any(each.finding.value for each in findings):
+            findings = self._of_results(case) or findings[-1:]
+        return _deciding(findings) or [_HintedFinding(Finding(0, {"rule": "nothing to judge"}), "")]
 
-    def _said(self, message: Message, case: Case) -> _Found:
+    def _of_user(self, message: Message, case: Case) -> _HintedFinding:
         text = text_of(message)
-        finding = self._replies.find(text, case.request, text_of(case.reply))
+        finding = self._user_rules.find(text, case.request, text_of(case.reply))
         again = finding.detail["rule"] == "restated"
-        return _Found(finding, "" if again else rule_hints.lesson_of_words(text))
+        return _HintedFinding(finding, "" if again else rule_hints.hint_of_words(text))
 
-    def _came_back(self, case: Case) -> list[_Found]:
+    def _of_results(self, case: Case) -> list[_HintedFinding]:
         *before, last = case.next_state or [Message()]
         if case.observed and before and rule_hints.is_report(text_of(last)):
-            return [self._result(Call("", ""), text_of(last))]
+            return [self._result(ToolUse("", ""), text_of(last))]
         results = [m for m in case.next_state if m.get("role") in ("tool", "function")]
-        pairs = answered(case.reply, results)
+        pairs = results_by_call(case.reply, results)
         if case.observed:
-            pairs += [shown(case.reply, text_of(message)) for message in _of(case, "user")]
+            pairs += [shown_output(case.reply, text_of(message)) for message in _of(case, "user")]
         return [self._result(call, text) for call, text in pairs]
 
-    def _result(self, call: Call, text: str) -> _Found:
-        lesson = rule_hints.lesson_of_report(text) or rule_hints.lesson_of_error(text)
-        return _Found(self._results.find(text, call), lesson)
+    def _result(self, call: ToolUse, text: str) -> _HintedFinding:
+        hint = rule_hints.hint_of_report(text) or rule_hints.hint_of_error(text)
+        return _HintedFinding(self._tool_rules.find(text, call), hint)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _HintedFinding:
     """A finding, and what the same message teaches if the finding is -1."""
 
     finding: Finding
-    lesson: str
+    hint: str
 
 
-def _deciding(found: list[_Found]) -> list[_Found]:
+def _deciding(findings: list[_HintedFinding]) -> list[_HintedFinding]:
     """Those with the lowest value that says something."""
-    clear = [each for each in found if each.finding.value] or found[:1]
+    clear = [each for each in findings if each.finding.value] or findings[:1]
     lowest = min((each.finding.value for each in clear), default=0)
     return [each for each in clear if each.finding.value == lowest]
 
 
 def _of(case: Case, role: str) -> list[Message]:
     return [message for message in case.next_state if message.get("role") == role]
+
+
+async def rule_value(rule: Judge | None, case: Case) -> VerdictDetail:
+    """What the rules would say beside a model's verdict: it is noted and decides nothing.
+
+    `rule`: the value of their verdict; nothing when there are none or they fail.
+    """
+    if rule is None:
+        return {}
+    try:
+        verdict = await rule.judge(case)
+    except Exception:  # noqa: BLE001 (a comparison must not cost the verdict)
+        return {}
+    return {"rule": verdict.value}

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from clawrl_gym.config import JudgeConfig, ResultRule
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, Json, Message, ToolCall
 from clawrl_gym.judge.interface import Finding
 
 _HEAD_CHARS = 400
@@ -29,8 +27,8 @@ _MARKS = re.compile(r"[^0-9A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What a result answers."""
+class ToolUse:
+    """What a result came back to."""
 
     name: str
     """Of the tool; empty when it is not known."""
@@ -38,7 +36,7 @@ class Call:
     """The command that it ran; empty for other tools."""
 
 
-def answered(reply: Message, results: list[Message]) -> list[tuple[Call, str]]:
+def results_by_call(reply: Message, results: list[Message]) -> list[tuple[ToolUse, str]]:
     """Each result's text with its call: by id, in which clients drop marks, else by place."""
     calls = reply.get("tool_calls") or []
     by_id = {_plain(call.get("id")): call for call in calls}
@@ -47,49 +45,51 @@ def answered(reply: Message, results: list[Message]) -> list[tuple[Call, str]]:
         call = by_id.get(_plain(result.get("tool_call_id")))
         if call is None and at < len(calls):
             call = calls[at]
-        pairs.append((_call(call or {}), text_of(result)))
+        pairs.append((_use_of(call or ToolCall()), text_of(result)))
     return pairs
 
 
-def shown(reply: Message, text: str) -> tuple[Call, str]:
-    """What an environment shows after a reply in words; its one code block is the command."""
+def shown_output(reply: Message, output: str) -> tuple[ToolUse, str]:
+    """What an environment shows after a reply in words, whose one code block is the command."""
     blocks = _BLOCK.findall(text_of(reply))
-    return Call("", blocks[0].strip() if len(blocks) == 1 else ""), text
+    return ToolUse("", blocks[0].strip() if len(blocks) == 1 else ""), output
 
 
-class Results:
+class ToolRules:
     """The configured rules."""
 
     def __init__(self, config: JudgeConfig) -> None:
-        self._rules = [_Rule(name, rule) for name, rule in config.results.items()]
+        self._rules = [_ToolRule(name, rule) for name, rule in config.results.items()]
         self._readers = frozenset(config.readers)
         self._reading = re.compile(config.reading, re.IGNORECASE) if config.reading else None
 
-    def find(self, text: str, call: Call) -> Finding:
-        """-1 for a failure, +1 for a clean result, 0 where a rule says so; and what told it."""
-        found = self._find(text.strip(), call)
-        return Finding(found.value, {**found.detail, "tool": call.name}) if call.name else found
+    def find(self, text: str, call: ToolUse) -> Finding:
+        """-1 for a failure, +1 for a clean result, 0 where a rule says so; and that rule."""
+        finding = self._find(text.strip(), call)
+        if not call.name:
+            return finding
+        return Finding(finding.value, {**finding.detail, "tool": call.name})
 
-    def _find(self, text: str, call: Call) -> Finding:
+    def _find(self, text: str, call: ToolUse) -> Finding:
         contents = self._is_contents(call)
         fields = _object(text)
         failed = None if fields is None else _failed(fields, call.name, contents)
         if failed is not None:
             return Finding(-1 if failed else 1, {"rule": "fields"})
-        held = [rule for rule in self._rules if rule.holds(text, contents)]
+        matching = [rule for rule in self._rules if rule.holds(text, contents)]
         for value in (0, -1, 1):
-            for rule in held:
+            for rule in matching:
                 if rule.value == value:
                     return Finding(rule.value, {"rule": rule.name})
         return Finding(1, {"rule": "clean"})
 
-    def _is_contents(self, call: Call) -> bool:
+    def _is_contents(self, call: ToolUse) -> bool:
         if call.name in self._readers:
             return True
         return self._reading is not None and self._reading.match(call.command) is not None
 
 
-class _Rule:
+class _ToolRule:
     """One compiled rule."""
 
     def __init__(self, name: str, rule: ResultRule) -> None:
@@ -107,22 +107,23 @@ class _Rule:
         return self._tail is None or self._tail.search(text[-_TAIL_CHARS:]) is not None
 
 
-def _call(call: Mapping[str, Any]) -> Call:
-    function = call.get("function") or {}
+def _use_of(call: ToolCall) -> ToolUse:
+    function = call.get("function") or FunctionCall()
+    text = function.get("arguments") or "{}"
     try:
-        arguments = json.loads(function.get("arguments") or "{}")
+        arguments = json.loads(text) if isinstance(text, str) else {}
     except (ValueError, TypeError, RecursionError):
         arguments = {}
-    given = arguments if isinstance(arguments, dict) else {}
-    commands = (given[key] for key in _COMMANDS if isinstance(given.get(key), str))
-    return Call(str(function.get("name") or ""), next(commands, "").strip())
+    fields = arguments if isinstance(arguments, dict) else {}
+    commands = (fields[key] for key in _COMMANDS if isinstance(fields.get(key), str))
+    return ToolUse(str(function.get("name") or ""), next(commands, "").strip())
 
 
-def _plain(call_id: Any) -> str:
+def _plain(call_id: object) -> str:
     return _MARKS.sub("", call_id) if isinstance(call_id, str) else ""
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str) -> Json | None:
     """The result as an object, when it is one."""
     if not (text.startswith("{") and text.endswith("}")):
         return None
@@ -133,8 +134,8 @@ def _object(text: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _failed(fields: dict[str, Any], tool: str, contents: bool) -> bool | None:
-    """Whether the object tells a failure; None when it tells neither.
+def _failed(fields: Json, tool: str, contents: bool) -> bool | None:
+    """Whether the object stands for a failure; None when it does not say.
 
     A JSON file is an object too: of contents only an answer that is nothing but an error counts.
     """

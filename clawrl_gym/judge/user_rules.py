@@ -1,11 +1,13 @@
 """What a person's answer says about the reply before it.
 
 Only the opening is read, clause by clause. Quotations, code, and text pasted behind a colon are
-left out: they are what the person talks about, not what the person says.
+left out: they are what the person talks about, not what the person says. The request said once more
+is a correction too: the reply did not do it.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from clawrl_gym.config import JudgeConfig, ReplyRule
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.judge.interface import Finding
-from clawrl_gym.judge.restated import restates
 
 Words = Mapping[str, Sequence[str]]
 """Alternatives by name."""
@@ -33,36 +34,50 @@ _QUOTED = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?<=[.!?;,:])\s+|\s*\n\s*|\s+-+\s+|\s+(?=but\b)")
 _NO_WEIGHT = r"{no_weight}(?:[,.!;]+ *| +|$)"
-_NAMED = re.compile(r"\{([a-z_]+)\}")
+_WORDS = re.compile(r"\{([a-z_]+)\}")
 _MAX_WORDS = 100
 """In one pattern, those inside of words included."""
 _PASTING = re.compile(r"\w:$")
 _GAP = "_"
 """Stands for a quotation."""
+_WORD = re.compile(r"\w+(?:[./'-]\w+)*|[-+*/=<>%^]")
+_FILLER = re.compile(
+    "a|again|also|am|an|and|are|asked|at|be|but|can|could|do|does|for|get|give|have|hey|hi|i|i'd|"
+    "i'm|in|is|it|just|like|me|meant|my|no|now|of|oh|ok|okay|on|once|one|please|really|repeat|"
+    "said|same|so|still|tell|than|that|the|then|there|this|time|to|try|want|wanted|was|we|well|"
+    "what|what's|would|yes|you|your"
+)
+_LEAST = 3
+"""Words that a request must have to be known again."""
+_SIMILAR = 0.8
+"""Two spellings at least so similar are one word, mistyped."""
+_LONGEST = 1.5
+"""A request said again has grown by no more than this factor, and one word."""
 
 
-class Replies:
+class UserRules:
     """The configured rules, and the request said again."""
 
     def __init__(self, config: JudgeConfig) -> None:
-        known = config.words.get("no_weight")
-        self._no_weight = _compiled(_NO_WEIGHT, config.words) if known else re.compile("")
-        self._rules = [_Rule(name, rule, config.words) for name, rule in config.replies.items()]
+        words = config.words
+        has_no_weight = bool(words.get("no_weight"))
+        self._no_weight = _compiled(_NO_WEIGHT, words) if has_no_weight else re.compile("")
+        self._rules = [_UserRule(name, rule, words) for name, rule in config.replies.items()]
 
     def find(self, text: str, request: str, reply: str) -> Finding:
-        """The value of an answer, and what told it."""
-        opening = spoken(text)[:_OPENING_CHARS]
+        """The value of an answer, and the rule that gave it."""
+        opening = own_words(text)[:_OPENING_CHARS]
         clauses = [(clause, self._weighty(clause)) for clause in clauses_of(opening)]
-        asked = reply.rstrip(' \n*_"').endswith("?")
-        found: dict[int, Finding] = {}
+        after_question = reply.rstrip(' \n*_"').endswith("?")
+        findings: dict[int, Finding] = {}
         for rule in self._rules:
-            words = rule.finds(opening, clauses, asked)
+            words = rule.finds(opening, clauses, after_question)
             if words is not None:
                 finding = Finding(rule.value, {"rule": rule.name, "said": words})
-                found.setdefault(rule.value, finding)
+                findings.setdefault(rule.value, finding)
         for value in (0, -1, 1):
-            if value in found:
-                return found[value]
+            if value in findings:
+                return findings[value]
         if restates(text, request):
             return Finding(-1, {"rule": "restated"})
         return Finding(0, {"rule": "none"})
@@ -74,7 +89,7 @@ class Replies:
         return clause
 
 
-class _Rule:
+class _UserRule:
     """One compiled rule."""
 
     def __init__(self, name: str, rule: ReplyRule, words: Words) -> None:
@@ -85,9 +100,11 @@ class _Rule:
         self._patterns = [_compiled(pattern, words) for pattern in rule.patterns]
         self._unless = [_compiled(pattern, words) for pattern in rule.unless]
 
-    def finds(self, opening: str, clauses: list[tuple[str, str]], asked: bool) -> str | None:
-        """The words that tell it; None when it does not hold. Clauses come whole and weighty."""
-        if asked and not self._after_question:
+    def finds(
+        self, opening: str, clauses: list[tuple[str, str]], after_question: bool
+    ) -> str | None:
+        """The words that match; None when it does not hold. Clauses come whole and weighty."""
+        if after_question and not self._after_question:
             return None
         for clause, weighty in clauses:
             words = self._begins(clause) or self._begins(weighty)
@@ -104,20 +121,20 @@ class _Rule:
 
 
 def _compiled(pattern: str, words: Words) -> re.Pattern[str]:
-    """The pattern with its words spelt out. Raises ConfigError for a word that is not there."""
-    spelt, depth = pattern, 0
-    while named := _NAMED.search(spelt):
-        name, depth = named.group(1), depth + 1
+    """The pattern with its words filled in. Raises ConfigError for a word that is not there."""
+    text, depth = pattern, 0
+    while match := _WORDS.search(text):
+        name, depth = match.group(1), depth + 1
         if name not in words or depth > _MAX_WORDS:
             raise ConfigError(
                 f"got {{{name}}} in the pattern {pattern!r}, expected one of judge.words: "
                 f"{', '.join(sorted(words)) or 'none'} (and none that holds itself)"
             )
-        spelt = spelt[: named.start()] + f"(?:{'|'.join(words[name])})" + spelt[named.end() :]
-    return re.compile(spelt, re.IGNORECASE)
+        text = text[: match.start()] + f"(?:{'|'.join(words[name])})" + text[match.end() :]
+    return re.compile(text, re.IGNORECASE)
 
 
-def spoken(text: str) -> str:
+def own_words(text: str) -> str:
     """What a person says in a text: quotations left out, straight quotation marks."""
     plain = unicodedata.normalize("NFKC", text[:_READ_CHARS]).translate(_STRAIGHT)
     return _QUOTED.sub(f" {_GAP} ", plain).strip()
@@ -132,3 +149,43 @@ def clauses_of(opening: str) -> list[str]:
         if _PASTING.search(clause):
             break
     return clauses
+
+
+def restates(text: str, request: str) -> bool:
+    """Whether the text is the request in the same words, or holds every word of weight in it.
+
+    Numbers, signs and names (what is not in lower case) must be the same, other words may have
+    slips of the pen; so the same kind of request with another number is another request.
+    """
+    again, first = _words(text), _words(request)
+    if _lower(again) == _lower(first):
+        return len(first) >= _LEAST
+    names = {word.lower() for word in (*again[1:], *first[1:]) if not word.islower()}
+    request_words, words = _weighty(first), _weighty(again)
+    if len(request_words) < _LEAST or len(words) > _LONGEST * len(request_words) + 1:
+        return False
+    new = words - request_words - names
+    return all(
+        word in words or (word not in names and _mistyped(word, new)) for word in request_words
+    )
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text[:_READ_CHARS].replace("\u2019", "'"))
+
+
+def _lower(words: list[str]) -> list[str]:
+    return [word.lower() for word in words]
+
+
+def _weighty(words: list[str]) -> set[str]:
+    return {word for word in _lower(words) if not _FILLER.fullmatch(word)}
+
+
+def _mistyped(word: str, candidates: set[str]) -> bool:
+    if len(word) < 4:
+        return False
+    return any(
+        difflib.SequenceMatcher(None, word, candidate).ratio() >= _SIMILAR
+        for candidate in candidates
+    )

@@ -1,4 +1,4 @@
-"""Asks a judge: a bounded number of questions at once, each with a deadline.
+"""Verdicts of a judge on stored turns: a bounded number at once, each with a deadline.
 
 The judge's border: whatever goes wrong in it becomes an abstention that says why. An abstention is
 recorded; it is never 0 and never trained.
@@ -12,19 +12,19 @@ from collections import Counter
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
-from clawrl_gym.judge.interface import Cases, Judge
+from clawrl_gym.judge.interface import CaseBuilder, Judge
 
 _MAX_REASON = 300
 """Characters of an error that an abstention keeps."""
 
 
-class Asker:
-    """One judge, asked with care."""
+class VerdictMaker:
+    """Has one judge judge turns."""
 
     def __init__(self, judge: Judge, config: JudgeConfig, observed: bool = False) -> None:
         """`observed`: user messages are what an environment shows, not a person's words."""
         self._judge = judge
-        self._cases = Cases(config.ignore, observed)
+        self._case_builder = CaseBuilder(config.ignore, observed)
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()
@@ -32,17 +32,17 @@ class Asker:
         (verdicts with one), `hints_asked`, `hints_refused`; `votes`, `votes_invalid`,
         `votes_retried`; `agree` and `disagree` with the rules, where both are clear."""
 
-    async def ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
+    async def verdict(self, turn: Turn, next_state: list[Message]) -> Verdict:
         """A verdict on a stored turn, not stored yet; raises nothing but cancellation."""
         async with self._room:
-            verdict = await self._ask(turn, next_state)
+            verdict = await self._judged(turn, next_state)
         self.counters += _counted(verdict)
         return verdict
 
-    async def _ask(self, turn: Turn, next_state: list[Message]) -> Verdict:
+    async def _judged(self, turn: Turn, next_state: list[Message]) -> Verdict:
         if turn.finish_reason == INTERRUPTED:
             return self._abstain(turn, "the reply was interrupted")
-        case = self._cases.of(turn, next_state)
+        case = self._case_builder.of(turn, next_state)
         if not case.next_state:
             return self._abstain(turn, "the next state is empty")
         try:
@@ -51,13 +51,13 @@ class Asker:
         except TimeoutError as error:
             if deadline.expired():
                 return self._abstain(turn, f"no answer within {self._timeout_s:g} s")
-            return self._abstain(turn, _named(error))
+            return self._abstain(turn, _reason_of(error))
         except Exception as error:  # noqa: BLE001 (a judge that fails abstains)
-            return self._abstain(turn, _named(error))
+            return self._abstain(turn, _reason_of(error))
         if verdict.turn_id != turn.id or not _is_sound(verdict):
-            told = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
-            wanted = f"expected -1 to 1 on {turn.id}, and hints in words"
-            return self._abstain(turn, f"the judge gave {told}, {wanted}")
+            wrong = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
+            expected = f"expected -1 to 1 on {turn.id}, and hints in words"
+            return self._abstain(turn, f"the judge gave {wrong}, {expected}")
         return verdict
 
     def _abstain(self, turn: Turn, reason: str) -> Verdict:
@@ -96,5 +96,5 @@ def _is_sound(verdict: Verdict) -> bool:
     return verdict.value in (-1, 0, 1) and -1 <= verdict.reward <= 1
 
 
-def _named(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:_MAX_REASON]

@@ -11,7 +11,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from clawrl_gym.judge.chat_models import Completion
 
@@ -24,25 +24,25 @@ _VOTE = re.compile(
 _BOXED = r"\boxed"
 
 
-def parse_vote(said: Completion) -> Value | None:
+def parse_vote(completion: Completion) -> Value | None:
     """The vote in an answer; None when there is none."""
-    answer = answer_of(said)
+    answer = answer_of(completion)
     return None if answer is None else last_boxed(answer)
 
 
-def answer_of(said: Completion) -> str | None:
+def answer_of(completion: Completion) -> str | None:
     """What stands after the reasoning; None for an answer that is cut off or still reasons."""
-    if not said.finished:
+    if not completion.finished:
         return None
-    answer = said.text.rpartition("</think>")[2]
+    answer = completion.text.rpartition("</think>")[2]
     return None if "<think>" in answer else answer
 
 
 def last_boxed(text: str) -> Value | None:
     r"""1, 0 or -1 in the last \boxed{} of a text; None for anything else in it."""
     _, boxed, rest = text.rpartition(_BOXED)
-    found = _VOTE.match(rest) if boxed else None
-    return None if found is None else cast(Value, int(float(found["vote"])))
+    match = _VOTE.match(rest) if boxed else None
+    return None if match is None else cast(Value, int(float(match["vote"])))
 
 
 def is_certain(votes: Sequence[Value | None], coming: int, quorum: int) -> bool:
@@ -61,32 +61,32 @@ def majority(votes: Sequence[Value | None], quorum: int) -> Value | None:
     valid = Counter(vote for vote in votes if vote is not None)
     if not valid or valid.total() < quorum:
         return None
-    (first, most), *others = valid.most_common(2)
-    return 0 if others and others[0][1] == most else first
+    (first, most), *second = valid.most_common(2)
+    return 0 if second and second[0][1] == most else first
 
 
 async def gather_until(
-    asked: Sequence[Coroutine[Any, Any, T]],
+    coroutines: Sequence[Coroutine[None, None, T]],
     enough: Callable[[list[T], int], bool],
     timeout_s: float,
 ) -> list[T]:
-    """Results as they came until `enough(results, coming)` or no time is left.
+    """Results in the order in which they came, until `enough(results, coming)` or no time is left.
 
-    What is still open then is cancelled. None of those asked may raise.
+    What is still open then is cancelled. None of the coroutines may raise.
     """
-    coming = {asyncio.ensure_future(one) for one in asked}
-    ends_s, came = time.monotonic() + timeout_s, list[T]()
+    coming = {asyncio.ensure_future(one) for one in coroutines}
+    ends_s, results = time.monotonic() + timeout_s, list[T]()
     try:
-        while coming and not enough(came, len(coming)):
+        while coming and not enough(results, len(coming)):
             left_s = max(0.0, ends_s - time.monotonic())
-            done, coming = await asyncio.wait(
+            finished, coming = await asyncio.wait(
                 coming, timeout=left_s, return_when=asyncio.FIRST_COMPLETED
             )
-            if not done:
+            if not finished:
                 break
-            came += [task.result() for task in done]
+            results += [task.result() for task in finished]
     finally:
         for task in coming:
             task.cancel()
         await asyncio.gather(*coming, return_exceptions=True)
-    return came
+    return results

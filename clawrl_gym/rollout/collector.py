@@ -17,7 +17,7 @@ from clawrl_gym.core.types import INTERRUPTED, Episode, Group, Sample, Turn, Ver
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.judge.interface import Judge
-from clawrl_gym.judge.verdicts import Asker
+from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
@@ -45,8 +45,10 @@ class Collector:
         self._store = store
         self._algorithm = algorithm
         self._on_dropped = on_dropped
-        self._asker = (
-            None if judge is None else Asker(judge, judge_config or JudgeConfig(), not people)
+        self._verdict_maker = (
+            None
+            if judge is None
+            else VerdictMaker(judge, judge_config or JudgeConfig(), not people)
         )
         self._enhancer = enhancer if algorithm.needs_hints else None
         self._ready = BatchQueue.training(config, store)
@@ -56,7 +58,7 @@ class Collector:
     @property
     def counters(self) -> Counter[str]:
         """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
-        judged = Counter[str]() if self._asker is None else self._asker.counters
+        judged = Counter[str]() if self._verdict_maker is None else self._verdict_maker.counters
         verdicts = {f"verdicts/{name}": count for name, count in judged.items()}
         enhanced = Counter[str]() if self._enhancer is None else self._enhancer.counters
         hints = {f"hints/{name}": count for name, count in enhanced.items()}
@@ -113,11 +115,11 @@ class Collector:
         async with asyncio.TaskGroup() as running:
             for episode, turns in zip(episodes_G, turns_G, strict=True):
                 tasks: dict[int, asyncio.Task[Verdict]] = {}
-                if self._asker is not None and episode.reward is not None:
+                if self._verdict_maker is not None and episode.reward is not None:
                     states = await self._store.next_states_of(episode.session_id)
                     for turn in turns:
                         if turn.id in states and _is_trained(turn):
-                            verdict = self._asker.ask(turn, states[turn.id])
+                            verdict = self._verdict_maker.verdict(turn, states[turn.id])
                             tasks[turn.index] = running.create_task(verdict)
                 tasks_G.append(tasks)
         return [{at: task.result() for at, task in tasks.items()} for tasks in tasks_G]

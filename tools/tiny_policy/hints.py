@@ -18,7 +18,7 @@ from clawrl_gym.envs.conversation.styles import CASUAL, FORMAL, FRIENDLY, STORY,
 from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
-from clawrl_gym.judge.rule_hints import lesson_of_error, lesson_of_report, lesson_of_words
+from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report, hint_of_words
 from tools.tiny_policy.conversations import Conversation, Source
 from tools.tiny_policy.talk import DONE, Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
@@ -66,7 +66,7 @@ def hinted_at_end(messages: Sequence[Message], hint: str) -> list[Message]:
 def persona_hint(persona: Persona, chance: random.Random) -> str:
     """For a reply that this person disliked: the judge's words, or the person's own."""
     if chance.random() < 0.5:
-        return lesson_of_words(chance.choice(persona.dislike))
+        return hint_of_words(chance.choice(persona.dislike))
     return chance.choice(STYLE_HINTS[persona.style.name])
 
 
@@ -122,9 +122,9 @@ class HintedCommands:
             *before, last = shown.messages
             said = task_failures(task, chance)
             if said and chance.random() < 0.8:
-                hint = lesson_of_report(report_of(said))
+                hint = hint_of_report(report_of(said))
             else:
-                hint = lesson_of_error(error_output(chance, task))
+                hint = hint_of_error(error_output(chance, task))
             early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")
             messages = [*hinted_at_end(before, hint), last]
             yield Conversation(messages, f"hinted-{task.family}", unlearned=early)

@@ -20,7 +20,7 @@ from clawrl_gym.envs.terminal.agent import reply_text
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.prompt import case_messages
-from clawrl_gym.judge.rule_hints import lesson_of_error, lesson_of_report
+from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report
 from tools.tiny_policy.careless import demonstrated
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.hints import (
@@ -145,9 +145,9 @@ def _failed(task: Task, asked: str, command: str, chance: random.Random) -> Judg
     if said and chance.random() < 0.75:
         output = "(no output)" if chance.random() < 0.8 else error_output(chance, task)
         report = report_of(said)
-        return JudgedCase(_command(asked, command, output, report), -1, lesson_of_report(report))
+        return JudgedCase(_command(asked, command, output, report), -1, hint_of_report(report))
     output = error_output(chance, task)
-    return JudgedCase(_command(asked, command, output), -1, lesson_of_error(output))
+    return JudgedCase(_command(asked, command, output), -1, hint_of_error(output))
 
 
 def _command(asked: str, command: str, *came: str) -> Case:
@@ -163,7 +163,7 @@ def _command(asked: str, command: str, *came: str) -> Case:
 def _of_tool(case: Case) -> JudgedCase:
     told = text_of(case.next_state[0])
     failed = '"status": "error"' in told
-    return JudgedCase(case, -1 if failed else 1, lesson_of_error(told) if failed else None)
+    return JudgedCase(case, -1 if failed else 1, hint_of_error(told) if failed else None)
 
 
 def _cases(
