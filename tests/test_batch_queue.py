@@ -105,7 +105,7 @@ async def test_with_dynamic_sampling_a_batch_is_made_of_groups_that_teach(store:
     await accept(ready, 3, sample(3))
     await accept(ready, 4, sample(4))
     batch = await due(ready)
-    assert (batch.groups, batch.held) == (4, 2)
+    assert (batch.groups, batch.outstanding) == (4, 2)
     assert [n for n in numbers(batch) if n != 2] == [1, 3]
     assert ready.waiting_groups == 1
 
@@ -116,14 +116,14 @@ async def test_with_dynamic_sampling_a_policy_that_solves_everything_goes_on(sto
         assert await is_waiting(ready)
         await accept(ready, number)
     batch = await due(ready)
-    assert (batch.samples, batch.groups, batch.held) == ([], 16, 0)
+    assert (batch.samples, batch.groups, batch.outstanding) == ([], 16, 0)
 
 
 async def test_a_group_that_got_stale_does_not_keep_a_dynamic_batch_waiting(store: Store) -> None:
     ready = dynamic(store)
     await accept_turns(ready, range(2))
     batch = await due(ready, version=9)
-    assert (batch.samples, batch.groups, batch.held) == ([], 2, 2)
+    assert (batch.samples, batch.groups, batch.outstanding) == ([], 2, 2)
 
 
 async def test_a_sample_of_hints_alone_teaches(store: Store) -> None:

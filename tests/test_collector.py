@@ -283,9 +283,9 @@ async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Sto
     async with asyncio.timeout(20):
         batch = await whole.batch(0, 0)
         await running
-    assert (batch.groups, batch.held) == (8, 2)
+    assert (batch.groups, batch.outstanding) == (8, 2)
     assert {sample.group_id for sample in batch.samples} == {3, 7}
-    dispatcher.release(batch.held)
+    dispatcher.release(batch.outstanding)
     assert dispatcher.outstanding == 0
     assert whole.counters["groups/resampled"] == 6
 

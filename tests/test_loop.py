@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,12 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.loop import TrainLoop, Update
 
 
 def sample() -> Sample:
     return Sample("s", 0, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
-
-
-@dataclass
-class FakeBatch:
-    number: int
-    samples: list[Sample] = field(default_factory=lambda: [sample()])
-    groups: int = 1
-    held: int = 1
 
 
 class FakeLearner:
@@ -60,8 +52,8 @@ async def run(
     published: list[int] = []
     updates: list[Update] = []
 
-    async def next_batch(number: int, version: int) -> FakeBatch:
-        return FakeBatch(number)
+    async def next_batch(number: int, version: int) -> Batch:
+        return Batch(number, 1, [sample()], 1)
 
     async def publish(version: int) -> float:
         await learner.save_weights(str(folder))

@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,19 +14,12 @@ import pytest
 
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
-from clawrl_gym.core.types import Episode, Sample, StepStats, StopReason, TaskRef, Taught, Verdict
+from clawrl_gym.core.types import Episode, StepStats, StopReason, TaskRef, Taught, Verdict
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
+from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.loop import Update
 from tests.test_rule_hints import Words
-
-
-@dataclass
-class Batch:
-    number: int = 0
-    groups: int = 1
-    held: int = 0
-    samples: list[Sample] = field(default_factory=list)
 
 
 class RecordingView:
@@ -58,7 +50,7 @@ class RecordingView:
 
 def update(version: int, taught: list[Taught] | None = None) -> Update:
     stats = StepStats({"teacher/gap_mean": -0.5}, 10, 0.1, taught or [])
-    return Update(version, Batch(), stats, 0.0, 0.0, None)
+    return Update(version, Batch(0, 1, [], 0), stats, 0.0, 0.0, None)
 
 
 GATEWAY = SimpleNamespace(

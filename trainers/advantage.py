@@ -46,11 +46,11 @@ def group_advantages(
         raise ValueError(f"got rewards {list(rewards_G)!r}, expected finite numbers")
     if is_constant(rewards_G):
         return [0.0] * len(rewards_G)
-    others = len(rewards_G) - 1
+    peers = len(rewards_G) - 1
     mean = math.fsum(rewards_G) / len(rewards_G)
     centred_G = [reward - mean for reward in rewards_G]
-    std = math.sqrt(math.fsum(c * c for c in centred_G) / others)
-    scale = len(rewards_G) / others if leave_one_out else 1.0
+    std = math.sqrt(math.fsum(c * c for c in centred_G) / peers)
+    scale = len(rewards_G) / peers if leave_one_out else 1.0
     if normalize_std:
         scale /= std + EPSILON
     return [scale * centred for centred in centred_G]

@@ -91,12 +91,12 @@ class Algorithm(ABC):
         prompts_G: Sequence[Prompts] | None = None,
     ) -> list[Sample]:
         """Samples of a whole group; a group that teaches nothing gives none and is counted."""
-        told_G: Sequence[Verdicts] = verdicts_G or [{} for _ in segments_G]
-        read_G: Sequence[Prompts] = prompts_G or [{} for _ in segments_G]
-        terms_G = self.terms(group, segments_G, told_G, read_G)
+        all_verdicts_G: Sequence[Verdicts] = verdicts_G or [{} for _ in segments_G]
+        all_prompts_G: Sequence[Prompts] = prompts_G or [{} for _ in segments_G]
+        terms_G = self.terms(group, segments_G, all_verdicts_G, all_prompts_G)
         samples = []
         for episode, segments, terms, prompts in zip(
-            group.episodes_G, segments_G, terms_G, read_G, strict=True
+            group.episodes_G, segments_G, terms_G, all_prompts_G, strict=True
         ):
             for segment in segments:
                 if not any(segment.mask_T):
@@ -127,8 +127,8 @@ def make_sample(
         group_id=group.id,
         ids_T=segment.ids_T,
         mask_T=[
-            known and turn in inside
-            for known, turn in zip(segment.mask_T, segment.turns_T, strict=True)
+            sampled and turn in inside
+            for sampled, turn in zip(segment.mask_T, segment.turns_T, strict=True)
         ],
         logprobs_T=segment.logprobs_T,
         versions_T=segment.versions_T,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,7 +66,7 @@ def packed_attention(
     attention_mask: Tensor | None,
     packing: list[Block],
     scaling: float | None = None,
-    **_: Any,
+    **_: object,
 ) -> tuple[Tensor, None]:
     """Causal attention inside each sequence; the signature is that of transformers' registry."""
     copies = query.shape[1] // key.shape[1]

@@ -38,7 +38,7 @@ class Batch:
     groups: int
     """Groups that it uses up, in the order of their acceptance."""
     samples: list[Sample]
-    held: int
+    outstanding: int
     """Groups of them that still have a place among those outstanding."""
 
 
@@ -70,7 +70,7 @@ class _Entry:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _QueuedGroup:
     """One accepted group."""
 
     entries: list[_Entry]
@@ -93,7 +93,7 @@ class BatchQueue:
         self._store = store
         self._rule = rule
         self._max_staleness = max_staleness
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedGroup] = deque()
         self._order = asyncio.Lock()
         self._arrived = asyncio.Event()
         self.version = 0
@@ -141,15 +141,15 @@ class BatchQueue:
         """
         newest = {sample.turn_id: sample.id for samples in groups for sample in samples}
         for samples in groups:
-            kept = [s for s in samples if s.turn_id is None or newest[s.turn_id] == s.id]
-            self._waiting.append(_Waiting.of(kept))
+            newest_samples = [s for s in samples if s.turn_id is None or newest[s.turn_id] == s.id]
+            self._waiting.append(_QueuedGroup.of(newest_samples))
         self._arrived.set()
 
     async def accept(self, group: Group, samples: list[Sample]) -> list[Sample]:
         """Store a group with its samples and queue it; returns the samples as stored."""
         async with self._order:
             stored = await self._store.add_group(group, samples)
-            self._waiting.append(_Waiting.of(stored))
+            self._waiting.append(_QueuedGroup.of(stored))
         self._arrived.set()
         return stored
 
@@ -202,7 +202,7 @@ class BatchQueue:
                 return groups
         return 0
 
-    def _holds_place(self, waiting: _Waiting) -> bool:
+    def _holds_place(self, waiting: _QueuedGroup) -> bool:
         """Whether a group counts towards a batch, so that no other is collected instead."""
         return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.teaches
 
@@ -212,18 +212,18 @@ class BatchQueue:
 
     def _take(self, number: int, groups: int) -> Batch:
         samples: list[Sample] = []
-        held = 0
+        outstanding = 0
         for _ in range(groups):
             waiting = self._waiting.popleft()
-            held += self._holds_place(waiting)
+            outstanding += self._holds_place(waiting)
             for entry in waiting.entries:
                 if self._is_stale(entry):
                     self.counters["samples/dropped_stale"] += 1
                 else:
                     samples.append(entry.sample)
-        return Batch(number, groups, samples, held)
+        return Batch(number, groups, samples, outstanding)
 
-    def _effective(self, waiting: _Waiting) -> int:
+    def _effective(self, waiting: _QueuedGroup) -> int:
         return sum(entry.teaches and not self._is_stale(entry) for entry in waiting.entries)
 
     def _is_stale(self, entry: _Entry) -> bool:
@@ -232,9 +232,9 @@ class BatchQueue:
     def _drop(self, is_dropped: Callable[[Sample], bool]) -> int:
         dropped = 0
         for waiting in self._waiting:
-            kept = [entry for entry in waiting.entries if not is_dropped(entry.sample)]
-            dropped += len(waiting.entries) - len(kept)
-            waiting.entries = kept
+            remaining = [entry for entry in waiting.entries if not is_dropped(entry.sample)]
+            dropped += len(waiting.entries) - len(remaining)
+            waiting.entries = remaining
         return dropped
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -18,6 +18,16 @@ from clawrl_gym.core.errors import TrainerError
 
 WEIGHTS = "model.safetensors"
 STATE = "learner.pt"
+
+
+class LearnerState(TypedDict):
+    """What a learner needs beside its weights to go on bit by bit."""
+
+    optimizer: dict[str, object]
+    updates: int
+    skipped: int
+    rng: Tensor
+    """Of torch."""
 
 
 def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
@@ -34,7 +44,7 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
     partial.replace(folder / WEIGHTS)
 
 
-def write_checkpoint(weights: dict[str, Tensor], state: dict[str, Any], folder: Path) -> None:
+def write_checkpoint(weights: dict[str, Tensor], state: LearnerState, folder: Path) -> None:
     """Make `folder` hold this checkpoint and nothing else."""
     _finish(folder)
     partial, old = _beside(folder)
@@ -50,7 +60,7 @@ def write_checkpoint(weights: dict[str, Tensor], state: dict[str, Any], folder: 
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], LearnerState]:
     """Weights and state that `write_checkpoint` wrote."""
     from safetensors.torch import load_file
 
@@ -60,7 +70,7 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise TrainerError(
                 f"checkpoint {str(folder)!r} has no {name}, expected one that is whole"
             )
-    state: dict[str, Any] = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    state: LearnerState = torch.load(folder / STATE, map_location="cpu", weights_only=True)
     return load_file(folder / WEIGHTS), state
 
 

@@ -59,9 +59,11 @@ def with_tail(logprobs_MK: Tensor) -> Tensor:
 
 def overlap(student_ids_MK: Tensor, teacher_ids_MK: Tensor) -> Tensor:
     """(M,) share of the student's K tokens that are among the teacher's."""
-    known = teacher_ids_MK.sort(-1).values
-    at = torch.searchsorted(known, student_ids_MK.contiguous()).clamp(max=known.shape[-1] - 1)
-    return (known.gather(-1, at) == student_ids_MK).float().mean(-1)
+    sorted_ids = teacher_ids_MK.sort(-1).values
+    at = torch.searchsorted(sorted_ids, student_ids_MK.contiguous()).clamp(
+        max=sorted_ids.shape[-1] - 1
+    )
+    return (sorted_ids.gather(-1, at) == student_ids_MK).float().mean(-1)
 
 
 def _kl(log_p: Tensor, log_q: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +30,7 @@ from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
 from clawrl_gym.trainers.teacher import Teacher, TeacherReport, check_vocabulary
 
-SHOWN = 4
+MAX_TAUGHT_TURNS = 4
 """Distilled turns of a step that are handed back for people to look at."""
 
 
@@ -104,7 +103,7 @@ class Learner:
         )
         taught: list[Taught] = []
         for part, old in zip(parts, self._proximal(parts), strict=True):
-            taught.extend(self._update(part, old, watch, SHOWN - len(taught)))
+            taught.extend(self._update(part, old, watch, MAX_TAUGHT_TURNS - len(taught)))
         self.updates += 1
         tokens = sum(len(pack.ids_T) for part in parts for pack in part.packs)
         duration_s = time.perf_counter() - start_s
@@ -124,7 +123,7 @@ class Learner:
 
     def save_checkpoint(self, folder: str) -> None:
         """Make `folder` hold all that `load_checkpoint` needs to go on bit by bit."""
-        state = {
+        state: checkpoint.LearnerState = {
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
             "skipped": self.skipped,
@@ -178,7 +177,7 @@ class Learner:
             return [[self.model.score(pack).logprobs_M for pack in part.packs] for part in parts]
 
     def _update(
-        self, part: Minibatch, old: list[Tensor] | None, watch: StepMetrics, shown: int
+        self, part: Minibatch, old: list[Tensor] | None, watch: StepMetrics, max_taught: int
     ) -> list[Taught]:
         """One optimizer step on a minibatch; up to `shown` of its turns that were distilled."""
         self.optimizer.zero_grad(set_to_none=True)
@@ -193,7 +192,7 @@ class Learner:
             )
             terms.loss.backward()  # type: ignore[no-untyped-call]
             watch.pack(pack, scores, terms, old_M, mu_M)
-            taught.extend(islice(taught_turns(pack, part, terms), shown - len(taught)))
+            taught.extend(islice(taught_turns(pack, part, terms), max_taught - len(taught)))
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.net.parameters(), self.config.max_grad_norm
         )
@@ -214,7 +213,7 @@ class Learner:
 def _make_optimizer(net: torch.nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
     """AdamW; vectors (norms, biases) are not decayed."""
     parameters = [p for p in net.parameters() if p.requires_grad]
-    groups: list[dict[str, Any]] = [
+    groups: list[dict[str, object]] = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]

@@ -19,6 +19,7 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.batch_queue import Batch
 
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""
@@ -36,29 +37,13 @@ class LearnerHandle(Protocol):
     async def revive(self, checkpoint: str | None) -> None: ...
 
 
-class BatchLike(Protocol):
-    """What the loop needs of a batch."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def groups(self) -> int: ...
-
-    @property
-    def held(self) -> int: ...
-
-    @property
-    def samples(self) -> list[Sample]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Update:
     """One update that serves."""
 
     version: int
     """Of the new weights."""
-    batch: BatchLike
+    batch: Batch
     stats: StepStats | None
     """None when the batch held no signal: the weights stayed."""
     swap_pause_s: float
@@ -67,7 +52,7 @@ class Update:
 
 
 @dataclass(slots=True)
-class _Made:
+class _Progress:
     """How far an update has come."""
 
     stats: StepStats | None = None
@@ -83,7 +68,7 @@ class TrainLoop:
         self,
         config: LearnerConfig,
         learner: LearnerHandle,
-        next_batch: Callable[[int, int], Awaitable[BatchLike]],
+        next_batch: Callable[[int, int], Awaitable[Batch]],
         publish: Callable[[int], Awaitable[float]],
         on_update: Callable[[Update], Awaitable[None]],
         checkpoints: Path,
@@ -106,39 +91,39 @@ class TrainLoop:
             self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
             version = await self._update(batch, version, waited_s, last=version + 1 == steps)
 
-    async def _update(self, batch: BatchLike, version: int, waited_s: float, last: bool) -> int:
+    async def _update(self, batch: Batch, version: int, waited_s: float, last: bool) -> int:
         new = version + 1
-        made = _Made()
+        progress = _Progress()
         for attempt in range(_REVIVALS + 1):
             try:
-                await self._make(made, batch, version, last)
+                await self._advance(progress, batch, version, last)
                 break
             except LearnerDied:
                 if attempt == _REVIVALS:
                     raise
                 with self._timeline.span("train", "revive", version=version):
                     await self._learner.revive(self._checkpoint_of(version))
-        update = Update(new, batch, made.stats, made.pause_s, waited_s, made.checkpoint)
+        update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
         await asyncio.shield(self._on_update(update))
-        if made.checkpoint is not None:
+        if progress.checkpoint is not None:
             await asyncio.to_thread(self._prune)
         return new
 
-    async def _make(self, made: _Made, batch: BatchLike, version: int, last: bool) -> None:
+    async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
         """Step, publish, checkpoint; what a learner that died had published is not done twice."""
         new = version + 1
         if batch.samples:
             with self._timeline.span("train", "step", version=new, samples=len(batch.samples)):
-                made.stats = await self._learner.step(batch.samples, version)
-        if not made.published:
+                progress.stats = await self._learner.step(batch.samples, version)
+        if not progress.published:
             with self._timeline.span("serve", "swap", version=new):
-                made.pause_s = await self._publish(new)
-            made.published = True
+                progress.pause_s = await self._publish(new)
+            progress.published = True
         if last or new % self._config.checkpoint_every == 0:
             folder = str(self._checkpoints / f"{new:06d}")
             with self._timeline.span("train", "checkpoint", version=new):
                 await self._learner.save_checkpoint(folder)
-            made.checkpoint = folder
+            progress.checkpoint = folder
 
     def _checkpoint_of(self, version: int) -> str | None:
         """Raises TrainerError when the weights that serve were never checkpointed."""
@@ -152,6 +137,6 @@ class TrainLoop:
 
     def _prune(self) -> None:
         """Keep the newest checkpoints only; called once the newest one is recorded."""
-        kept = sorted(path for path in self._checkpoints.glob("[0-9]*") if path.is_dir())
-        for old in kept[: -self._config.keep_checkpoints]:
+        checkpoints = sorted(path for path in self._checkpoints.glob("[0-9]*") if path.is_dir())
+        for old in checkpoints[: -self._config.keep_checkpoints]:
             shutil.rmtree(old, ignore_errors=True)

@@ -53,12 +53,12 @@ def split(
         draw.shuffle(order)
     minibatches = []
     for index in range(parts):
-        some = [sample for sample, _ in order[index::parts]]
-        told = [reading for _, reading in order[index::parts]]
-        packs = make_packs(some, max_tokens, told)
+        part = [sample for sample, _ in order[index::parts]]
+        part_readings = [reading for _, reading in order[index::parts]]
+        packs = make_packs(part, max_tokens, part_readings)
         if packs:
-            counts = count_tokens(some), count_sequences(some)
-            minibatches.append(Minibatch(some, told, packs, *counts))
+            counts = count_tokens(part), count_sequences(part)
+            minibatches.append(Minibatch(part, part_readings, packs, *counts))
     return minibatches
 
 

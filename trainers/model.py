@@ -151,7 +151,7 @@ class PackedModel:
         hidden = body(rows, use_cache=False).last_hidden_state
         return hidden.flatten(0, 1).index_select(0, block.scatter)  # type: ignore[no-any-return]
 
-    def _seeing(self, body: Any, ids_1T: Tensor, pictures: tuple[str, ...]) -> Tensor:
+    def _seeing(self, body: nn.Module, ids_1T: Tensor, pictures: tuple[str, ...]) -> Tensor:
         """Of one sequence with pictures."""
         if self._reader is None:
             raise TrainerError(
@@ -195,7 +195,7 @@ class PackedModel:
             for hidden, ids in pieces
         ]
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[object]:
         if self.device.type == "cuda":
             return torch.autocast("cuda", dtype=torch.bfloat16)
         return nullcontext()
@@ -229,6 +229,6 @@ def _loader(model_dir: str) -> Any:
     return AutoModelForImageTextToText if sees(Path(model_dir)) else AutoModelForCausalLM
 
 
-def _has_full_attention_only(config: Any) -> bool:
+def _has_full_attention_only(config: object) -> bool:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     return kinds == {"full_attention"} and not getattr(config, "text_config", None)

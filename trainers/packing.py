@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from clawrl_gym.core.types import Sample
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,16 @@ def make_packs(
     So does each sequence with pictures: its positions are not those of a text.
     Without readings nothing is distilled, whatever weights the samples bring.
     """
-    told = readings or [None for _ in samples]
-    kept = [index for index, sample in enumerate(samples) if any(trainable(sample))]
+    all_readings = readings or [None for _ in samples]
+    trained = [index for index, sample in enumerate(samples) if any(trainable(sample))]
     packs = []
-    seeing = [index for index in kept if samples[index].pictures]
-    kept = [index for index in kept if not samples[index].pictures]
-    rows = [[kept[i] for i in row] for row in fill_rows(_lengths(samples, kept), max_tokens)]
+    seeing = [index for index in trained if samples[index].pictures]
+    trained = [index for index in trained if not samples[index].pictures]
+    rows = [[trained[i] for i in row] for row in fill_rows(_lengths(samples, trained), max_tokens)]
     for origins in [*rows, *([index] for index in seeing)]:
-        packs.append(_pack([samples[i] for i in origins], [told[i] for i in origins], origins))
+        packs.append(
+            _pack([samples[i] for i in origins], [all_readings[i] for i in origins], origins)
+        )
     return packs
 
 
@@ -149,8 +152,10 @@ def _pack(samples: list[Sample], readings: list[TeacherScores | None], origins: 
             )
     where = [np.flatnonzero(mask) for mask in masks]
     counts = [len(w) for w in where]
-    told = [reading or _silence(count) for reading, count in zip(readings, counts, strict=True)]
-    topk_ids_MK, topk_teacher_MK = _topk(told)
+    all_readings = [
+        reading or _silence(count) for reading, count in zip(readings, counts, strict=True)
+    ]
+    topk_ids_MK, topk_teacher_MK = _topk(all_readings)
     return Pack(
         ids_T=np.concatenate([np.asarray(s.ids_T, np.int64) for s in samples]),
         positions_T=np.concatenate([np.arange(length) for length in lengths]),
@@ -161,8 +166,8 @@ def _pack(samples: list[Sample], readings: list[TeacherScores | None], origins: 
         advantages_M=_at(where, [sample.advantages_T for sample in samples]).astype(np.float32),
         versions_M=_at(where, [sample.versions_T for sample in samples]).astype(np.int64),
         rows_M=np.repeat(np.arange(len(samples)), counts),
-        distill_M=np.concatenate([reading.distill_M for reading in told]),
-        teacher_M=np.concatenate([reading.teacher_M for reading in told]),
+        distill_M=np.concatenate([reading.distill_M for reading in all_readings]),
+        teacher_M=np.concatenate([reading.teacher_M for reading in all_readings]),
         origins=origins,
         topk_ids_MK=topk_ids_MK,
         topk_teacher_MK=topk_teacher_MK,
@@ -170,7 +175,7 @@ def _pack(samples: list[Sample], readings: list[TeacherScores | None], origins: 
     )
 
 
-def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[Any]:
+def _at(where: list[Ints], streams: Sequence[Sequence[float]]) -> NDArray[np.generic]:
     """The streams' values at the sampled tokens, end to end."""
     return np.concatenate([np.asarray(s)[w] for s, w in zip(streams, where, strict=True)])
 
@@ -190,10 +195,10 @@ def _topk(readings: list[TeacherScores]) -> tuple[Ints | None, Floats | None]:
     ids, logprobs = [], []
     for reading in readings:
         empty = (len(reading.teacher_M), shapes[0])
-        ids.append(_or(reading.topk_ids_MK, np.zeros(empty, np.int64)))
-        logprobs.append(_or(reading.topk_teacher_MK, np.full(empty, math.nan, np.float32)))
+        ids.append(_or_else(reading.topk_ids_MK, np.zeros(empty, np.int64)))
+        logprobs.append(_or_else(reading.topk_teacher_MK, np.full(empty, math.nan, np.float32)))
     return np.concatenate(ids), np.concatenate(logprobs)
 
 
-def _or(given: NDArray[Any] | None, otherwise: NDArray[Any]) -> NDArray[Any]:
-    return otherwise if given is None else given
+def _or_else(stream: NDArray[ScalarT] | None, otherwise: NDArray[ScalarT]) -> NDArray[ScalarT]:
+    return otherwise if stream is None else stream

@@ -24,7 +24,7 @@ class Images:
     """Where the pictures of a run are, and how they are read."""
 
     folder: str
-    processor: dict[str, Any] = field(default_factory=dict)
+    processor: dict[str, object] = field(default_factory=dict)
     """Options of the image processor: those that vLLM reads them with."""
 
 

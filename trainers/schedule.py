@@ -16,10 +16,10 @@ def learning_rate(update: int, updates: int, config: LearnerConfig) -> float:
     if update < config.warmup_steps:
         return config.lr * (update + 1) / (config.warmup_steps + 1)
     span = max(updates - 1 - config.warmup_steps, 1)
-    done = min((update - config.warmup_steps) / span, 1.0)
+    progress = min((update - config.warmup_steps) / span, 1.0)
     falling = {
         "constant": 1.0,
-        "linear": 1.0 - done,
-        "cosine": (1.0 + math.cos(math.pi * done)) / 2,
+        "linear": 1.0 - progress,
+        "cosine": (1.0 + math.cos(math.pi * progress)) / 2,
     }[config.schedule]
     return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * falling)

@@ -59,7 +59,7 @@ class _Answer:
     among the teacher's."""
 
 
-_Chosen = dict[tuple[int, int], tuple[_Question, _Answer]]
+_BestAnswers = dict[tuple[int, int], tuple[_Question, _Answer]]
 """What each lesson is taught by; by places of sample and lesson."""
 
 
@@ -85,16 +85,16 @@ class Teacher:
         several = any(question.prompt for question in questions)
         k = self._config.top_k if self._config.form == "topk" or several else 0
         own = self._own_best(samples, questions, k) if k else {}
-        chosen: _Chosen = {}
+        best: _BestAnswers = {}
         for question, answer in zip(questions, self._ask(questions, own, k), strict=True):
             lesson = (question.sample, question.lesson)
-            if lesson not in chosen or _closer(answer, chosen[lesson][1]):
-                chosen[lesson] = question, answer
+            if lesson not in best or _closer(answer, best[lesson][1]):
+                best[lesson] = question, answer
         readings = [
-            self._reading(index, sample, chosen, own) if any(sample.distill_T) else None
+            self._reading(index, sample, best, own) if any(sample.distill_T) else None
             for index, sample in enumerate(samples)
         ]
-        return TeacherReport(readings, _metrics(samples, readings, chosen))
+        return TeacherReport(readings, _metrics(samples, readings, best))
 
     def _questions(self, samples: Sequence[Sample]) -> Iterator[_Question]:
         for index, sample in enumerate(samples):
@@ -140,18 +140,20 @@ class Teacher:
         self, samples: Sequence[Sample], questions: list[_Question], k: int
     ) -> dict[int, Ints]:
         """The student's most likely tokens wherever a sample is learned from, by sample."""
-        asked = sorted({question.sample for question in questions})
-        packs = make_packs([samples[index] for index in asked], self._max_tokens)
+        indices = sorted({question.sample for question in questions})
+        packs = make_packs([samples[index] for index in indices], self._max_tokens)
         return {
-            asked[origin]: answer.best_ids_MK
+            indices[origin]: answer.best_ids_MK
             for pack in packs
             for origin, answer in _split(pack, self._student.look(pack, k, self._width))
         }
 
     def _ask(self, questions: list[_Question], own: dict[int, Ints], k: int) -> list[_Answer]:
         compared: list[TeacherScores | None] = [None for _ in questions]
-        theirs = [own[question.sample][question.tokens] for question in questions] if k else []
-        for index, ids_MK in enumerate(theirs):
+        student_best = (
+            [own[question.sample][question.tokens] for question in questions] if k else []
+        )
+        for index, ids_MK in enumerate(student_best):
             nothing = np.full(ids_MK.shape, math.nan, np.float32)
             compared[index] = TeacherScores(nothing[:, 0], nothing[:, 0], ids_MK, nothing)
         sequences = [question.sequence for question in questions]
@@ -160,10 +162,10 @@ class Teacher:
             answers.update(_split(pack, self._model.look(pack, k, self._width)))
         if not k:
             return [answers[index] for index in range(len(questions))]
-        return [_compare(answers[index], ids_MK) for index, ids_MK in enumerate(theirs)]
+        return [_compare(answers[index], ids_MK) for index, ids_MK in enumerate(student_best)]
 
     def _reading(
-        self, index: int, sample: Sample, chosen: _Chosen, own: dict[int, Ints]
+        self, index: int, sample: Sample, best: _BestAnswers, own: dict[int, Ints]
     ) -> TeacherScores:
         weights_M = np.array(sample.distill_T, np.float32)[trainable(sample)]
         k = min(self._config.top_k, self._width) if self._config.form == "topk" else 0
@@ -172,9 +174,9 @@ class Teacher:
         topk_MK = np.full((len(weights_M), k), math.nan, np.float32)
         prompts: list[int | None] = [None for _ in sample.lessons]
         for number in range(len(sample.lessons)):
-            if (index, number) not in chosen:
+            if (index, number) not in best:
                 continue
-            question, answer = chosen[index, number]
+            question, answer = best[index, number]
             prompts[number] = question.prompt
             teacher_M[question.tokens] = answer.logprobs_M
             if k and self._config.top_k_of == "student":
@@ -238,12 +240,12 @@ def _compare(answer: _Answer, student_MK: Ints) -> _Answer:
     return replace(answer, overlap=float(shares_M.mean()))
 
 
-def _closer(one: _Answer, other: _Answer) -> bool:
-    return one.overlap is not None and other.overlap is not None and one.overlap > other.overlap
+def _closer(left: _Answer, right: _Answer) -> bool:
+    return left.overlap is not None and right.overlap is not None and left.overlap > right.overlap
 
 
 def _metrics(
-    samples: Sequence[Sample], readings: list[TeacherScores | None], chosen: _Chosen
+    samples: Sequence[Sample], readings: list[TeacherScores | None], best: _BestAnswers
 ) -> dict[str, float]:
     """What is known before the update; `teacher/overlap` is a mean over tokens."""
     too_long = 0
@@ -257,7 +259,7 @@ def _metrics(
     metrics = {"teacher/too_long": float(too_long)}
     counted = [
         (answer.overlap, len(answer.logprobs_M))
-        for _, answer in chosen.values()
+        for _, answer in best.values()
         if answer.overlap is not None
     ]
     if counted:
@@ -266,21 +268,27 @@ def _metrics(
     return metrics
 
 
-def _refused(sample: Sample, got: str, expected: str) -> TrainerError:
-    return TrainerError(f"session {sample.session_id!r}: got {got}, expected {expected}")
+def _refused(sample: Sample, actual: str, expected: str) -> TrainerError:
+    return TrainerError(f"session {sample.session_id!r}: got {actual}, expected {expected}")
 
 
 def check_vocabulary(teacher: str, policy: str) -> None:
     """Raises TrainerError unless both models, by folder or Hugging Face id, share all tokens."""
-    theirs, ours = _tokens(teacher), _tokens(policy)
+    teacher_tokens, policy_tokens = _tokens(teacher), _tokens(policy)
     different = next(
-        (i for i in sorted(theirs.keys() | ours.keys()) if theirs.get(i) != ours.get(i)), None
+        (
+            i
+            for i in sorted(teacher_tokens.keys() | policy_tokens.keys())
+            if teacher_tokens.get(i) != policy_tokens.get(i)
+        ),
+        None,
     )
     if different is not None:
         raise TrainerError(
-            f"the teacher {teacher!r} has another vocabulary: {len(theirs)} tokens, the policy "
-            f"{len(ours)}; token {different} is {theirs.get(different)!r}, expected "
-            f"{ours.get(different)!r}: take a model of the policy's family"
+            f"the teacher {teacher!r} has another vocabulary: {len(teacher_tokens)} tokens, the "
+            f"policy {len(policy_tokens)}; token {different} is "
+            f"{teacher_tokens.get(different)!r}, expected {policy_tokens.get(different)!r}: take "
+            "a model of the policy's family"
         )
 
 

@@ -213,7 +213,7 @@ class Run:
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)
-        self._dispatcher.release(update.batch.held)
+        self._dispatcher.release(update.batch.outstanding)
         await self._observer.update(update)
         every = self._config.eval.every
         if every and update.version % every == 0 and update.version < self._config.trainer.steps:
