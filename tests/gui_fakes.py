@@ -29,7 +29,7 @@ class FakeScreen:
     task: GuiTask
     options: GuiEnvConfig
     fails: Callable[[Action], str | None] = lambda action: None
-    said: str = ""
+    page_instruction: str = ""
     left_document: bool = False
     acted: list[Action] = field(default_factory=list)
     noticed: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class FakeScreen:
     def page_result(self) -> Any:
         return self.result
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
+    def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         self._check()
         return FinalState(
             {"shop": {"bought": self.bought}}, answer, gave_up, page_result=self.result

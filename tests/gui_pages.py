@@ -22,7 +22,7 @@ QUICK = PATIENT.model_copy(update={"action_timeout_s": 1.0, "page_timeout_s": 2.
 class Nothing:
     needs_pages = False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
         return 0.0, ()
 
 

@@ -117,7 +117,7 @@ class SlowStart(pool.BrowserPool):
     def live(self) -> int:
         return 0
 
-    async def take(self):
+    async def acquire(self):
         await self.started.wait()
         raise EnvError("it did not start")
 
@@ -131,8 +131,8 @@ def test_a_browser_that_starts_is_not_ended_as_idle():
     options = BrowserConfig()
 
     async def scene() -> tuple[bool, bool]:
-        slow = owner._sets[options] = SlowStart(asyncio.Event())
-        taking = asyncio.ensure_future(owner.take(options))
+        slow = owner._pools[options] = SlowStart(asyncio.Event())
+        taking = asyncio.ensure_future(owner.acquire(options))
         await asyncio.sleep(0)
         await owner._close_idle()
         while_starting = slow.closed
@@ -417,7 +417,7 @@ def _browsers_end() -> Iterator[None]:
 
 
 def house(screen: BrowserScreen):
-    return screen._visit._house
+    return screen._episode._browser
 
 
 def later(check) -> bool:

@@ -203,9 +203,9 @@ def test_a_page_that_says_that_it_is_over_ends_the_task():
 
 
 def test_what_the_page_asks_for_is_part_of_the_request():
-    env = env_of(replace(TASK, instruction=""), Screens(said="Click it."))
+    env = env_of(replace(TASK, instruction=""), Screens(page_instruction="Click it."))
     assert env.reset(seed=0)[0].startswith("Click it.\n\nShop (")
-    env = env_of(TASK, Screens(said="Be quick."))
+    env = env_of(TASK, Screens(page_instruction="Be quick."))
     assert env.reset(seed=0)[0].startswith("Buy pens.\nBe quick.\n\nShop (")
 
 
@@ -214,7 +214,7 @@ def test_an_oracle_may_follow_from_what_the_page_asks_for():
         assert said == "Buy pens!"
         return SOLUTION
 
-    env = started(replace(TASK, solution=solution), Screens(said="Buy pens!"))
+    env = started(replace(TASK, solution=solution), Screens(page_instruction="Buy pens!"))
     assert [env.step(action)[1] for action in env.solve()] == [0.0, 1.0]
 
 

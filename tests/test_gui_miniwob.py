@@ -23,7 +23,7 @@ from clawrl_gym.envs.gui.task import FinalState
 from clawrl_gym.envs.task_ids import NUMBERS
 
 
-def ended(page_result: object, gave_up: bool = False) -> FinalState:
+def final_state(page_result: object, gave_up: bool = False) -> FinalState:
     return FinalState({}, None, gave_up, page_result=page_result)
 
 
@@ -76,11 +76,11 @@ def test_an_unknown_page_is_refused_and_the_known_ones_are_named() -> None:
 
 def test_only_a_page_that_says_it_was_won_earns() -> None:
     grader = PageGrader()
-    assert grader.grade(ended({"won": True})) == (1.0, ())
+    assert grader.grade(final_state({"won": True})) == (1.0, ())
     for said in (
         None, {"won": False, "reason": "wrong"}, {"left": True}, {"won": "yes"}, "won", 1, True,
     ):  # fmt: skip
-        reward, missing = grader.grade(ended(said))
+        reward, missing = grader.grade(final_state(said))
         assert reward == 0.0
         assert missing
 

@@ -23,7 +23,7 @@ HOURS = PageFacts("http://www.museum.test/guide/hours.html", "Opening hours", "<
 FRONT = PageFacts("http://museum.test/", "Museum", "<h1>Museum</h1>")
 
 
-def ended(
+def final_state(
     *tabs: PageFacts, active: int = 0, gave_up: bool = False, answer: str | None = None
 ) -> FinalState:
     return FinalState({}, answer, gave_up, tabs, active)
@@ -236,23 +236,23 @@ def test_two_paths_that_share_nothing_are_the_two_splits(tmp_path: Path) -> None
 def test_an_infeasible_task_is_worth_one_only_when_the_model_gives_up_itself() -> None:
     """Defect S13 of the reference: running out of steps was taken for giving up, and rewarded."""
     grader = open_osworld(INDEX).load("osworld-impossible-tickets").grader
-    assert grader.grade(ended(FRONT, gave_up=True))[0] == 1.0
-    assert grader.grade(ended(FRONT))[0] == 0.0
-    assert grader.grade(ended(FRONT, answer="it cannot be done"))[0] == 0.0
+    assert grader.grade(final_state(FRONT, gave_up=True))[0] == 1.0
+    assert grader.grade(final_state(FRONT))[0] == 0.0
+    assert grader.grade(final_state(FRONT, answer="it cannot be done"))[0] == 0.0
 
 
 def test_giving_up_what_can_be_done_is_worth_nothing() -> None:
     grader = open_osworld(INDEX).load("osworld-open-opening-hours").grader
-    assert grader.grade(ended(HOURS)) == (1.0, ())
-    assert grader.grade(ended(HOURS, gave_up=True))[0] == 0.0
-    assert grader.grade(ended(FRONT))[0] == 0.0
-    assert grader.grade(ended())[0] == 0.0
+    assert grader.grade(final_state(HOURS)) == (1.0, ())
+    assert grader.grade(final_state(HOURS, gave_up=True))[0] == 0.0
+    assert grader.grade(final_state(FRONT))[0] == 0.0
+    assert grader.grade(final_state())[0] == 0.0
 
 
 def graded(func: Any, result: Any, expected: Any, *, facts: Any = None, **more: Any) -> float:
     grader = grader_of({"func": func, "result": result, "expected": expected, **more})
     seen = PageFacts("https://shop.test/list-2/a?q=pens&id=7", "Shop", "<p>pens</p>", facts)
-    return grader.grade(ended(FRONT, seen, active=1))[0]
+    return grader.grade(final_state(FRONT, seen, active=1))[0]
 
 
 @pytest.mark.parametrize(

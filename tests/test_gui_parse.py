@@ -409,3 +409,10 @@ def test_any_text_that_can_be_typed_survives_being_written(text):
 )
 def test_of_a_reply_made_to_cost_time_only_so_much_is_read(piece):
     assert len(asked(piece * (200_000 // len(piece)))) <= MAX_CALLS
+
+
+@pytest.mark.parametrize("name", ["[]", "{}", "3", "null"])
+def test_a_tool_whose_name_is_no_text_is_told_to_the_model(name: str) -> None:
+    [action] = asked(f'<tool_call>{{"name": {name}, "arguments": {{}}}}</tool_call>')
+    assert action.action is None
+    assert action.wrong.startswith("got the tool ")

@@ -28,11 +28,11 @@ class Slow:
     """Never answers /slow while the test lasts."""
 
     def __init__(self) -> None:
-        self.ended = threading.Event()
+        self.final_state = threading.Event()
 
     def handle(self, request: Request) -> Response:
         if request.path == "/slow":
-            self.ended.wait(20)
+            self.final_state.wait(20)
         return Response("<title>quick</title>")
 
     def state(self) -> None:
@@ -50,9 +50,12 @@ def test_a_form_is_posted_redirected_and_the_sites_state_is_read():
         assert screen.act(Action("click", id=id_of(screen, "Go"))) is None
         assert screen.left_document is True
         assert screen.look().url == "http://site.test/done"
-        ended = screen.ended("an answer", False, False)
-    assert ended.states["site.test"][1:] == [("POST", "/do", {"n": "Ann"}), ("GET", "/done", {})]
-    assert (ended.answer, ended.gave_up, ended.tabs) == ("an answer", False, ())
+        final_state = screen.final_state("an answer", False, False)
+    assert final_state.states["site.test"][1:] == [
+        ("POST", "/do", {"n": "Ann"}),
+        ("GET", "/done", {}),
+    ]
+    assert (final_state.answer, final_state.gave_up, final_state.tabs) == ("an answer", False, ())
 
 
 def test_a_redirect_from_site_to_site_is_followed():
@@ -114,11 +117,11 @@ def test_a_page_that_never_loads_is_told_and_the_episode_goes_on():
             failed = screen.act(Action("goto", text="http://slow.test/slow"))
             assert "did not finish loading within 2 s" in str(failed)
             assert screen.look().title == "quick"
-            slow.ended.set()  # sites answer one request at a time
+            slow.final_state.set()  # sites answer one request at a time
             screen.act(Action("goto", text="http://slow.test/"))
             assert screen.look().url == "http://slow.test/"
     finally:
-        slow.ended.set()
+        slow.final_state.set()
 
 
 def test_an_episode_does_not_begin_where_the_first_page_does_not_load():
@@ -128,7 +131,7 @@ def test_an_episode_does_not_begin_where_the_first_page_does_not_load():
         with pytest.raises(EnvError, match="does not load"):
             BrowserScreen.open(task, QUICK)
     finally:
-        slow.ended.set()
+        slow.final_state.set()
 
 
 @pytest.mark.parametrize("start", ["http://other.test/", "file:///etc/passwd", "nothing"])
@@ -142,12 +145,12 @@ def test_scripts_of_a_task_run_among_the_pages_own():
     page += "<button onclick='score = 0.5'>go</button>"
     scripts = {"start_script": "Promise.resolve(instruction)", "result_script": "score"}
     with a_screen(page, **scripts) as screen:
-        assert screen.said == "find it"
+        assert screen.page_instruction == "find it"
         assert screen.page_result() is None
         screen.act(Action("click", id=id_of(screen, "go")))
         assert screen.page_result() == 0.5
         screen.act(Action("reload"))
-        assert screen.ended(None, True, False).page_result == 0.5
+        assert screen.final_state(None, True, False).page_result == 0.5
 
 
 def test_a_start_script_that_fails_is_the_tasks_fault():
@@ -159,10 +162,10 @@ def test_all_tabs_are_read_for_graders_that_ask():
     more = {"tabs": ("http://site.test/two",), "facts_script": "document.title.length"}
     with a_screen(TWO, **more) as screen:
         assert screen.look().title == "two"
-        ended = screen.ended(None, False, True)
-    assert [(tab.title, tab.facts) for tab in ended.tabs] == [("one", 3), ("two", 3)]
-    assert ended.active == 1
-    assert "second" in ended.tabs[1].html
+        final_state = screen.final_state(None, False, True)
+    assert [(tab.title, tab.facts) for tab in final_state.tabs] == [("one", 3), ("two", 3)]
+    assert final_state.active == 1
+    assert "second" in final_state.tabs[1].html
 
 
 def test_random_numbers_follow_from_the_seed_and_the_clock_from_nothing():

@@ -29,7 +29,7 @@ class Nothing:
 
     needs_pages = False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
         raise AssertionError
 
 

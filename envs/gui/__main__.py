@@ -41,16 +41,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _make(given: argparse.Namespace, sandbox: Mapping[str, Any]) -> GuiEnv:
+def _make(arguments: argparse.Namespace, sandbox: Mapping[str, Any]) -> GuiEnv:
     """`sandbox` is nothing to a browser, which has its own."""
     defaults = GuiEnvConfig().model_dump(exclude={"type", "id", "films"})
     browser = {
-        "executable": given.executable,
-        "unsafe_no_isolation": given.unsafe_no_isolation,
+        "executable": arguments.executable,
+        "unsafe_no_isolation": arguments.unsafe_no_isolation,
     }
-    families = None if given.families is None else given.families.split(",")
-    chosen = {"tasks": given.path, "families": families, "allow": given.allow}
-    return GuiEnv(**{**defaults, **chosen, "browser": {**defaults["browser"], **browser}})
+    families = None if arguments.families is None else arguments.families.split(",")
+    overrides = {"tasks": arguments.path, "families": families, "allow": arguments.allow}
+    return GuiEnv(**{**defaults, **overrides, "browser": {**defaults["browser"], **browser}})
 
 
 if __name__ == "__main__":

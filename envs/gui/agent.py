@@ -41,7 +41,7 @@ class GuiAgent(ConversationAgent):
 
     def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
         turns = super().messages(observations, replies)
-        return [*self._shown(turns)]
+        return [*self._with_newest_pictures(turns)]
 
     def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
         return [] if self._is_text else list(env_tools)
@@ -50,7 +50,7 @@ class GuiAgent(ConversationAgent):
         """What the system message ends with: protocol `text` describes the actions there."""
         return "\n\n".join(map(in_words, env_tools)) if self._is_text else ""
 
-    def _shown(self, turns: Sequence[Message]) -> Iterator[Message]:
+    def _with_newest_pictures(self, turns: Sequence[Message]) -> Iterator[Message]:
         """The messages with their pictures as parts, older ones as a short text."""
         contents = [_content(message) for message in turns]
         left = sum(_is_picture(part) for content in contents for part in content) - self._images
@@ -63,9 +63,9 @@ class GuiAgent(ConversationAgent):
                 older = _is_picture(part) and left > 0
                 left -= older
                 parts.append({"type": "text", "text": LEFT_OUT} if older else part)
-            told = any(map(_is_picture, parts))
+            has_picture = any(map(_is_picture, parts))
             text = "\n".join(part["text"] for part in parts if part["type"] == "text")
-            yield {**message, "content": parts if told else text}
+            yield {**message, "content": parts if has_picture else text}
 
 
 def _content(message: Message) -> list[ContentPart]:

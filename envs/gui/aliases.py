@@ -7,7 +7,7 @@ counterpart among our actions stays unknown and is answered as such.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeGuard
 
 from clawrl_gym.envs.gui.schema import FORMS
 
@@ -47,23 +47,23 @@ FIELDS = {
 }  # fmt: skip
 
 
-def normalize_fields(given: Mapping[str, Any], height: float) -> dict[str, Any]:
+def normalize_fields(aliased: Mapping[str, object], height: float) -> dict[str, object]:
     """The fields in our names; `height` of the viewport in CSS pixels."""
-    fields = {str(name): value for name, value in given.items() if value is not None}
-    said = fields.get("action")
-    name = said.strip().lower() if isinstance(said, str) else ""
+    fields = {str(name): value for name, value in aliased.items() if value is not None}
+    action = fields.get("action")
+    name = action.strip().lower() if isinstance(action, str) else ""
     if name not in NAMES:
         return fields
     fields["action"] = NAMES[name]
     for special in (_terminate, _button, _points, _wheel, _texts):
         special(name, fields, height)
-    for other, ours in FIELDS.items():
-        if other in fields and ours not in fields:
-            fields[ours] = fields.pop(other)
+    for alias, field in FIELDS.items():
+        if alias in fields and field not in fields:
+            fields[field] = fields.pop(alias)
     return fields
 
 
-def _terminate(name: str, fields: dict[str, Any], height: float) -> None:
+def _terminate(name: str, fields: dict[str, object], height: float) -> None:
     if name == "terminate":
         status = str(fields.pop("status", "success")).lower()
         fields["action"] = "done" if status == "success" else "give_up"
@@ -71,12 +71,12 @@ def _terminate(name: str, fields: dict[str, Any], height: float) -> None:
             fields.pop("text", None)
 
 
-def _button(name: str, fields: dict[str, Any], height: float) -> None:
+def _button(name: str, fields: dict[str, object], height: float) -> None:
     if fields["action"] == "click" and fields.get("button") in ("left", "right"):
         fields["action"] = "click" if fields.pop("button") == "left" else "right_click"
 
 
-def _points(name: str, fields: dict[str, Any], height: float) -> None:
+def _points(name: str, fields: dict[str, object], height: float) -> None:
     """Pairs of coordinates become x and y; a drag's `coordinate` is where it ends."""
     ends = fields["action"] == "drag"
     path = fields.get("path")
@@ -96,14 +96,16 @@ def _points(name: str, fields: dict[str, Any], height: float) -> None:
             del fields[pair]
 
 
-def _wheel(name: str, fields: dict[str, Any], height: float) -> None:
+def _wheel(name: str, fields: dict[str, object], height: float) -> None:
     """Pixels and notches become heights of the viewport; Qwen's pixels count upwards."""
     if fields["action"] != "scroll":
         return
-    if "scroll_amount" in fields and _is_number(fields["scroll_amount"]):
-        fields["amount"] = fields.pop("scroll_amount") * WHEEL_PX / height
-    if "pixels" in fields and _is_number(fields["pixels"]):
-        pixels = fields.pop("pixels")
+    notches, pixels = fields.get("scroll_amount"), fields.get("pixels")
+    if _is_number(notches):
+        del fields["scroll_amount"]
+        fields["amount"] = notches * WHEEL_PX / height
+    if _is_number(pixels):
+        del fields["pixels"]
         towards = ("right", "left") if name == "hscroll" else ("up", "down")
         _scrolled(fields, pixels, towards, height)
     across, down = fields.get("scroll_x", 0), fields.get("scroll_y", 0)
@@ -117,13 +119,13 @@ def _wheel(name: str, fields: dict[str, Any], height: float) -> None:
 
 
 def _scrolled(
-    fields: dict[str, Any], pixels: float, towards: tuple[str, str], height: float
+    fields: dict[str, object], pixels: float, towards: tuple[str, str], height: float
 ) -> None:
     fields["direction"] = towards[0 if pixels >= 0 else 1]
     fields["amount"] = abs(pixels) / height
 
 
-def _texts(name: str, fields: dict[str, Any], height: float) -> None:
+def _texts(name: str, fields: dict[str, object], height: float) -> None:
     """Keys may be called text, and come as a list."""
     if fields["action"] == "press":
         if "text" in fields and "keys" not in fields:
@@ -131,11 +133,11 @@ def _texts(name: str, fields: dict[str, Any], height: float) -> None:
         keys = fields.get("keys")
         if isinstance(keys, list | tuple):
             fields["keys"] = "+".join(str(key) for key in keys)
-    elif fields["action"] == "select" and isinstance(fields.get("options"), list):
-        options = fields.pop("options")
+    elif fields["action"] == "select" and isinstance(options := fields.get("options"), list):
+        del fields["options"]
         if len(options) == 1:
             fields["text"] = options[0]
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -64,5 +64,5 @@ def _place(number: int | None, x: float | None, y: float | None, view: View) -> 
     if number is None:
         return "" if x is None or y is None else f"at {x:.0f}, {y:.0f}"
     element = element_of(number, view)
-    named = element and (element.name or element.role)
-    return f"“{named}”" if named else f"[{number}]"
+    name = element and (element.name or element.role)
+    return f"“{name}”" if name else f"[{number}]"

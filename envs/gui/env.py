@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.config import GuiEnvConfig
-from clawrl_gym.envs.gui.execution import DONE, Execution, MousePosition, execute
+from clawrl_gym.envs.gui.execution import CARRIED_OUT, Execution, MousePosition, execute
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import tool
@@ -99,12 +99,12 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         self._task: GuiTask | None = None
         self._view = _EMPTY
         self._first = ""
-        self._said = ""
+        self._page_instruction = ""
         self._ending: Action | None = None
         self._mouse = MousePosition()
-        self._called = False
+        self._replied_with_calls = False
         """The last reply called tools: what comes back are their results."""
-        self._tool: dict[str, Any] = {}
+        self._tool: Tool | None = None
         self._last_shot: bytes | None = None
 
     @staticmethod
@@ -121,11 +121,11 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         from clawrl_gym.envs.gui.browser.pool import process_browsers
 
         owner = process_browsers()
-        house = owner.run(owner.take(config.browser), _START_S)
+        shared = owner.run(owner.acquire(config.browser), _START_S)
         try:
-            say(f"Chromium {house.browser.version}: ready")
+            say(f"Chromium {shared.browser.version}: ready")
         finally:
-            owner.run(owner.give_back(config.browser, house), _START_S)
+            owner.run(owner.release(config.browser, shared), _START_S)
 
     @property
     def task(self) -> GuiTask:
@@ -176,9 +176,11 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         with Image.open(BytesIO(self._last_shot)) as picture:
             return np.asarray(picture.convert("RGB"))
 
-    def _solution(self, asked: str) -> tuple[tuple[Step, ...], ...]:
-        task, _ = self._current(asked)
-        solution = task.solution(self._said) if callable(task.solution) else task.solution
+    def _solution(self, method: str) -> tuple[tuple[Step, ...], ...]:
+        task, _ = self._current(method)
+        solution = (
+            task.solution(self._page_instruction) if callable(task.solution) else task.solution
+        )
         if not solution:
             raise TaskError(f"task {task.id!r} has no solution")
         return solution
@@ -186,8 +188,8 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
     def _resolved(self, step: Step, turn: int) -> str:
         action = resolve(step, self._view.lines)
         if action is None:
-            found = resolve(Step(step.kind, step.locator), self._view.lines) is not None
-            lacking = step.to if found else step.locator
+            has_start = resolve(Step(step.kind, step.locator), self._view.lines) is not None
+            lacking = step.to if has_start else step.locator
             raise TaskError(
                 f"the solution of task {self.task.id!r} needs {lacking} in turn {turn}, "
                 f"and {self._view.url} has none"
@@ -199,81 +201,82 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
 
     def _open(self, task: GuiTask) -> Screen:
         self._task, self._view, self._ending, self._mouse = task, _EMPTY, None, MousePosition()
-        self._called, self._last_shot, self._film = False, None, None
+        self._replied_with_calls, self._last_shot, self._film = False, None, None
         screen = self._open_screen(task, self._options)
         try:
-            self._said = screen.said
-            asked = "\n".join(part for part in (task.instruction, self._said) if part)
+            self._page_instruction = screen.page_instruction
+            parts = (task.instruction, self._page_instruction)
+            instruction = "\n".join(part for part in parts if part)
             self._tool = tool(*self._spans(task, screen), self._thousandths)
-            self._first = self._observed(screen, [], asked + "\n")
+            self._first = self._observe(screen, [], instruction + "\n")
             if self.filming:
                 from clawrl_gym.envs.gui.film import Film
 
-                self._film = Film(asked, screen.viewport)
+                self._film = Film(instruction, screen.viewport)
         except BaseException:
             screen.close()
             raise
         return screen
 
-    def _act(self, task: GuiTask, held: Screen, action: str) -> tuple[str, bool]:
+    def _act(self, task: GuiTask, screen: Screen, action: str) -> tuple[str, bool]:
         reply = decode(action)
-        self._called = bool(reply.calls)
+        self._replied_with_calls = bool(reply.calls)
         if self._film is not None:
-            self._film.expose(held.shot)
-        asked = parse_reply(reply, self._frame(task, held))
-        execution = execute(asked, held, self._mouse)
-        if not asked:
+            self._film.expose(screen.shot)
+        requested = parse_reply(reply, self._frame(task, screen))
+        execution = execute(requested, screen, self._mouse)
+        if not requested:
             execution.results.append(f"Error: {describe_missing_action(reply)}")
         if self._film is not None:
             self._film.add(self._view, tuple(execution.attempts), execution.failure)
         self._ending = execution.ending
-        over = self._ending is not None or (bool(task.result_script) and _is_over(held))
-        return self._came_back(reply, execution, held, over), over or self._turns == task.turns
+        over = self._ending is not None or (bool(task.result_script) and _is_over(screen))
+        return self._observation(reply, execution, screen, over), over or self._turns == task.turns
 
-    def _came_back(self, reply: Reply, execution: Execution, held: Screen, over: bool) -> str:
+    def _observation(self, reply: Reply, execution: Execution, screen: Screen, over: bool) -> str:
         """The observation: a text, or one result a call with the page in the last."""
         if not reply.calls:
-            return OVER if over else self._observed(held, execution.messages)
+            return OVER if over else self._observe(screen, execution.messages)
         if over:
             return encode_results(reply.calls, execution.results)
         *before, last = execution.results
-        page = self._observed(held, [] if last == DONE else [last])
+        page = self._observe(screen, [] if last == CARRIED_OUT else [last])
         return encode_results(reply.calls, [*before, page])
 
-    def _observed(self, held: Screen, told: Sequence[str], first: str = "") -> str:
+    def _observe(self, screen: Screen, messages: Sequence[str], first: str = "") -> str:
         """What the model is shown: words, and the page as text, as picture, or both."""
-        self._view = held.look()
-        notes = [f"Note: {notice}" for notice in held.notices()]
+        self._view = screen.look()
+        notes = [f"Note: {notice}" for notice in screen.notices()]
         kind, options = self._options.observation, self._options
         if kind in ("tree", "both"):
-            page = render(self._view, options.max_tokens, held.viewport[1])
+            page = render(self._view, options.max_tokens, screen.viewport[1])
         else:
             page = heading(self._view)
-        text = "\n".join([*([first] if first else []), *told, *notes, page])
-        return encode_parts(text, [] if kind == "tree" else [self._picture(held)])
+        text = "\n".join([*([first] if first else []), *messages, *notes, page])
+        return encode_parts(text, [] if kind == "tree" else [self._picture(screen)])
 
-    def _picture(self, held: Screen) -> bytes:
-        shot = held.shot()
+    def _picture(self, screen: Screen) -> bytes:
+        shot = screen.shot()
         if self._options.observation != "marked":
             return shot
         from clawrl_gym.envs.gui.picture import marked
 
-        return marked(shot, self._view, held.viewport)
+        return marked(shot, self._view, screen.viewport)
 
-    def _grade(self, task: GuiTask, held: Screen) -> tuple[float, str]:
+    def _grade(self, task: GuiTask, screen: Screen) -> tuple[float, str]:
         """Only the model's own `give_up` gives up: no budget speaks for it."""
         ending = self._ending
         if self._film is not None:
-            self._film.end(held.shot)
+            self._film.end(screen.shot)
         if self.render_mode == "rgb_array":
-            self._last_shot = held.shot()
-        ended = held.ended(
+            self._last_shot = screen.shot()
+        final_state = screen.final_state(
             ending.text if ending is not None and ending.kind == "answer" else None,
             ending is not None and ending.kind == "give_up",
             task.grader.needs_pages,
         )
-        held.close()
-        reward, missing = task.grader.grade(ended)
+        screen.close()
+        reward, missing = task.grader.grade(final_state)
         report = report_of(missing or ([] if reward >= 1.0 else [f"it earned {reward:g}"]))
         if self._film is not None:
             self._film.graded(reward, report)
@@ -284,8 +287,8 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
 
     def _info(self, task: GuiTask) -> Info:
         return super()._info(task) | {
-            "tools": [self._tool],
-            "next_state_role": "tool" if self._called else "user",
+            "tools": [] if self._tool is None else [self._tool],
+            "next_state_role": "tool" if self._replied_with_calls else "user",
         }
 
     def _line(self, role: str, text: str) -> str:
@@ -295,17 +298,17 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
     def _thousandths(self) -> bool:
         return self._options.coordinates == "thousandths"
 
-    def _frame(self, task: GuiTask, held: Screen) -> CoordinateSpace:
-        return CoordinateSpace(*held.viewport, *self._spans(task, held))
+    def _frame(self, task: GuiTask, screen: Screen) -> CoordinateSpace:
+        return CoordinateSpace(*screen.viewport, *self._spans(task, screen))
 
-    def _spans(self, task: GuiTask, held: Screen) -> tuple[int, int]:
+    def _spans(self, task: GuiTask, screen: Screen) -> tuple[int, int]:
         """What x and y count to: thousandths, or pixels of what is shown."""
         if self._thousandths:
             return 1000, 1000
         scale = 1.0 if self._options.observation == "tree" else task.scale
-        width, height = held.viewport
+        width, height = screen.viewport
         return round(width * scale), round(height * scale)
 
 
-def _is_over(held: Screen) -> bool:
-    return held.page_result() is not None
+def _is_over(screen: Screen) -> bool:
+    return screen.page_result() is not None

@@ -11,7 +11,7 @@ from clawrl_gym.envs.gui.parse import RequestedAction
 from clawrl_gym.envs.gui.schema import MAX_ACTIONS
 from clawrl_gym.envs.gui.screen import Screen
 
-DONE = "done"
+CARRIED_OUT = "done"
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Execution:
     @property
     def messages(self) -> list[str]:
         """Errors and notes, for an observation that is one text."""
-        return [result for result in self.results if result != DONE]
+        return [result for result in self.results if result != CARRIED_OUT]
 
     @property
     def failure(self) -> str:
@@ -59,15 +59,17 @@ class Execution:
         return errors[0].removeprefix("Error: ") if errors and not failed else ""
 
 
-def execute(asked: Sequence[RequestedAction], screen: Screen, mouse: MousePosition) -> Execution:
+def execute(
+    requested: Sequence[RequestedAction], screen: Screen, mouse: MousePosition
+) -> Execution:
     """Act. Raises EnvError for what fails by itself, never for what the model does wrong."""
     execution = Execution()
-    for number, one in enumerate(asked, 1):
+    for number, one in enumerate(requested, 1):
         stop = _carry_out(one, screen, mouse, execution)
-        if not stop and number == MAX_ACTIONS and len(asked) > MAX_ACTIONS:
+        if not stop and number == MAX_ACTIONS and len(requested) > MAX_ACTIONS:
             stop = f"at most {MAX_ACTIONS} actions a reply are carried out"
         if stop:
-            left = asked[number:]
+            left = requested[number:]
             execution.results += [
                 f"Note: not carried out, {stop}: {other.source}" for other in left
             ]
@@ -84,7 +86,7 @@ def _carry_out(
         return "an action before it is wrong"
     if one.action.kind in ENDINGS:
         execution.attempts.append(Attempt(one.action))
-        execution.results.append(DONE)
+        execution.results.append(CARRIED_OUT)
         execution.ending = one.action
         return "the task was ended"
     action = mouse.start_of(one.action)
@@ -98,7 +100,7 @@ def _carry_out(
         execution.results.append(f"Error: {one.source}: {failed}")
         return "an action before it failed"
     mouse.follow(action)
-    execution.results.append(DONE)
+    execution.results.append(CARRIED_OUT)
     if screen.left_document:
         mouse.at = None
         return "another page has come up"

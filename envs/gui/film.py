@@ -25,7 +25,7 @@ class Film:
     def __init__(self, instruction: str, viewport: tuple[int, int]) -> None:
         self._instruction = instruction
         self._viewport = viewport
-        self._kept: list[Frame] = []
+        self._frames: list[Frame] = []
         self._newest: Frame | None = None
         self._last_page: Frame | None = None
         self._every = 1
@@ -44,12 +44,12 @@ class Film:
         frame = Frame(self._count + 1, self._exposed, view, tuple(attempts), failure)
         self._exposed = None
         if self._count % self._every == 0:
-            self._kept.append(frame)
+            self._frames.append(frame)
         self._count += 1
         self._newest = frame
-        if len(self._kept) > MOST_FRAMES:
+        if len(self._frames) > MOST_FRAMES:
             self._every *= 2
-            self._kept = self._kept[::2]
+            self._frames = self._frames[::2]
 
     def end(self, shot: Callable[[], bytes]) -> None:
         """The page that is left, unless the last reply only said that it is the end."""
@@ -64,10 +64,10 @@ class Film:
     @property
     def frames(self) -> list[Frame]:
         """Those that are shown."""
-        kept = list(self._kept)
-        if self._newest is not None and self._newest is not kept[-1]:
-            kept.append(self._newest)
-        return kept if self._last_page is None else [*kept, self._last_page]
+        frames = list(self._frames)
+        if self._newest is not None and self._newest is not frames[-1]:
+            frames.append(self._newest)
+        return frames if self._last_page is None else [*frames, self._last_page]
 
     @property
     def hidden(self) -> int:

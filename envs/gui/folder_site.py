@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.envs.gui.site import Request, Response
 
@@ -53,19 +52,18 @@ class FolderSite:
         kind = TYPES.get(file.suffix.lower(), "application/octet-stream")
         return Response(file.read_bytes(), content_type=kind)
 
-    def state(self) -> Any:
+    def state(self) -> None:
         """Files do not change."""
-        return None
 
     def _file(self, path: str) -> Path | None:
         """The file of a decoded path; None where there is none in the folder."""
         root = self.folder.resolve()
         try:
-            found = (root / path.replace("\\", "/").lstrip("/")).resolve()
-            if found.is_dir():
-                found = (found / _INDEX).resolve()
-            inside = found.is_relative_to(root) and found.is_file()
-            return found if inside and found.stat().st_size <= MAX_FILE_BYTES else None
+            file = (root / path.replace("\\", "/").lstrip("/")).resolve()
+            if file.is_dir():
+                file = (file / _INDEX).resolve()
+            inside = file.is_relative_to(root) and file.is_file()
+            return file if inside and file.stat().st_size <= MAX_FILE_BYTES else None
         except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
             return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
 
 from clawrl_gym.envs.gui.task import FinalState
 
@@ -20,7 +19,7 @@ class StateGrader:
     What was changed besides is part of the state, so side effects cost the reward.
     """
 
-    expected: Mapping[str, Any]
+    expected: Mapping[str, object]
     """State by host name."""
     answer: str | None = None
     """None: nothing is asked for, and an answer does no harm."""
@@ -29,12 +28,12 @@ class StateGrader:
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
-        missing = [_GAVE_UP] if ended.gave_up else []
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
+        missing = [_GAVE_UP] if final_state.gave_up else []
         for host, state in self.expected.items():
-            missing += differences(state, ended.states.get(host), host)
-        if self.answer is not None and not same_answer(self.answer, ended.answer):
-            missing.append(_wrong_answer(self.answer, ended.answer))
+            missing += differences(state, final_state.states.get(host), host)
+        if self.answer is not None and not same_answer(self.answer, final_state.answer):
+            missing.append(_wrong_answer(self.answer, final_state.answer))
         return _graded(missing)
 
 
@@ -48,66 +47,68 @@ class AnswerGrader:
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
-        return StateGrader({}, self.answer).grade(ended)
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
+        return StateGrader({}, self.answer).grade(final_state)
 
 
 @dataclass(frozen=True, slots=True)
 class InfeasibleGrader:
     """The task cannot be done: 1 only when the model says so itself, and has changed nothing."""
 
-    unchanged: Mapping[str, Any] | None = None
+    unchanged: Mapping[str, object] | None = None
     """State of each server as it was in the beginning; None: it does not matter."""
 
     @property
     def needs_pages(self) -> bool:
         return False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
-        missing = [] if ended.gave_up else ["the task cannot be done, and the model did not say so"]
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
+        missing = (
+            [] if final_state.gave_up else ["the task cannot be done, and the model did not say so"]
+        )
         for host, state in (self.unchanged or {}).items():
-            missing += differences(state, ended.states.get(host), host)
+            missing += differences(state, final_state.states.get(host), host)
         return _graded(missing)
 
 
-def same_answer(expected: str, got: str | None) -> bool:
+def same_answer(expected: str, answer: str | None) -> bool:
     """Case, whitespace and a full stop at the end do not count; numbers count by their value."""
-    if got is None:
+    if answer is None:
         return False
-    wanted, given = _normal(expected), _normal(got)
-    if wanted == given:
+    expected_text, answer_text = _normal(expected), _normal(answer)
+    if expected_text == answer_text:
         return True
-    numbers = _number(wanted), _number(given)
+    numbers = _number(expected_text), _number(answer_text)
     return None not in numbers and numbers[0] == numbers[1]
 
 
-def differences(expected: Any, got: Any, where: str) -> Iterator[str]:
+def differences(expected: object, actual: object, where: str) -> Iterator[str]:
     """What differs between two JSON values, in words; nothing when they are equal."""
-    if isinstance(expected, dict) and isinstance(got, dict):
-        for key in [*expected, *(key for key in got if key not in expected)]:
-            if key not in got:
-                yield f"{where}.{key} is missing, expected {_shown(expected[key])}"
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in [*expected, *(key for key in actual if key not in expected)]:
+            if key not in actual:
+                yield f"{where}.{key} is missing, expected {_quoted(expected[key])}"
             elif key not in expected:
-                yield f"{where}.{key} is {_shown(got[key])}, expected none"
+                yield f"{where}.{key} is {_quoted(actual[key])}, expected none"
             else:
-                yield from differences(expected[key], got[key], f"{where}.{key}")
-    elif isinstance(expected, list | tuple) and isinstance(got, list | tuple):
-        if len(expected) != len(got):
-            yield f"{where} has {len(got)} entries, expected {len(expected)}"
+                yield from differences(expected[key], actual[key], f"{where}.{key}")
+    elif isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
+        if len(expected) != len(actual):
+            yield f"{where} has {len(actual)} entries, expected {len(expected)}"
             return
-        for i, (wanted, given) in enumerate(zip(expected, got, strict=True)):
-            yield from differences(wanted, given, f"{where}[{i}]")
-    elif expected != got or isinstance(expected, bool) != isinstance(got, bool):
-        yield f"{where} is {_shown(got)}, expected {_shown(expected)}"
+        for i, (expected_entry, entry) in enumerate(zip(expected, actual, strict=True)):
+            yield from differences(expected_entry, entry, f"{where}[{i}]")
+    elif expected != actual or isinstance(expected, bool) != isinstance(actual, bool):
+        yield f"{where} is {_quoted(actual)}, expected {_quoted(expected)}"
 
 
 def _graded(missing: list[str]) -> tuple[float, tuple[str, ...]]:
     return 0.0 if missing else 1.0, tuple(missing)
 
 
-def _wrong_answer(expected: str, got: str | None) -> str:
-    given = "no answer" if got is None else f"the answer {_shown(got)}"
-    return f"got {given}, expected {_shown(expected)}"
+def _wrong_answer(expected: str, answer: str | None) -> str:
+    answered = "no answer" if answer is None else f"the answer {_quoted(answer)}"
+    return f"got {answered}, expected {_quoted(expected)}"
 
 
 def _normal(text: str) -> str:
@@ -130,6 +131,6 @@ def _groups(text: str) -> bool:
     return 0 < len(whole.lstrip("-")) <= 3 and all(len(group) == 3 for group in groups)
 
 
-def _shown(value: Any) -> str:
-    told = repr(value)
-    return told if len(told) <= _MAX_SHOWN_CHARS else told[: _MAX_SHOWN_CHARS - 3] + "..."
+def _quoted(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."

@@ -69,13 +69,13 @@ def wrapped(text: str, size: float, width: float, most: int) -> list[str]:
     lines: list[str] = []
     words = legible(text[:4000]).split(" ")
     while words and len(lines) < most:
-        taken = 1
-        while taken < len(words) and font(size).getlength(" ".join(words[: taken + 1])) <= width:
-            taken += 1
+        count = 1
+        while count < len(words) and font(size).getlength(" ".join(words[: count + 1])) <= width:
+            count += 1
         if len(lines) == most - 1:
-            taken = len(words)
-        lines.append(fitted(" ".join(words[:taken]), size, width))
-        words = words[taken:]
+            count = len(words)
+        lines.append(fitted(" ".join(words[:count]), size, width))
+        words = words[count:]
     return lines
 
 
@@ -166,7 +166,7 @@ class Overlay:
         width, height = _tag_size(text, size)
         boxes = [(left, top, width, height) for left, top in places]
         inside = [self._inside(box) for box in boxes]
-        free = [box for box in inside if not any(_meet(box, other) for other in self._tags)]
+        free = [box for box in inside if not any(_meet(box, tag) for tag in self._tags)]
         whole = [box for box in free if box in boxes]
         left, top, _, _ = box = (whole or free or inside)[0]
         self._tags.append(box)
@@ -205,10 +205,10 @@ def _tag_size(text: str, size: float) -> tuple[float, float]:
     return font(size).getlength(text) + 16, size * 1.7
 
 
-def _meet(one: Box, other: Box) -> bool:
+def _meet(first: Box, second: Box) -> bool:
     return (
-        abs(2 * (one[0] - other[0]) + one[2] - other[2]) < one[2] + other[2]
-        and abs(2 * (one[1] - other[1]) + one[3] - other[3]) < one[3] + other[3]
+        abs(2 * (first[0] - second[0]) + first[2] - second[2]) < first[2] + second[2]
+        and abs(2 * (first[1] - second[1]) + first[3] - second[3]) < first[3] + second[3]
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#c2255c", "#1864ab", "#2b7a2f", "#a64a00", "#6930c3", "#0b6e75", "#7a4419", "#495057")
 """Of the numbers' boxes, in turn: white type on them is legible."""
-DONE, FAILED = "#d9480f", "#5f6b7c"
+SUCCEEDED, FAILED = "#d9480f", "#5f6b7c"
 _MOST_PIXELS = 40_000_000
 _QUALITY = 80
 
@@ -46,16 +46,17 @@ def marked(jpeg: bytes, view: View, viewport: tuple[int, int]) -> bytes:
 
     picture = opened(jpeg)
     scale = picture.width / viewport[0]
-    shown = [
+    visible = [
         (element, box)
         for element in view.elements
-        if "covered" not in element.states and (box := _seen(element.box, viewport)) is not None
+        if "covered" not in element.states
+        and (box := _visible_part(element.box, viewport)) is not None
     ]
     draw = ImageDraw.Draw(picture)
     size = 12 * scale
     placed: list[Box] = []
     labels: list[tuple[Box, str, str]] = []
-    for element, box in shown:
+    for element, box in visible:
         colour = _COLOURS[element.id % len(_COLOURS)]
         left, top, width, height = (value * scale for value in box)
         edge = (
@@ -127,7 +128,7 @@ class _Pen:
     def draw(self, attempt: Attempt) -> None:
         self._drawn += 1
         action = attempt.action
-        self._colour = FAILED if attempt.failed else DONE
+        self._colour = FAILED if attempt.failed else SUCCEEDED
         at = self._point(action.id, action.x, action.y)
         match action.kind:
             case "click" | "double_click" | "triple_click" | "right_click" | "hover":
@@ -150,10 +151,10 @@ class _Pen:
     def _pointed(self, kind: str, at: Point | None) -> None:
         if at is None:
             return
-        seen = self._inside(at)
-        if seen != at:  # further down or up: the page scrolls to it first
-            self._ink.arrow(self._towards(seen, at), seen, self._colour)
-            self._count(self._towards(seen, at))
+        edge_point = self._inside(at)
+        if edge_point != at:  # further down or up: the page scrolls to it first
+            self._ink.arrow(self._towards(edge_point, at), edge_point, self._colour)
+            self._count(self._towards(edge_point, at))
             return
         rings = {"double_click": 2, "triple_click": 3, "hover": 0}.get(kind, 1)
         for ring in range(rings):
@@ -195,7 +196,7 @@ class _Pen:
         x = max(12.0, min(at[0], self._ink.width - 12))
         y = max(12.0, min(at[1], self._ink.height - 12))
         while any(
-            abs(x - other[0]) < 20 and abs(y - other[1]) < 20 for other, _, _ in self._numbers
+            abs(x - place[0]) < 20 and abs(y - place[1]) < 20 for place, _, _ in self._numbers
         ):
             x += 21
         self._numbers.append(((x, y), str(self._drawn), self._colour))
@@ -223,13 +224,13 @@ class _Pen:
         x = max(6.0, min(at[0], self._ink.width - 6))
         return x, max(6.0, min(at[1], self._ink.height - 6))
 
-    def _towards(self, seen: Point, at: Point) -> Point:
+    def _towards(self, edge_point: Point, at: Point) -> Point:
         """Where an arrow begins that points out of the page."""
-        sign = [(there > here) - (there < here) for here, there in zip(seen, at, strict=True)]
-        return seen[0] - 44 * sign[0], seen[1] - 44 * sign[1]
+        sign = [(there > here) - (there < here) for here, there in zip(edge_point, at, strict=True)]
+        return edge_point[0] - 44 * sign[0], edge_point[1] - 44 * sign[1]
 
 
-def _seen(box: Box, viewport: tuple[int, int]) -> Box | None:
+def _visible_part(box: Box, viewport: tuple[int, int]) -> Box | None:
     """The part of a box that lies in the viewport."""
     left, top = max(0.0, box[0]), max(0.0, box[1])
     right, bottom = min(viewport[0], box[0] + box[2]), min(viewport[1], box[1] + box[3])
@@ -239,7 +240,7 @@ def _seen(box: Box, viewport: tuple[int, int]) -> Box | None:
 
 
 def label_place(
-    box: Box, label: tuple[float, float], size: tuple[int, int], taken: list[Box]
+    box: Box, label: tuple[float, float], size: tuple[int, int], placed: list[Box]
 ) -> Box:
     """Where a label hides least: beside a corner of its box if it can, within the picture."""
     left, top, width, height = box
@@ -253,11 +254,11 @@ def label_place(
         (max(0.0, min(x, size[0] - wide)), max(0.0, min(y, size[1] - high)), wide, high)
         for x, y in corners
     ]
-    return min(places, key=lambda place: sum(_shared(place, other) for other in taken))
+    return min(places, key=lambda place: sum(_shared(place, neighbour) for neighbour in placed))
 
 
-def _shared(one: Box, other: Box) -> float:
+def _shared(first: Box, second: Box) -> float:
     """Area of what two boxes have in common."""
-    wide = min(one[0] + one[2], other[0] + other[2]) - max(one[0], other[0])
-    high = min(one[1] + one[3], other[1] + other[3]) - max(one[1], other[1])
+    wide = min(first[0] + first[2], second[0] + second[2]) - max(first[0], second[0])
+    high = min(first[1] + first[3], second[1] + second[3]) - max(first[1], second[1])
     return max(0.0, wide) * max(0.0, high)

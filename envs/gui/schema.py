@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import get_args
 
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.gui.action import Direction
 
 TOOL = "computer"
@@ -97,12 +98,12 @@ _TEXTS = (
 )
 
 
-def tool(width: int, height: int, thousandths: bool = False) -> dict[str, Any]:
+def tool(width: int, height: int, thousandths: bool = False) -> Tool:
     """The tool in OpenAI's form, for a page of this size in CSS pixels."""
     across = "thousandths of the width, 0 to 1000" if thousandths else f"pixels, 0 to {width}"
     down = "thousandths of the height, 0 to 1000" if thousandths else f"pixels, 0 to {height}"
     actions = "; ".join(f"{kind}: {form.says}" for kind, form in FORMS.items())
-    properties: dict[str, Any] = {
+    properties: dict[str, object] = {
         "action": {"type": "string", "enum": list(FORMS), "description": actions},
         "id": _field("integer", "number of the element that is acted on, as the page shows it"),
         "x": _field("number", f"instead of id: from the left edge in {across}"),
@@ -135,9 +136,9 @@ def tool(width: int, height: int, thousandths: bool = False) -> dict[str, Any]:
     }
 
 
-def in_words(offered: Mapping[str, Any]) -> str:
+def in_words(tool: Tool) -> str:
     """The same tool as instructions for a model that acts by writing lines of text."""
-    properties = offered["function"]["parameters"]["properties"]
+    properties = tool["function"]["parameters"]["properties"]
     lines = [f"{FORMS[kind].example}: {FORMS[kind].says}" for kind in properties["action"]["enum"]]
     return (
         "Act by writing actions, one a line:\n" + "\n".join(lines) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -15,7 +15,7 @@ class Screen(Protocol):
     """Its tabs, and the servers that they show. What fails by itself raises EnvError."""
 
     @property
-    def said(self) -> str:
+    def page_instruction(self) -> str:
         """What the task's `start_script` returned; empty without one."""
         ...
 
@@ -43,11 +43,11 @@ class Screen(Protocol):
         """What is seen, as JPEG."""
         ...
 
-    def page_result(self) -> Any:
+    def page_result(self) -> object:
         """What the task's page says of itself; None while it goes on."""
         ...
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState: ...
+    def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState: ...
 
     def close(self) -> None:
         """Idempotent."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,6 @@ class Site(Protocol):
         """Answer a request; whatever it raises is shown to the browser as status 500."""
         ...
 
-    def state(self) -> Any:
+    def state(self) -> object:
         """What is stored, as JSON values: what the grade reads. Nothing else changes a grade."""
         ...

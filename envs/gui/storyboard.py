@@ -177,8 +177,8 @@ def _colour_of(outcome: Outcome) -> str:
 
 def _missing(report: str, width: float) -> list[str]:
     """The lines of the report that say something beside the outcome."""
-    told = [line for line in report.splitlines() if line.strip()][1:]
-    lines = [part for line in told for part in wrapped(line, 20, width, _REPORT_LINES)]
+    lines_after_first = [line for line in report.splitlines() if line.strip()][1:]
+    lines = [part for line in lines_after_first for part in wrapped(line, 20, width, _REPORT_LINES)]
     return lines[:_REPORT_LINES]
 
 

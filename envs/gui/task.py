@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.action import Action, Kind
@@ -47,7 +47,7 @@ class PageFacts:
     url: str
     title: str
     html: str
-    facts: Any = None
+    facts: object = None
     """What the task's `facts_script` gave in this tab."""
 
 
@@ -55,7 +55,7 @@ class PageFacts:
 class FinalState:
     """What is left when an episode ends."""
 
-    states: Mapping[str, Any]
+    states: Mapping[str, object]
     """Of each site, by host name."""
     answer: str | None
     """What the model answered."""
@@ -65,7 +65,7 @@ class FinalState:
     """Only where the grader asks for them (`needs_pages`)."""
     active: int = 0
     """Index of the tab that was seen last."""
-    page_result: Any = None
+    page_result: object = None
     """What the task's page says of itself (`result_script`)."""
 
 
@@ -77,7 +77,7 @@ class Grader(Protocol):
         """It reads `FinalState.tabs`."""
         ...
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
         """Reward in [0, 1], and what is missing, in words; nothing is missing at 1."""
         ...
 

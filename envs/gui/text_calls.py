@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.aliases import NAMES
@@ -28,14 +28,18 @@ class Bare(str):
     __slots__ = ()
 
 
+Argument: TypeAlias = "str | list[Argument]"
+"""A text, what stood without quotes, or a list of such."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextCall:
     """One call as it stands in the text."""
 
     source: str
     name: str = ""
-    given: tuple[Any, ...] = ()
-    named: dict[str, Any] = field(default_factory=dict)
+    positional: tuple[Argument, ...] = ()
+    keywords: dict[str, Argument] = field(default_factory=dict)
     unread: str = ""
     """What of it cannot be read, in words."""
     form: str | None = None
@@ -57,7 +61,7 @@ _START = re.compile(
 )
 _NEXT = re.compile(rf"[ \t`]*[;,]?[ \t`]*(?P<name>{_NAME})(?P<open>\()", re.IGNORECASE)
 _ALONE = re.compile(r"^[ \t`]*([A-Za-z]\w{0,30})\([^\n]*\)[`; \t]*$", re.MULTILINE)
-_NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?!=)(.*)", re.DOTALL)
+_KEYWORD = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(?!=)(.*)", re.DOTALL)
 _QUOTE = re.compile(r'"""|\'\'\'|"|\'|`')
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf\\/'\"])")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}
@@ -74,15 +78,15 @@ def find_calls(text: str) -> list[TextCall]:
     calls: list[TextCall] = []
     at = 0
     for _ in range(MAX_CALLS):
-        if (found := _START.search(text, at)) is None:
+        if (match := _START.search(text, at)) is None:
             break
-        at = found.end()
-        if found["form"]:
-            written, at = _form_at(text, at)
-            calls.append(written)
-        elif found["open"]:
-            at = _brackets_at(text, found, calls)
-        elif (line := _without_brackets(found["name"].lower(), found["rest"])) is not None:
+        at = match.end()
+        if match["form"]:
+            call, at = _form_at(text, at)
+            calls.append(call)
+        elif match["open"]:
+            at = _brackets_at(text, match, calls)
+        elif (line := _without_brackets(match["name"].lower(), match["rest"])) is not None:
             calls.append(line)
     return calls
 
@@ -126,8 +130,8 @@ def _drag_arguments(action: Action) -> list[str]:
     if action.id is not None and action.to_id is not None:
         return [str(action.id), str(action.to_id)]
     names = ("id", "x", "y", "to_id", "to_x", "to_y")
-    given = {name: getattr(action, name) for name in names}
-    return [f"{name}={value:g}" for name, value in given.items() if value is not None]
+    values = {name: getattr(action, name) for name in names}
+    return [f"{name}={value:g}" for name, value in values.items() if value is not None]
 
 
 def _form_at(text: str, at: int) -> tuple[TextCall, int]:
@@ -143,16 +147,16 @@ def _form_at(text: str, at: int) -> tuple[TextCall, int]:
     return TextCall(form, form=form), end + len("</tool_call>")
 
 
-def _brackets_at(text: str, found: re.Match[str], calls: list[TextCall]) -> int:
+def _brackets_at(text: str, first: re.Match[str], calls: list[TextCall]) -> int:
     """Read `name(...)`, and those that follow it on the line. Where the text goes on."""
-    is_loose = found["open"] != "("
-    following: re.Match[str] | None = found
-    at = found.end()
+    is_loose = first["open"] != "("
+    following: re.Match[str] | None = first
+    at = first.end()
     while following is not None:
         name, start, at = following["name"].lower(), following.end(), following.end()
         try:
             end, pieces = _pieces(text, start)
-            given, named = _values(pieces)
+            positional, keywords = _values(pieces)
         except _Unread as error:
             line = text.find("\n", at)
             end = len(text) if line < 0 else line
@@ -162,17 +166,20 @@ def _brackets_at(text: str, found: re.Match[str], calls: list[TextCall]) -> int:
             return at if is_loose else end
         source = text[following.start("name") : end]
         if FORMS.get(NAMES[name]) and "text" in FORMS[NAMES[name]].needs:
-            given = _said_freely(name, given, text[start : end - 1])
-        calls.append(TextCall(source, name, given, named, is_loose=is_loose))
+            positional = _unquoted_answer(name, positional, text[start : end - 1])
+        calls.append(TextCall(source, name, positional, keywords, is_loose=is_loose))
         is_loose, at = False, end
         following = _NEXT.match(text, at)
     return at
 
 
-def _said_freely(name: str, given: tuple[Any, ...], inside: str) -> tuple[Any, ...]:
+def _unquoted_answer(
+    name: str, positional: tuple[Argument, ...], inside: str
+) -> tuple[Argument, ...]:
     """`answer(Yes, it is)`: one text, which stood without quotes."""
-    free = NAMES[name] == "answer" and len(given) > 1
-    return (Bare(inside.strip()),) if free and all(isinstance(g, Bare) for g in given) else given
+    is_list = NAMES[name] == "answer" and len(positional) > 1
+    is_bare = all(isinstance(argument, Bare) for argument in positional)
+    return (Bare(inside.strip()),) if is_list and is_bare else positional
 
 
 def _pieces(text: str, start: int) -> tuple[int, list[str]]:
@@ -212,21 +219,21 @@ def _behind_quote(text: str, at: int, quote: str) -> int:
     raise _Unread(f"got a text without its closing {quote}")
 
 
-def _values(pieces: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    given, named = list[Any](), dict[str, Any]()
+def _values(pieces: list[str]) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
+    positional, keywords = list[Argument](), dict[str, Argument]()
     if pieces and not pieces[-1].strip():
         pieces = pieces[:-1]  # nothing, or a comma at the end
     for piece in pieces:
-        if (found := _NAMED.fullmatch(piece)) is None:
-            given.append(_value(piece))
-        elif found[1].lower() in named:
-            raise _Unread(f"got {found[1]} twice")
+        if (match := _KEYWORD.fullmatch(piece)) is None:
+            positional.append(_value(piece))
+        elif match[1].lower() in keywords:
+            raise _Unread(f"got {match[1]} twice")
         else:
-            named[found[1].lower()] = _value(found[2])
-    return tuple(given), named
+            keywords[match[1].lower()] = _value(match[2])
+    return tuple(positional), keywords
 
 
-def _value(piece: str) -> Any:
+def _value(piece: str) -> Argument:
     """A text, a number or word as it stands, or a list of such."""
     piece = piece.strip()
     quote = _QUOTE.match(piece)
@@ -244,15 +251,15 @@ def _value(piece: str) -> Any:
 
 
 def _unescaped(text: str) -> str:
-    told = _ESCAPE.sub(_character, text)
+    unescaped = _ESCAPE.sub(_character, text)
     try:
-        return told.encode("utf-16", "surrogatepass").decode("utf-16")
+        return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        return told  # half a character: refused where texts are checked
+        return unescaped  # half a character: refused where texts are checked
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found[1]
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
     return chr(int(code[1:], 16)) if code[0] in "ux" else _ESCAPED.get(code, code)
 
 
@@ -261,7 +268,7 @@ def _without_brackets(name: str, rest: str) -> TextCall | None:
     words, kind = rest.strip().strip("`").strip(), NAMES[name]
     if not words:
         return TextCall(name, name) if kind in _NEEDS_NOTHING else None
-    values = list[Any]()
+    values = list[Argument]()
     left = words
     while left:
         quote, number = _QUOTE.match(left), _NUMBER.match(left)

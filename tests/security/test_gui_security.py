@@ -191,7 +191,7 @@ def test_names_are_not_looked_up_for_pages():
 
 def test_pages_do_not_reach_the_proxies_of_other_contexts():
     with a_screen("<title>mine</title>") as other:
-        proxy = other._visit._proxy
+        proxy = other._episode._proxy
         with a_screen(script_page(ATTEMPT.format(url=f"{proxy}/"))) as screen:
             assert "mine" not in outcome(screen)
 
@@ -247,7 +247,7 @@ def test_service_workers_are_refused():
     }
     with a_screen(pages) as screen:
         screen.act(Action("wait", seconds=0.2))
-        asked = [path for _, path, _ in screen.ended(None, False, False).states["site.test"]]
+        asked = [path for _, path, _ in screen.final_state(None, False, False).states["site.test"]]
         assert asked == ["/"]
 
 
@@ -365,12 +365,12 @@ def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
     options = with_browser(memory_mb=900)
     with a_screen("<title>other</title>", options) as other:
         with a_screen(hog, options) as screen:
-            assert screen._visit._house is other._visit._house
+            assert screen._episode._browser is other._episode._browser
             button = id_of(screen, "go")
             with pytest.raises(EnvError, match="crashed"):
                 press_until_it_ends(screen, button)
         assert other.look().title == "other"
-        assert other._visit._house.alive
+        assert other._episode._browser.alive
 
 
 @pytest.mark.skipif(find_cgroup_home() is None, reason="cgroups cannot be written")
@@ -414,9 +414,9 @@ def test_a_hundred_thousand_nodes_are_looked_at():
 def test_a_crashed_renderer_ends_its_own_episode_only():
     with a_screen("<title>other</title>") as other:
         with a_screen("<title>home</title>") as screen:
-            visit = screen._visit
-            seen = visit._tabs.seen
-            screen._owner.run(crash(seen), 10)
+            episode = screen._episode
+            tab = episode._tabs.current
+            screen._owner.run(crash(tab), 10)
             with pytest.raises(EnvError, match="crashed"):
                 screen.look()
         assert other.look().title == "other"
@@ -439,11 +439,11 @@ def chromiums(owner: int) -> list[psutil.Process]:
 def test_a_dead_browser_ends_its_episodes_and_is_replaced():
     options = with_browser(contexts_per_browser=1)
     with a_screen("<title>one</title>", options) as one, a_screen("two", options) as two:
-        keepers = [
+        supervisors = [
             each.pid for each in chromiums(os.getpid()) if "bwrap" in " ".join(each.cmdline()[:1])
         ]
-        assert keepers
-        browser = one._visit._house.browser
+        assert supervisors
+        browser = one._episode._browser.browser
         one._owner.run(end(browser), 10)
         with pytest.raises(EnvError, match="browser has died"):
             one.look()

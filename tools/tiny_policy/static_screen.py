@@ -33,7 +33,7 @@ class _Sent:
 class StaticScreen:
     """The screen of one episode."""
 
-    said = ""
+    page_instruction = ""
 
     def __init__(self, sites: dict[str, Site], start: str, viewport: tuple[int, int]) -> None:
         self._sites = sites
@@ -75,7 +75,7 @@ class StaticScreen:
         """Paper has no picture."""
         raise EnvError("a page on paper has no picture")
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
+    def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left."""
         states = {host: site.state() for host, site in self._sites.items()}
         return FinalState(states, answer, gave_up)

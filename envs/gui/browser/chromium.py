@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
+from clawrl_gym.envs.gui.browser.supervisor import Settings
 from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.sandbox import kernel
 
@@ -72,12 +73,12 @@ class Started:
 def find(options: BrowserConfig, downloaded: str = "") -> str:
     """The program to start; `downloaded`: where Playwright keeps its own. Raises ConfigError."""
     if options.executable is not None:
-        named = shutil.which(options.executable)
-        if named is None:
+        program = shutil.which(options.executable)
+        if program is None:
             raise ConfigError(
                 f"got browser.executable={options.executable!r}, expected a program; {_CURE}"
             )
-        return os.path.realpath(named)
+        return os.path.realpath(program)
     for candidate in _candidates(downloaded):
         if os.access(candidate, os.X_OK):
             return os.path.realpath(candidate)
@@ -88,10 +89,10 @@ def _candidates(downloaded: str) -> Iterator[str]:
     yield "/usr/lib/chromium/chromium-headless-shell"
     if downloaded:
         cache = Path(downloaded).parents[2]
-        for found in sorted(
+        for shell in sorted(
             cache.glob("chromium_headless_shell-*/*/*headless*shell"), reverse=True
         ):
-            yield str(found)
+            yield str(shell)
         yield downloaded
     yield "/usr/lib/chromium/chromium"  # what /usr/bin/chromium, a script, starts
 
@@ -103,23 +104,23 @@ async def launch(playwright: Playwright, options: BrowserConfig) -> Started:
     if options.memory_mb is not None:
         require_cgroups()
     with ExitStack() as stack:
-        door = f"clawrl-{secrets.token_hex(16)}"
-        answer = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-        answer.bind("\0" + door)
-        answer.listen(1)
-        answer.settimeout(_START_S)
-        settings = {
+        handover_name = f"clawrl-{secrets.token_hex(16)}"
+        handover = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        handover.bind("\0" + handover_name)
+        handover.listen(1)
+        handover.settimeout(_START_S)
+        settings: Settings = {
             "owner": os.getpid(),
             "executable": executable,
             "bwrap": bwrap,
             "memory_mb": options.memory_mb,
-            "door": door,
+            "handover_name": handover_name,
         }
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="clawrl-browser-"))
         starter = await asyncio.to_thread(_write_starter, Path(folder), settings)
         browser = await _start(playwright, starter, isolated=bwrap is not None)
         try:
-            listener = None if bwrap is None else await asyncio.to_thread(_receive, answer)
+            listener = None if bwrap is None else await asyncio.to_thread(_receive, handover)
         except BaseException:
             await browser.close()
             raise
@@ -127,10 +128,10 @@ async def launch(playwright: Playwright, options: BrowserConfig) -> Started:
 
 
 def _bubblewrap() -> str:
-    found = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
-    if found is None:
+    bwrap = shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin")
+    if bwrap is None:
         raise ConfigError("bwrap not found: `apt-get install bubblewrap`" + _CURE_ISOLATION)
-    return found
+    return bwrap
 
 
 async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Browser:
@@ -150,23 +151,23 @@ async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Br
     except Error as error:
         from clawrl_gym.envs.sandbox.isolation import cure_for
 
-        said = _said(str(error))
-        cure = cure_for(said) + _CURE_ISOLATION if isolated else _CURE
-        raise EnvError(f"chromium did not start: {said}; {cure}") from error
+        reason = _program_output(str(error))
+        cure = cure_for(reason) + _CURE_ISOLATION if isolated else _CURE
+        raise EnvError(f"chromium did not start: {reason}; {cure}") from error
 
 
-def _said(message: str) -> str:
+def _program_output(message: str) -> str:
     """What the program itself said, out of the driver's long report."""
     lines = [line.partition("[err]")[2].strip() for line in message.splitlines() if "[err]" in line]
     return " / ".join(lines[-3:])[-500:] or message.strip().splitlines()[0][:500]
 
 
-def _write_starter(folder: Path, settings: dict[str, object]) -> Path:
+def _write_starter(folder: Path, settings: Settings) -> Path:
     """Playwright starts one file, without arguments before its own."""
     path = ":".join(_package_path())
-    keeper = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]
+    supervisor = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]
     starter = folder / "chromium"
-    starter.write_text(f'#!/bin/sh\nexec env -i {shlex.join(keeper)} "$@"\n')
+    starter.write_text(f'#!/bin/sh\nexec env -i {shlex.join(supervisor)} "$@"\n')
     starter.chmod(0o700)
     return starter
 
@@ -177,10 +178,10 @@ def _package_path() -> list[str]:
     return list(dict.fromkeys([str(package), *map(str, sys.modules["clawrl_gym"].__path__)]))
 
 
-def _receive(answer: socket.socket) -> socket.socket:
-    """The listening socket that the keeper made; only this user's processes know the door."""
+def _receive(handover: socket.socket) -> socket.socket:
+    """The listening socket that the supervisor made; only this user's processes know its name."""
     try:
-        connection, _ = answer.accept()
+        connection, _ = handover.accept()
         with connection:
             connection.settimeout(_START_S)
             _, fds = kernel.receive(connection, 64, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import Action
@@ -39,14 +39,14 @@ class BrowserEpisode:
         sites = {host: make() for host, make in task.sites.items()}
         self.network = Network(sites, tuple(Allowed.read(one) for one in options.allow))
         self.viewport = task.viewport or (options.width, options.height)
-        self._house: SharedBrowser | None = None
+        self._browser: SharedBrowser | None = None
         self._proxy = ""
         self._context: BrowserContext | None = None
         self._closed = False
-        self.said = ""
+        self.page_instruction = ""
         """What the start script returned, if it is text."""
         self.left_document = False
-        self._result: Any = None
+        self._result: object = None
         self._notices: list[str] = []
 
     # -- beginning and end ----------------------------------------------------------------------
@@ -59,19 +59,19 @@ class BrowserEpisode:
             raise
 
     async def _open(self) -> None:
-        self._house = await self._process.take(self._options.browser)
+        self._browser = await self._process.acquire(self._options.browser)
         async with self._guarded("opening a page"):
-            self._proxy = await self._house.proxy.admit(self.network)
+            self._proxy = await self._browser.proxy.admit(self.network)
             self._context = await open_context(
-                self._house.browser, self._proxy, self._task, self._options
+                self._browser.browser, self._proxy, self._task, self._options
             )
             self._tabs = Tabs(self._context)
             self._navigation = Navigation(self._tabs, self.network, self._options.page_timeout_s)
             await self._tabs.open()
             await self._load(self._task.start)
             if self._task.start_script:
-                said = await self._main_world(self._tabs.seen, self._task.start_script)
-                self.said = said if isinstance(said, str) else ""
+                text = await self._main_world(self._tabs.current, self._task.start_script)
+                self.page_instruction = text if isinstance(text, str) else ""
             for url in self._task.tabs:
                 await self._tabs.open()
                 await self._load(url)
@@ -88,27 +88,27 @@ class BrowserEpisode:
         if self._closed:
             return
         self._closed = True
-        if self._house is not None:
-            self._process.later(self._leave(self._house))
+        if self._browser is not None:
+            self._process.later(self._leave(self._browser))
 
-    async def _leave(self, house: SharedBrowser) -> None:
+    async def _leave(self, browser: SharedBrowser) -> None:
         if self._proxy:
-            house.proxy.dismiss(self._proxy)
+            browser.proxy.dismiss(self._proxy)
         if self._context is None:
-            house.worn = True  # one may have been made, and nobody can close it
+            browser.retired = True  # one may have been made, and nobody can close it
         else:
             try:
                 await asyncio.wait_for(self._context.close(), _CLOSE_S)
             except Exception:  # noqa: BLE001 (the context does not end: its browser will)
-                house.worn = True
-        await self._process.give_back(self._options.browser, house)
+                browser.retired = True
+        await self._process.release(self._options.browser, browser)
 
     # -- what the model does --------------------------------------------------------------------
     async def act(self, action: Action) -> str | None:
         """None, or why it failed, in words."""
         async with self._guarded(f"action {action.kind!r}"):
             await self._tabs.ready()
-            before, documents = self._tabs.seen, self._tabs.seen.documents
+            before, documents = self._tabs.current, self._tabs.current.documents
             try:
                 failed = await self._carry_out(action)
             except PageHangs:
@@ -119,8 +119,8 @@ class BrowserEpisode:
                 await self._lost(before)
                 failed = None
             await self._tabs.ready()
-            seen = self._tabs.seen
-            self.left_document = seen is not before or seen.documents != documents
+            tab = self._tabs.current
+            self.left_document = tab is not before or tab.documents != documents
             return failed
 
     async def _carry_out(self, action: Action) -> str | None:
@@ -128,20 +128,20 @@ class BrowserEpisode:
 
         if self._navigation.knows(action.kind):
             return await self._navigation.carry_out(action)
-        return await carry_out(self._tabs.seen, action, self._options.action_timeout_s)
+        return await carry_out(self._tabs.current, action, self._options.action_timeout_s)
 
     async def _stop(self, waited_s: float) -> str:
         """The page hangs: end its script, and the page itself where that does not help."""
-        said = f"the page did not answer within {waited_s:g} s"
+        reason = f"the page did not answer within {waited_s:g} s"
         try:
-            await self._tabs.seen.stop_script()
-            await self._tabs.seen.call("() => 1", timeout_s=2.0)
+            await self._tabs.current.stop_script()
+            await self._tabs.current.call("() => 1", timeout_s=2.0)
         except (PageHangs, DocumentLeft, EnvError) as error:
             if isinstance(error, PageGone):
                 raise
             await self._tabs.replace()
-            return f"{said} and was closed"
-        return f"{said}: its script was stopped"
+            return f"{reason} and was closed"
+        return f"{reason}: its script was stopped"
 
     async def _lost(self, tab: Tab) -> None:
         """A page that was closed by its own script is no failure of the browser."""
@@ -154,7 +154,7 @@ class BrowserEpisode:
         async with self._guarded("looking at the page"):
             await self._tabs.ready()
             for last in (False, True):
-                tab = self._tabs.seen
+                tab = self._tabs.current
                 try:
                     return await self._look()
                 except PageHangs:
@@ -173,7 +173,7 @@ class BrowserEpisode:
     async def _look(self) -> View:
         from clawrl_gym.envs.gui.page.snapshot import read_page
 
-        url, title, lines = await read_page(self._tabs.seen, self._options.action_timeout_s)
+        url, title, lines = await read_page(self._tabs.current, self._options.action_timeout_s)
         if len(self._tabs) == 1:
             return View(url, title, lines)
         titles = await asyncio.gather(*(_title(tab) for tab in self._tabs))
@@ -185,10 +185,10 @@ class BrowserEpisode:
         async with self._guarded("taking a screenshot"):
             await self._tabs.ready()
             try:
-                return await shot(self._tabs.seen, _QUALITY)
+                return await shot(self._tabs.current, _QUALITY)
             except PageHangs:
                 self._notices.append(await self._stop(self._options.action_timeout_s))
-                return await shot(self._tabs.seen, _QUALITY)
+                return await shot(self._tabs.current, _QUALITY)
 
     async def notices(self) -> list[str]:
         """What happened unasked since the last call."""
@@ -196,7 +196,7 @@ class BrowserEpisode:
         return own + self._tabs.notices() + self.network.refusals()
 
     # -- what is graded -------------------------------------------------------------------------
-    async def page_result(self) -> Any:
+    async def page_result(self) -> object:
         """The first value that is not null stays."""
         first = self._tabs.first
         if self._result is not None or not self._task.result_script or first is None:
@@ -212,7 +212,7 @@ class BrowserEpisode:
             await self._tabs.ready()
             return tuple([await self._facts(tab) for tab in self._tabs])
 
-    async def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
+    async def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left, for the grade."""
         result = await self.page_result()
         pages = await self._pages() if needs_pages else ()
@@ -231,10 +231,10 @@ class BrowserEpisode:
                 facts = await tab.call(f"() => ({self._task.facts_script})", timeout_s=timeout_s)
         return PageFacts(url, title, html, facts)
 
-    async def _main_world(self, tab: Tab, expression: str) -> Any:
+    async def _main_world(self, tab: Tab, expression: str) -> object:
         """The value of an expression, or of its promise, among the page's own scripts."""
-        asked = {"expression": expression, "returnByValue": True, "awaitPromise": True}
-        reply = await tab.send("Runtime.evaluate", asked, self._options.page_timeout_s)
+        parameters = {"expression": expression, "returnByValue": True, "awaitPromise": True}
+        reply = await tab.send("Runtime.evaluate", parameters, self._options.page_timeout_s)
         if failure := reply.get("exceptionDetails"):
             thrown = failure.get("exception", {}).get("description") or failure.get("text", "")
             raise TaskError(f"a script of task {self._task.id!r} failed: {thrown[:500]}")
@@ -255,17 +255,17 @@ class BrowserEpisode:
         except (Error, EnvError, PageHangs, DocumentLeft, OSError) as error:
             if isinstance(error, EnvError) and not isinstance(error, PageGone):
                 raise
-            said = await self._why_dead() or str(error).partition("\n")[0]
-            raise EnvError(f"{doing}: {said}") from error
+            reason = await self._why_dead() or str(error).partition("\n")[0]
+            raise EnvError(f"{doing}: {reason}") from error
 
     async def _why_dead(self) -> str | None:
         await asyncio.sleep(_CRASH_S)
-        if self._dead() is None and self._house is not None:
-            await self._house.check()
+        if self._dead() is None and self._browser is not None:
+            await self._browser.check()
         return self._dead()
 
     def _dead(self) -> str | None:
-        if self._house is not None and not self._house.alive:
+        if self._browser is not None and not self._browser.alive:
             return "the browser has died"
         if self._context is not None and self._tabs.crashed:
             return "the page's renderer has crashed"

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from clawrl_gym.core.errors import EnvError
 
@@ -29,7 +29,7 @@ class LoopThread:
         self._thread.start()
 
     @property
-    def ours(self) -> bool:
+    def is_own(self) -> bool:
         """False in a forked child: the thread stayed behind."""
         return self._pid == os.getpid()
 
@@ -37,7 +37,7 @@ class LoopThread:
     def ended(self) -> bool:
         return self._ended
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    def run(self, work: Coroutine[None, None, T], timeout_s: float) -> T:
         """Wait for the coroutine's result. Raises EnvError when it takes longer: it is cancelled.
 
         The deadline is the last resort: what waits for a page has its own, shorter one.
@@ -45,7 +45,7 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise EnvError("got a blocking call on the browser's own thread, expected another one")
-        if not self.ours:
+        if not self.is_own:
             work.close()
             raise EnvError("the browser belongs to the process that this one was forked from")
         with self._lock:

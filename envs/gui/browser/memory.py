@@ -41,8 +41,8 @@ def share_mb(home: CgroupHome) -> int:
 
 
 def _limits(folder: Path) -> list[int]:
-    found = []
+    limits = []
     for name in _LIMITS:
         with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            found.append(int((folder / name).read_text()))
-    return found
+            limits.append(int((folder / name).read_text()))
+    return limits

@@ -24,7 +24,7 @@ class Navigation:
         self._tabs = tabs
         self._network = network
         self._timeout_s = timeout_s
-        self._deeds: dict[Kind, Callable[[Action], Awaitable[str | None]]] = {
+        self._handlers: dict[Kind, Callable[[Action], Awaitable[str | None]]] = {
             "goto": lambda action: self.go(action.text),
             "back": lambda action: self._step(-1),
             "forward": lambda action: self._step(1),
@@ -37,17 +37,17 @@ class Navigation:
         }
 
     def knows(self, kind: Kind) -> bool:
-        return kind in self._deeds
+        return kind in self._handlers
 
     async def carry_out(self, action: Action) -> str | None:
-        return await self._deeds[action.kind](action)
+        return await self._handlers[action.kind](action)
 
     async def go(self, url: str) -> str | None:
         """Load an address in the tab that is seen."""
         wrong = self._wrong(url)
         if wrong is not None:
             return wrong
-        page = self._tabs.seen.page
+        page = self._tabs.current.page
         return await self._loaded(page.goto(url, timeout=self._timeout_s * 1e3))
 
     def _wrong(self, url: str) -> str | None:
@@ -68,7 +68,7 @@ class Navigation:
         """Wait for a page; one that goes on loading is shown as far as it is."""
         from playwright.async_api import Error, TimeoutError
 
-        tab = self._tabs.seen
+        tab = self._tabs.current
         try:
             await loading
         except TimeoutError:
@@ -80,16 +80,16 @@ class Navigation:
             )  # PageHangs when it does not answer
             return f"the page did not finish loading within {self._timeout_s:g} s: it was stopped"
         except Error as error:
-            said = str(error).partition("\n")[0]
-            if tab.page.is_closed() or "crash" in said:
+            reason = str(error).partition("\n")[0]
+            if tab.page.is_closed() or "crash" in reason:
                 raise
-            if "Download is starting" in said or "ERR_ABORTED" in said:
+            if "Download is starting" in reason or "ERR_ABORTED" in reason:
                 return "nothing was loaded: the address gives no page"
-            return f"the page cannot be loaded: {said.rpartition('net::')[2][:200]}"
+            return f"the page cannot be loaded: {reason.rpartition('net::')[2][:200]}"
         return None
 
     async def _step(self, step: int) -> str | None:
-        tab = self._tabs.seen
+        tab = self._tabs.current
         history = await tab.send("Page.getNavigationHistory", {}, self._timeout_s)
         index = history["currentIndex"] + step
         entries = history["entries"]
@@ -100,7 +100,7 @@ class Navigation:
         return await self._loaded(move(timeout=self._timeout_s * 1e3))
 
     async def _reload(self) -> str | None:
-        return await self._loaded(self._tabs.seen.page.reload(timeout=self._timeout_s * 1e3))
+        return await self._loaded(self._tabs.current.page.reload(timeout=self._timeout_s * 1e3))
 
     async def _new_tab(self, action: Action) -> str | None:
         if len(self._tabs) >= MOST_TABS:
@@ -115,7 +115,7 @@ class Navigation:
         if wrong is None:
             self._tabs.see((action.tab or 1) - 1)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._tabs.seen.page.bring_to_front(), self._timeout_s)
+                await asyncio.wait_for(self._tabs.current.page.bring_to_front(), self._timeout_s)
         return wrong
 
     async def _close_tab(self, action: Action) -> str | None:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from clawrl_gym.core.errors import ConfigError, EnvError
@@ -84,10 +84,10 @@ class Network:
 
     def refusals(self) -> list[str]:
         """What was refused since the last call, in words."""
-        seen, self._refused = self._refused, {}
-        told = [f"refused: {origin} is outside of this task" for origin in seen]
-        more = len(told) - _MOST_REFUSALS
-        return told[:_MOST_REFUSALS] + ([f"refused: {more} more addresses"] if more > 0 else [])
+        origins, self._refused = self._refused, {}
+        refusals = [f"refused: {origin} is outside of this task" for origin in origins]
+        more = len(refusals) - _MOST_REFUSALS
+        return refusals[:_MOST_REFUSALS] + ([f"refused: {more} more addresses"] if more > 0 else [])
 
     async def answer(
         self, host: str, method: str, target: str, headers: Mapping[str, str], body: bytes
@@ -96,45 +96,45 @@ class Network:
         site = self._sites[host]
         try:
             request = _request(method, target, headers, body)
-            response = await self._called(lambda: site.handle(request))
+            response = await self._call(lambda: site.handle(request))
             _check(response)
         except Exception:  # noqa: BLE001 (a site's fault is its own answer)
             _log.exception("site %r failed on %s %s", host, method, target[:200])
             return Response("<title>Error 500</title><h1>This site failed</h1>", status=500)
         return response
 
-    async def states(self) -> dict[str, Any]:
+    async def states(self) -> dict[str, object]:
         """What each site holds, by host name. Raises EnvError when one does not say."""
         try:
             return {
-                self._names[host]: await self._called(site.state)
+                self._names[host]: await self._call(site.state)
                 for host, site in self._sites.items()
             }
         except TimeoutError as error:
             raise EnvError(f"a site of the task did not answer within {_SITE_S:g} s") from error
 
-    async def _called(self, work: Callable[[], T]) -> T:
+    async def _call(self, work: Callable[[], T]) -> T:
         """One call into the sites at a time: what hangs holds up this episode, and no other."""
         async with asyncio.timeout(_SITE_S):
             await self._one_at_a_time.acquire()
-            called = asyncio.ensure_future(_on_a_thread(work))
-            called.add_done_callback(lambda _: self._one_at_a_time.release())
-            return await asyncio.shield(called)
+            future = asyncio.ensure_future(_on_a_thread(work))
+            future.add_done_callback(lambda _: self._one_at_a_time.release())
+            return await asyncio.shield(future)
 
 
 async def _on_a_thread(work: Callable[[], T]) -> T:
     """Of its own: those of `asyncio.to_thread` are few, and waited for when the process ends."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:
-            done.set_result(work())
+            future.set_result(work())
         except BaseException as error:  # noqa: BLE001 (told where it is waited for)
-            done.set_exception(error)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="site", daemon=True).start()
-    return await asyncio.wrap_future(done)
+    return await asyncio.wrap_future(future)
 
 
 def _request(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Request:
@@ -162,10 +162,10 @@ def _check(response: Response) -> None:
 async def addresses(host: str, port: int, entry: Allowed) -> list[str]:
     """Where an allowed host is. Raises EnvError when a name of others leads into our own net."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=1)
-    where = [str(each[4][0]) for each in found]
+    entries = await loop.getaddrinfo(host, port, type=1)
+    places = [str(each[4][0]) for each in entries]
     if entry.below:
-        where = [each for each in where if ipaddress.ip_address(each).is_global]
-    if not where:
+        places = [each for each in places if ipaddress.ip_address(each).is_global]
+    if not places:
         raise EnvError(f"{host} has no public address")
-    return where
+    return places

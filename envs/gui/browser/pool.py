@@ -13,7 +13,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser import chromium
@@ -38,7 +38,7 @@ class SharedBrowser:
         self.proxy = proxy
         self.live = 0
         self.opened = 0
-        self.worn = False
+        self.retired = False
         """A context could not be closed: it takes no more."""
         self._lost = False
         browser.on("disconnected", lambda _: proxy.close())
@@ -55,10 +55,10 @@ class SharedBrowser:
         except Exception:  # noqa: BLE001 (whatever it is: it does not answer)
             self._lost = True
 
-    def takes(self, options: BrowserConfig) -> bool:
+    def has_room(self, options: BrowserConfig) -> bool:
         return (
             self.alive
-            and not self.worn
+            and not self.retired
             and self.live < options.contexts_per_browser
             and self.opened < options.max_contexts
         )
@@ -75,36 +75,36 @@ class BrowserPool:
     def __init__(self, options: BrowserConfig, driver: Driver) -> None:
         self._options = options
         self._driver = driver
-        self._houses: list[SharedBrowser] = []
+        self._browsers: list[SharedBrowser] = []
         self._starting = asyncio.Lock()
 
     @property
     def live(self) -> int:
-        return sum(house.live for house in self._houses)
+        return sum(shared.live for shared in self._browsers)
 
-    async def take(self) -> SharedBrowser:
+    async def acquire(self) -> SharedBrowser:
         """A browser with room for one more context, counted as taken."""
         async with self._starting:
-            self._houses = [house for house in self._houses if house.alive or house.live]
-            house = next((one for one in self._houses if one.takes(self._options)), None)
-            if house is None:
-                house = await self._start()
-            house.live += 1
-            house.opened += 1
-            return house
+            self._browsers = [shared for shared in self._browsers if shared.alive or shared.live]
+            shared = next((one for one in self._browsers if one.has_room(self._options)), None)
+            if shared is None:
+                shared = await self._start()
+            shared.live += 1
+            shared.opened += 1
+            return shared
 
-    async def give_back(self, house: SharedBrowser) -> None:
+    async def release(self, shared: SharedBrowser) -> None:
         """The context is closed; a browser that is old enough goes with its last one."""
-        house.live -= 1
-        old = house.opened >= self._options.max_contexts
-        if house.live == 0 and (old or house.worn or not house.alive):
-            if house in self._houses:
-                self._houses.remove(house)
-            await house.close()
+        shared.live -= 1
+        old = shared.opened >= self._options.max_contexts
+        if shared.live == 0 and (old or shared.retired or not shared.alive):
+            if shared in self._browsers:
+                self._browsers.remove(shared)
+            await shared.close()
 
     async def close(self) -> None:
-        houses, self._houses = self._houses, []
-        await asyncio.gather(*(house.close() for house in houses))
+        browsers, self._browsers = self._browsers, []
+        await asyncio.gather(*(shared.close() for shared in browsers))
 
     async def _start(self) -> SharedBrowser:
         try:
@@ -113,13 +113,13 @@ class BrowserPool:
             raise
         except Exception as error:
             if not await self._driver.renew():
-                raise _told(error) from error
+                raise _as_env_error(error) from error
             started = await chromium.launch(await self._driver.get(), self._options)
         proxy = Proxy(started.listener)
         await proxy.open()
-        house = SharedBrowser(started.browser, proxy)
-        self._houses.append(house)
-        return house
+        shared = SharedBrowser(started.browser, proxy)
+        self._browsers.append(shared)
+        return shared
 
 
 class Driver:
@@ -170,7 +170,7 @@ class ProcessBrowsers:
         self._linger_s = linger_s
         self._loop = LoopThread()
         self._driver = Driver()
-        self._sets: dict[BrowserConfig, BrowserPool] = {}
+        self._pools: dict[BrowserConfig, BrowserPool] = {}
         self._taking = 0
         self._end: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -180,44 +180,44 @@ class ProcessBrowsers:
         """Closed, and every screen with it."""
         return self._loop.ended
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    def run(self, work: Coroutine[None, None, T], timeout_s: float) -> T:
         """For other threads."""
         return self._loop.run(work, timeout_s)
 
     @property
-    def ours(self) -> bool:
+    def is_own(self) -> bool:
         """False in a forked child."""
-        return self._loop.ours
+        return self._loop.is_own
 
     def close(self) -> None:
         """End every browser and the thread. For other threads."""
-        if self._loop.ours:
+        if self._loop.is_own:
             with contextlib.suppress(EnvError):
                 self._loop.run(self._close_all(), 2 * _CLOSE_S)
             self._loop.close()
 
-    async def take(self, options: BrowserConfig) -> SharedBrowser:
+    async def acquire(self, options: BrowserConfig) -> SharedBrowser:
         if self._end is not None:
             self._end.cancel()
             self._end = None
-        if options not in self._sets:
-            self._sets[options] = BrowserPool(options, self._driver)
+        if options not in self._pools:
+            self._pools[options] = BrowserPool(options, self._driver)
         self._taking += 1
         try:
-            return await self._sets[options].take()
+            return await self._pools[options].acquire()
         finally:
             self._taking -= 1
             self._rest()
 
-    async def give_back(self, options: BrowserConfig, house: SharedBrowser) -> None:
-        if options in self._sets:
-            await self._sets[options].give_back(house)
+    async def release(self, options: BrowserConfig, shared: SharedBrowser) -> None:
+        if options in self._pools:
+            await self._pools[options].release(shared)
         self._rest()
 
     @property
     def _busy(self) -> bool:
         """A browser that starts has no context yet, and is waited for."""
-        return self._taking > 0 or any(each.live for each in self._sets.values())
+        return self._taking > 0 or any(each.live for each in self._pools.values())
 
     def _rest(self) -> None:
         """With nobody left, the end is near: also of what failed to start."""
@@ -225,7 +225,7 @@ class ProcessBrowsers:
             loop = asyncio.get_running_loop()
             self._end = loop.call_later(self._linger_s, lambda: self.later(self._close_idle()))
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def later(self, work: Coroutine[None, None, None]) -> None:
         """Do this, and let nobody wait for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -237,9 +237,9 @@ class ProcessBrowsers:
             await self._close_all()
 
     async def _close_all(self) -> None:
-        sets, self._sets = list(self._sets.values()), {}
+        pools, self._pools = list(self._pools.values()), {}
         driver, self._driver = self._driver, Driver()
-        await asyncio.gather(*(each.close() for each in sets))
+        await asyncio.gather(*(each.close() for each in pools))
         await driver.close()
 
 
@@ -281,5 +281,5 @@ def _forget() -> None:
     _process = None
 
 
-def _told(error: Exception) -> Exception:
+def _as_env_error(error: Exception) -> Exception:
     return error if isinstance(error, EnvError) else EnvError(f"chromium did not start: {error}")

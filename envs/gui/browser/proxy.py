@@ -2,7 +2,7 @@
 
 The listening socket lies in the browser's own network namespace, where it is reached under every
 address 127.x.y.z: each context is given one of these as its proxy, and the address that a
-connection was made to tells whose it is. Nothing else is there to connect to, so redirects,
+connection was connection to tells whose it is. Nothing else is there to connect to, so redirects,
 sockets and name lookups of pages need no rule of their own.
 """
 
@@ -205,8 +205,8 @@ async def _forward(
     """Plain http: the request goes on with its path, the answer comes back as it is."""
     url = urlsplit(head.target)
     path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    kept = {k: v for k, v in head.headers.items() if not k.startswith(_HOP_BY_HOP)}
-    lines = [f"{head.method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in kept.items())]
+    headers = {k: v for k, v in head.headers.items() if not k.startswith(_HOP_BY_HOP)}
+    lines = [f"{head.method} {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items())]
     try:
         async with _outside(entry, host, port) as (far_reader, far_writer):
             far_writer.write("\r\n".join([*lines, "Connection: close", "", ""]).encode("latin-1"))
@@ -233,14 +233,14 @@ async def _outside(
 
 async def _connected(address: str, port: int) -> socket.socket:
     """Not left to asyncio, which in Python 3.11 leaves a refused socket open."""
-    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    made.setblocking(False)
+    connection = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    connection.setblocking(False)
     try:
-        await asyncio.get_running_loop().sock_connect(made, (address, port))
+        await asyncio.get_running_loop().sock_connect(connection, (address, port))
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

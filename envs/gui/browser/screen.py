@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.browser.episode import BrowserEpisode
@@ -25,59 +25,61 @@ class BrowserScreen:
     """
 
     def __init__(
-        self, visit: BrowserEpisode, owner: ProcessBrowsers, options: GuiEnvConfig
+        self, episode: BrowserEpisode, owner: ProcessBrowsers, options: GuiEnvConfig
     ) -> None:
         """Made by `open`."""
-        self._visit = visit
+        self._episode = episode
         self._owner = owner
         self._call_s = 4 * (options.action_timeout_s + options.page_timeout_s) + _MARGIN_S
-        self.viewport = visit.viewport
+        self.viewport = episode.viewport
         """Width and height in CSS pixels."""
 
     @classmethod
     def open(cls, task: GuiTask, options: GuiEnvConfig) -> Self:
         """A fresh context with the task's first pages loaded. Raises EnvError or ConfigError."""
         owner = process_browsers()
-        visit = BrowserEpisode(owner, task, options)
+        episode = BrowserEpisode(owner, task, options)
         pages = 1 + len(task.tabs)
-        owner.run(visit.open(), _START_S + 3 * options.page_timeout_s * pages)
-        return cls(visit, owner, options)
+        owner.run(episode.open(), _START_S + 3 * options.page_timeout_s * pages)
+        return cls(episode, owner, options)
 
     @property
-    def said(self) -> str:
+    def page_instruction(self) -> str:
         """What the task's start script returned, if it is text."""
-        return self._visit.said
+        return self._episode.page_instruction
 
     @property
     def left_document(self) -> bool:
         """The last action led to another document or tab: numbers of elements count no more."""
-        return self._visit.left_document
+        return self._episode.left_document
 
     def look(self) -> View:
         """The tab that is seen, as it is now."""
-        return self._owner.run(self._visit.look(), self._call_s)
+        return self._owner.run(self._episode.look(), self._call_s)
 
     def act(self, action: Action) -> str | None:
         """Carry out an action that does not end the task: None, or why it failed, in words."""
-        return self._owner.run(self._visit.act(action), self._call_s)
+        return self._owner.run(self._episode.act(action), self._call_s)
 
     def shot(self) -> bytes:
         """A picture of the viewport, JPEG."""
-        return self._owner.run(self._visit.shot(), self._call_s)
+        return self._owner.run(self._episode.shot(), self._call_s)
 
     def notices(self) -> list[str]:
         """Dialogs, downloads, windows and addresses refused since the last call, in words."""
-        return self._owner.run(self._visit.notices(), self._call_s)
+        return self._owner.run(self._episode.notices(), self._call_s)
 
-    def page_result(self) -> Any:
+    def page_result(self) -> object:
         """What the task's page says of itself; the first value that is not null stays."""
-        return self._owner.run(self._visit.page_result(), self._call_s)
+        return self._owner.run(self._episode.page_result(), self._call_s)
 
-    def ended(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
+    def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left, for the grade."""
-        return self._owner.run(self._visit.ended(answer, gave_up, needs_pages), self._call_s)
+        return self._owner.run(
+            self._episode.final_state(answer, gave_up, needs_pages), self._call_s
+        )
 
     def close(self) -> None:
         """Let go of the context; idempotent. What is in it is closed in the background."""
-        if self._owner.ours and not self._owner.ended:
-            self._owner.run(self._visit.close(), self._call_s)
+        if self._owner.is_own and not self._owner.ended:
+            self._owner.run(self._episode.close(), self._call_s)

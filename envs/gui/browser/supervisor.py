@@ -22,7 +22,7 @@ import struct
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from clawrl_gym.envs.gui.browser.memory import memory_home, share_mb
 from clawrl_gym.envs.sandbox import kernel
@@ -45,22 +45,35 @@ _PLACE = "/opt/browser"
 """Where an executable that lies outside of /usr is seen."""
 
 
+class Settings(TypedDict):
+    """What the owner says on the command line, as JSON."""
+
+    owner: int
+    """Its process id."""
+    executable: str
+    bwrap: str | None
+    """Path of bubblewrap; None starts Chromium without isolation."""
+    memory_mb: int | None
+    handover_name: str
+    """Of the owner's abstract socket, to which the listening socket is sent."""
+
+
 def main() -> None:
-    """`keeper.py SETTINGS_JSON CHROMIUM_ARGUMENTS`"""
-    settings: dict[str, Any] = json.loads(sys.argv[1])
+    """`supervisor.py SETTINGS_JSON CHROMIUM_ARGUMENTS`"""
+    settings: Settings = json.loads(sys.argv[1])
     arguments = sys.argv[2:]
     owner_fd = os.pidfd_open(settings["owner"])
     driver = os.getppid()
     driver_fd = os.pidfd_open(driver)
     cgroups = _limited(settings)
-    door = _knock(settings["door"]) if settings["bwrap"] else None
+    handover = _connect(settings["handover_name"]) if settings["bwrap"] else None
     slots = Slots() if os.geteuid() == 0 and settings["bwrap"] else None
     uid = first_uid(slots.take()[0]) if slots is not None else os.geteuid()
     child = os.fork()
     if child == 0:
-        _become_chromium(settings, arguments, uid, cgroups, door)
-    if door is not None:
-        door.close()
+        _become_chromium(settings, arguments, uid, cgroups, handover)
+    if handover is not None:
+        handover.close()
     for fd in _CDP_FDS:
         os.close(fd)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGKILL))
@@ -74,7 +87,7 @@ def main() -> None:
     os._exit(max(0, os.waitstatus_to_exitcode(status)))
 
 
-def _limited(settings: dict[str, Any]) -> Cgroups | None:
+def _limited(settings: Settings) -> Cgroups | None:
     """None where cgroups cannot be written and nobody asked for them."""
     home = memory_home()
     cgroups = None if home is None else open_cgroups(home)
@@ -123,23 +136,24 @@ def _remove(cgroups: Cgroups) -> None:
     cgroups.close()
 
 
-def _knock(door: str) -> socket.socket:
+def _connect(handover: str) -> socket.socket:
     """The owner's socket, while this is still its own network namespace."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    connection.connect("\0" + door)
+    connection.connect("\0" + handover)
     return connection
 
 
 def _become_chromium(
-    settings: dict[str, Any],
+    settings: Settings,
     arguments: list[str],
     uid: int,
     cgroups: Cgroups | None,
-    door: socket.socket | None,
+    handover: socket.socket | None,
 ) -> None:
     try:
-        if cgroups is not None:
-            limits = Limits(settings["memory_mb"], 0, cpus=os.cpu_count() or 1, pids=_MOST_PIDS)
+        memory_mb = settings["memory_mb"]
+        if cgroups is not None and memory_mb is not None:
+            limits = Limits(memory_mb, 0, cpus=os.cpu_count() or 1, pids=_MOST_PIDS)
             cgroups.join(_GROUP, limits)
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -147,10 +161,11 @@ def _become_chromium(
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         kernel.close_on_exec_from(_CDP_FDS[-1] + 1)
-        if door is not None:
-            argv = _confine(settings, arguments, uid, door)
+        bwrap, executable = settings["bwrap"], settings["executable"]
+        if bwrap is not None and handover is not None:
+            argv = _confine(bwrap, executable, arguments, uid, handover)
         else:
-            argv = [settings["executable"], *arguments]
+            argv = [executable, *arguments]
         os.execve(
             argv[0], argv, {"HOME": "/tmp", "PATH": "/usr/bin:/bin", "TMPDIR": _tmp(settings)}
         )
@@ -161,15 +176,14 @@ def _become_chromium(
         os._exit(70)
 
 
-def _tmp(settings: dict[str, Any]) -> str:
+def _tmp(settings: Settings) -> str:
     return "/tmp" if settings["bwrap"] else tempfile.gettempdir()
 
 
 def _confine(
-    settings: dict[str, Any], arguments: list[str], uid: int, door: socket.socket
+    bwrap: str, executable: str, arguments: list[str], uid: int, handover: socket.socket
 ) -> list[str]:
     """Into a net of its own, as nobody; the command that does the rest."""
-    executable = settings["executable"]
     folder = os.path.dirname(executable)  # noqa: PTH120
     elsewhere = not executable.startswith("/usr/")
     if elsewhere and os.geteuid() == 0:
@@ -183,8 +197,8 @@ def _confine(
     kernel.unshare(kernel.CLONE_NEWUSER | _CLONE_NEWNET)
     _map_self(uid, gid)
     with _listener() as listener:
-        socket.send_fds(door, [b"listens"], [listener.fileno()])
-    argv = [settings["bwrap"], "--unshare-user"]
+        socket.send_fds(handover, [b"listens"], [listener.fileno()])
+    argv = [bwrap, "--unshare-user"]
     argv += [f"--unshare-{kind}" for kind in ("pid", "ipc", "uts", "cgroup")]
     argv += ["--die-with-parent", "--cap-drop", "ALL", "--hostname", "browser"]
     argv += ["--ro-bind", "/usr", "/usr", "--ro-bind-try", "/etc/fonts", "/etc/fonts"]

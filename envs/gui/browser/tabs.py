@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.gui.page.tab import PageGone, Tab
 
@@ -18,7 +18,7 @@ _OWN_OPEN_S = 60.0
 """For a blank tab, which waits for nothing but a busy machine."""
 _CLOSE_S = 5.0
 _MOST_NOTICES = 5
-"""Of each kind, told between two looks; the rest is counted."""
+"""Of each kind, lines between two looks; the rest is counted."""
 _MESSAGE_CHARACTERS = 200
 
 
@@ -28,7 +28,7 @@ class Tabs:
     def __init__(self, context: BrowserContext) -> None:
         self._context = context
         self._tabs: list[Tab] = []
-        self._seen = 0
+        self._current = 0
         self._making = 0
         self._opening: set[asyncio.Task[None]] = set()
         self._answering: set[asyncio.Task[None]] = set()
@@ -43,21 +43,21 @@ class Tabs:
     def __len__(self) -> int:
         return len(self._tabs)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Tab]:
         return iter(list(self._tabs))
 
     @property
-    def seen(self) -> Tab:
+    def current(self) -> Tab:
         if not self._tabs:
             raise PageGone("every tab was closed")
-        return self._tabs[self._seen]
+        return self._tabs[self._current]
 
     @property
     def index(self) -> int:
-        return self._seen
+        return self._current
 
     def see(self, index: int) -> None:
-        self._seen = index
+        self._current = index
 
     async def open(self) -> Tab:
         """A new blank tab; it is seen."""
@@ -70,7 +70,7 @@ class Tabs:
         tab = next((tab for tab in self._tabs if tab.page is page), None)
         if tab is None:
             raise TimeoutError("a new tab does not answer")
-        self._seen = self._tabs.index(tab)
+        self._current = self._tabs.index(tab)
         if self.first is None:
             self.first = tab
         return tab
@@ -95,10 +95,10 @@ class Tabs:
     async def replace(self) -> None:
         """What is seen is past help: a blank tab in its place."""
         if len(self._tabs) == MOST_TABS:
-            await self.close(self._seen)
+            await self.close(self._current)
             await self.open()
             return
-        old = self.seen
+        old = self.current
         await self.open()
         await self.close(self._tabs.index(old))
 
@@ -108,22 +108,22 @@ class Tabs:
 
     def notices(self) -> list[str]:
         """What happened since the last call, in words."""
-        kept, self._notices = self._notices, {}
-        told = []
-        for kind, texts in kept.items():
-            told += texts[:_MOST_NOTICES]
+        notices, self._notices = self._notices, {}
+        lines = []
+        for kind, texts in notices.items():
+            lines += texts[:_MOST_NOTICES]
             if len(texts) > _MOST_NOTICES:
-                told.append(f"{kind}: {len(texts) - _MOST_NOTICES} more of these")
-        return told
+                lines.append(f"{kind}: {len(texts) - _MOST_NOTICES} more of these")
+        return lines
 
     def _note(self, kind: str, text: str) -> None:
         texts = self._notices.setdefault(kind, [])
         texts.append(text if len(texts) < _MOST_NOTICES else "")
 
-    def _do(self, work: Coroutine[Any, Any, None], kept: set[asyncio.Task[None]]) -> None:
+    def _do(self, work: Coroutine[None, None, None], tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        kept.add(task)
-        task.add_done_callback(kept.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def _appeared(self, page: Page) -> None:
         page.on("crash", self._crash)
@@ -143,7 +143,7 @@ class Tabs:
             return
         self._tabs.append(tab)
         if self.first is not None:
-            self._seen = len(self._tabs) - 1
+            self._current = len(self._tabs) - 1
         page.on("close", lambda _: self._left(tab))
         if page.is_closed():
             self._left(tab)
@@ -157,8 +157,8 @@ class Tabs:
             return
         index = self._tabs.index(tab)
         del self._tabs[index]
-        if self._seen > index or self._seen == len(self._tabs):
-            self._seen = max(0, self._seen - 1)
+        if self._current > index or self._current == len(self._tabs):
+            self._current = max(0, self._current - 1)
         if tab is self.first:
             self.first = None
 
@@ -173,7 +173,7 @@ class Tabs:
         """Alerts are closed, questions are answered with no, pages may be left."""
         message = dialog.message[:_MESSAGE_CHARACTERS]
         kind = dialog.type
-        done = {"alert": "closed", "beforeunload": "left the page"}.get(kind, "dismissed")
-        self._note("dialog", f"{kind} dialog {message!r}: {done}")
+        outcome = {"alert": "closed", "beforeunload": "left the page"}.get(kind, "dismissed")
+        self._note("dialog", f"{kind} dialog {message!r}: {outcome}")
         with contextlib.suppress(Exception):
             await (dialog.accept() if kind == "beforeunload" else dialog.dismiss())

@@ -95,8 +95,8 @@ class PageGrader:
 
     needs_pages: bool = False
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
-        said = ended.page_result
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
+        said = final_state.page_result
         if not isinstance(said, dict):
             return 0.0, ("the page does not say that the task is done",)
         if said.get("won") is True:

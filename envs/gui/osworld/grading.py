@@ -53,12 +53,12 @@ class OsworldGrader:
     def needs_pages(self) -> bool:
         return not self.infeasible
 
-    def grade(self, ended: FinalState) -> tuple[float, tuple[str, ...]]:
+    def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
         if self.infeasible:
-            return (1.0, ()) if ended.gave_up else (0.0, ("the task cannot be done",))
-        if ended.gave_up:
+            return (1.0, ()) if final_state.gave_up else (0.0, ("the task cannot be done",))
+        if final_state.gave_up:
             return 0.0, ("the task can be done, and was given up",)
-        scores = [_score(check, ended) for check in self.checks]
+        scores = [_score(check, final_state) for check in self.checks]
         missing = tuple(
             f"{check.metric} of {check.result['type']} gave {score:g}"
             for check, score in zip(self.checks, scores, strict=True)
@@ -119,17 +119,17 @@ def _try_out(grader: OsworldGrader) -> None:
             ) from error
 
 
-def _score(check: Check, ended: FinalState) -> float:
-    if not ended.tabs:
+def _score(check: Check, final_state: FinalState) -> float:
+    if not final_state.tabs:
         return 0.0
     try:
-        return _measured(check, ended)
+        return _measured(check, final_state)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
         return 0.0  # the rules were tried before: what the page says is of another shape
 
 
-def _measured(check: Check, ended: FinalState) -> float:
-    result = _GETTERS[check.result["type"]](check, ended)
+def _measured(check: Check, final_state: FinalState) -> float:
+    result = _GETTERS[check.result["type"]](check, final_state)
     return float(METRICS[check.metric](result, check.rules, check.options))
 
 
@@ -149,30 +149,30 @@ def _type(given: Any) -> Any:
     return given.get("type") if isinstance(given, dict) else None
 
 
-def _active(ended: FinalState) -> PageFacts:
-    return ended.tabs[min(max(ended.active, 0), len(ended.tabs) - 1)]
+def _active(final_state: FinalState) -> PageFacts:
+    return final_state.tabs[min(max(final_state.active, 0), len(final_state.tabs) - 1)]
 
 
 def _info(tab: PageFacts) -> dict[str, Any]:
     return {"title": tab.title, "url": tab.url, "content": tab.html}
 
 
-def _active_info(check: Check, ended: FinalState) -> Any:
-    return _info(_active(ended))
+def _active_info(check: Check, final_state: FinalState) -> Any:
+    return _info(_active(final_state))
 
 
-def _active_url(check: Check, ended: FinalState) -> Any:
-    return _active(ended).url
+def _active_url(check: Check, final_state: FinalState) -> Any:
+    return _active(final_state).url
 
 
-def _tabs_info(check: Check, ended: FinalState) -> Any:
-    return [{"title": tab.title, "url": tab.url} for tab in ended.tabs]
+def _tabs_info(check: Check, final_state: FinalState) -> Any:
+    return [{"title": tab.title, "url": tab.url} for tab in final_state.tabs]
 
 
-def _dash_part(check: Check, ended: FinalState) -> Any:
+def _dash_part(check: Check, final_state: FinalState) -> Any:
     """One of the parts between the slashes of the URL."""
     config = check.result
-    parts = _active(ended).url.split("/")
+    parts = _active(final_state).url.split("/")
     index = int(config["partIndex"])
     if not -len(parts) <= index < len(parts):
         return None
@@ -180,10 +180,10 @@ def _dash_part(check: Check, ended: FinalState) -> Any:
     return {config["key"]: part} if config["returnType"] == "json" else part
 
 
-def _query(check: Check, ended: FinalState) -> Any:
+def _query(check: Check, final_state: FinalState) -> Any:
     """Fields of the URL's query."""
     config = check.result
-    fields = parse_qs(urlsplit(_active(ended).url).query)
+    fields = parse_qs(urlsplit(_active(final_state).url).query)
     found: dict[str, Any] = {key: fields.get(key, [""])[0] for key in config["parse_keys"]}
     for key, new in (config.get("replace") or {}).items():
         found[new] = found.pop(key)
@@ -194,8 +194,8 @@ def _query(check: Check, ended: FinalState) -> Any:
     return found
 
 
-def _html(check: Check, ended: FinalState) -> Any:
-    facts = _active(ended).facts
+def _html(check: Check, final_state: FinalState) -> Any:
+    facts = _active(final_state).facts
     if not isinstance(facts, list) or check.facts is None or check.facts >= len(facts):
         return None
     return facts[check.facts]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.keys import UnknownKey, parse_keys
@@ -24,19 +24,44 @@ _MOST_KEYS = 20
 """Characters that are typed key by key: the last ones; what precedes them is put in at once."""
 
 
+class Outcome(TypedDict, total=False):
+    """What one of our scripts answers."""
+
+    why: str
+    """It cannot be done."""
+    x: float
+    y: float
+    how: str
+    """Of a field: "set" when its value is set already, else it is typed into."""
+    lines: bool
+    """The field takes several lines."""
+    empty: bool
+
+
+class MouseEvent(TypedDict):
+    """Parameters of CDP's `Input.dispatchMouseEvent`."""
+
+    type: str
+    x: float
+    y: float
+    button: str
+    clickCount: int
+    buttons: int
+
+
 class ActionRefused(Exception):
     """Why an action cannot be done, in words for the model."""
 
 
 async def carry_out(tab: Tab, action: Action, timeout_s: float) -> str | None:
     """Do it and wait for what it has begun. None when it was done, else why not."""
-    do = _DEEDS.get(action.kind)
-    if do is None:
+    handler = _HANDLERS.get(action.kind)
+    if handler is None:
         return f"{action.kind} is not done on a page"
     tab.begin()
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            await do(tab, action, timeout_s)
+            await handler(tab, action, timeout_s)
             left_s = max(0.1, (limit.when() or 0.0) - asyncio.get_running_loop().time())
             await wait_until_idle(tab, left_s)
     except ActionRefused as reason:
@@ -57,31 +82,31 @@ async def _place(
     tab: Tab, id: int | None, x: float | None, y: float | None, doing: str, timeout_s: float
 ) -> Point:
     if id is not None:
-        found = await _asked(tab, timeout_s, "locate", id, doing)
-        return found["x"], found["y"]
+        place = await _query(tab, timeout_s, "locate", id, doing)
+        return place["x"], place["y"]
     if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
         raise ActionRefused("say where: the number of an element, or x and y")
-    await _asked(tab, timeout_s, "place", x, y)
+    await _query(tab, timeout_s, "place", x, y)
     return x, y
 
 
-async def _asked(tab: Tab, timeout_s: float, name: str, *args: Any) -> dict[str, Any]:
-    found: dict[str, Any] = await tab.ask(name, *args, timeout_s=timeout_s)
-    if "why" in found:
-        raise ActionRefused(found["why"])
-    return found
+async def _query(tab: Tab, timeout_s: float, name: str, *args: object) -> Outcome:
+    outcome: Outcome = await tab.query(name, *args, timeout_s=timeout_s)
+    if "why" in outcome:
+        raise ActionRefused(outcome["why"])
+    return outcome
 
 
 def _mouse(
-    kind: str, at: Point, button: str = "none", count: int = 0, held: int = 0
-) -> dict[str, Any]:
+    kind: str, at: Point, button: str = "none", count: int = 0, buttons: int = 0
+) -> MouseEvent:
     return {
         "type": kind,
         "x": at[0],
         "y": at[1],
         "button": button,
         "clickCount": count,
-        "buttons": held,
+        "buttons": buttons,
     }
 
 
@@ -89,16 +114,16 @@ def _clicker(times: int, button: str = "left") -> Callable[[Tab, Action, float],
     async def click(tab: Tab, action: Action, timeout_s: float) -> None:
         at = await _point(tab, action, "click", timeout_s)
         events = [_mouse("mouseMoved", at)]
-        held = 2 if button == "right" else 1
+        buttons = 2 if button == "right" else 1
         for count in range(1, times + 1):
-            events.append(_mouse("mousePressed", at, button, count, held))
+            events.append(_mouse("mousePressed", at, button, count, buttons))
             events.append(_mouse("mouseReleased", at, button, count))
         await _send_mouse(tab, events, timeout_s)
 
     return click
 
 
-async def _send_mouse(tab: Tab, events: list[dict[str, Any]], timeout_s: float) -> None:
+async def _send_mouse(tab: Tab, events: list[MouseEvent], timeout_s: float) -> None:
     """In order, without waiting for each."""
     sent = [tab.send("Input.dispatchMouseEvent", event, timeout_s) for event in events]
     await asyncio.gather(*sent)
@@ -117,7 +142,7 @@ async def _drag(tab: Tab, action: Action, timeout_s: float) -> None:
     if action.to_id is not None:
         end = await _place(tab, action.to_id, None, None, "stay", timeout_s)
     mouse = tab.page.mouse
-    with tab.named():
+    with tab.driver_errors():
         await mouse.move(*start)
         await mouse.down()
         await mouse.move(*end, steps=_DRAG_MOVES)
@@ -131,14 +156,14 @@ async def _type(tab: Tab, action: Action, timeout_s: float) -> None:
         events = [_mouse("mouseMoved", at), _mouse("mousePressed", at, "left", 1, 1)]
         await _send_mouse(tab, [*events, _mouse("mouseReleased", at, "left", 1)], timeout_s)
     text = action.text.replace("\r\n", "\n").replace("\r", "\n")
-    field = await _asked(tab, timeout_s, "ready", action.id, text)
+    field = await _query(tab, timeout_s, "ready", action.id, text)
     if field["how"] == "set":
         return
     enter = not field["lines"] and text.endswith("\n")
     if not field["lines"]:
         text = " ".join(text.rstrip("\n").split("\n"))
     keyboard = tab.page.keyboard
-    with tab.named():
+    with tab.driver_errors():
         if head := text[:-_MOST_KEYS]:
             await keyboard.insert_text(head)
         if text:
@@ -155,10 +180,10 @@ async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
     except UnknownKey as error:
         raise ActionRefused(str(error)) from None
     if action.id is not None:
-        await _asked(tab, timeout_s, "focus", action.id)
+        await _query(tab, timeout_s, "focus", action.id)
     else:
-        await _asked(tab, timeout_s, "place", 0, 0)
-    with tab.named():
+        await _query(tab, timeout_s, "place", 0, 0)
+    with tab.driver_errors():
         if keys[-1].isascii():
             await tab.page.keyboard.press("+".join(keys))
         else:  # no key of the keyboard gives it
@@ -169,7 +194,7 @@ async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
 async def _select(tab: Tab, action: Action, timeout_s: float) -> None:
     if action.id is None:
         raise ActionRefused("say in which list: the number of an element")
-    await _asked(tab, timeout_s, "choose", action.id, action.text)
+    await _query(tab, timeout_s, "choose", action.id, action.text)
 
 
 async def _scroll(tab: Tab, action: Action, timeout_s: float) -> None:
@@ -177,10 +202,10 @@ async def _scroll(tab: Tab, action: Action, timeout_s: float) -> None:
         raise ActionRefused(f"the amount to scroll is {action.amount:g}; it must be above 0")
     amount = min(action.amount, 1000.0)
     where = (action.id, action.x, action.y)
-    await _asked(tab, timeout_s, "scroll", *where, action.direction, amount)
+    await _query(tab, timeout_s, "scroll", *where, action.direction, amount)
 
 
-_DEEDS: dict[str, Callable[[Tab, Action, float], Awaitable[None]]] = {
+_HANDLERS: dict[str, Callable[[Tab, Action, float], Awaitable[None]]] = {
     "click": _clicker(1),
     "double_click": _clicker(2),
     "triple_click": _clicker(3),

@@ -13,7 +13,7 @@ from contextlib import suppress
 from clawrl_gym.envs.gui.page.tab import DocumentLeft, Tab
 
 POLL_S = 2.0
-ASKED_S = 0.3
+REQUESTED_S = 0.3
 """How long a navigation that was asked for may take to begin; it may come to nothing."""
 
 
@@ -26,7 +26,7 @@ async def wait_until_idle(tab: Tab, timeout_s: float) -> None:
         if left_s <= 0:
             return
         with suppress(DocumentLeft):
-            await tab.ask("calm", timeout_s=left_s)
+            await tab.query("calm", timeout_s=left_s)
         if not await _wait(tab, start, timeout_s):
             return
 
@@ -41,12 +41,12 @@ async def _wait(tab: Tab, start: float, timeout_s: float) -> bool:
             limit_s = timeout_s
         elif tab.requests:
             limit_s = min(POLL_S, timeout_s)
-        elif tab.asked:
-            limit_s = min(ASKED_S, timeout_s)
+        elif tab.requested_navigations:
+            limit_s = min(REQUESTED_S, timeout_s)
         else:
             return waited
         if passed_s >= limit_s:
-            tab.asked.clear()
+            tab.requested_navigations.clear()
             return False
         waited = True
         tab.changed.clear()

@@ -9,6 +9,6 @@ from clawrl_gym.envs.gui.page.tab import Tab
 
 async def shot(tab: Tab, quality: int = 70, timeout_s: float = 5.0) -> bytes:
     """JPEG; raises PageHangs where a script keeps the page busy."""
-    asked = {"format": "jpeg", "quality": quality, "optimizeForSpeed": True}
-    reply = await tab.send("Page.captureScreenshot", asked, timeout_s)
+    parameters = {"format": "jpeg", "quality": quality, "optimizeForSpeed": True}
+    reply = await tab.send("Page.captureScreenshot", parameters, timeout_s)
     return base64.b64decode(reply["data"])

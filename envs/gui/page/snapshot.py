@@ -15,10 +15,10 @@ async def read_page(tab: Tab, timeout_s: float) -> tuple[str, str, tuple[Line, .
     """URL, title and lines. A document that goes away meanwhile is looked for again."""
     for _ in range(_TRIES - 1):
         try:
-            return _read(await tab.ask("look", timeout_s=timeout_s))
+            return _read(await tab.query("look", timeout_s=timeout_s))
         except DocumentLeft:
             continue
-    return _read(await tab.ask("look", timeout_s=timeout_s))
+    return _read(await tab.query("look", timeout_s=timeout_s))
 
 
 def _read(text: str) -> tuple[str, str, tuple[Line, ...]]:

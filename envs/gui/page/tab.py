@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from clawrl_gym.core.errors import EnvError
 
@@ -24,7 +24,34 @@ SNAPSHOT = "snapshot.js"
 _NOT_WAITED_FOR = frozenset({"EventSource", "WebSocket", "Ping", "Media", "Preflight", "Other"})
 _LOST_CONTEXT = ("Cannot find context", "uniqueContextId not found")
 _INTERRUPTED = ("Execution context was destroyed", "navigated or closed", "Promise was collected")
-_GONE = ("closed", "crashed", "detached", "Session with given id not found", "Connection")
+_PAGE_LOST = ("closed", "crashed", "detached", "Session with given id not found", "Connection")
+
+
+class FrameEvent(TypedDict):
+    """CDP: something happened to a frame."""
+
+    frameId: str
+
+
+class Frame(TypedDict):
+    """CDP: a frame; the main one has no parent."""
+
+    id: str
+    parentId: NotRequired[str]
+
+
+class NavigationEvent(TypedDict):
+    """CDP: a frame has come to another document."""
+
+    frame: Frame
+
+
+class RequestEvent(TypedDict):
+    """CDP: a request of the page; `loaderId` and `type` come when it is sent."""
+
+    requestId: str
+    loaderId: NotRequired[str]
+    type: NotRequired[str]
 
 
 class PageHangs(Exception):
@@ -63,7 +90,7 @@ class Tab:
         """Documents that the main frame has come to since the tab was opened."""
         self.loading: set[str] = set()
         """Frames that load something."""
-        self.asked: set[str] = set()
+        self.requested_navigations: set[str] = set()
         """Frames that were told to go somewhere and have not begun to."""
         self.requests: set[str] = set()
         """In flight, of those that began since `begin`."""
@@ -97,30 +124,32 @@ class Tab:
             )
         return tab
 
-    async def call(self, function: str, *args: Any, timeout_s: float) -> Any:
+    async def call(self, function: str, *args: object, timeout_s: float) -> Any:
         """What a JavaScript function returns for JSON arguments, in the isolated world of the main
         frame. It runs at most once; raises PageHangs, PageGone, or DocumentLeft when the document
         was left meanwhile."""
-        given = ", ".join(json.dumps(arg) for arg in args)
-        code = f"globalThis.{self._key} ? ({function})({given}) : {self._key!r}"
+        arguments = ", ".join(json.dumps(arg) for arg in args)
+        code = f"globalThis.{self._key} ? ({function})({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
 
-    async def ask(self, name: str, *args: Any, timeout_s: float) -> Any:
+    async def query(self, name: str, *args: object, timeout_s: float) -> Any:
         """What one of the functions of our own scripts returns."""
-        given = ", ".join(json.dumps(arg) for arg in args)
-        code = f"globalThis.{self._key} ? {self._key}.{name}({given}) : {self._key!r}"
+        arguments = ", ".join(json.dumps(arg) for arg in args)
+        code = f"globalThis.{self._key} ? {self._key}.{name}({arguments}) : {self._key!r}"
         return await self._evaluate(code, timeout_s)
 
-    async def send(self, method: str, params: dict[str, Any], timeout_s: float) -> Any:
+    async def send(
+        self, method: str, params: Mapping[str, object], timeout_s: float
+    ) -> dict[str, Any]:
         """A CDP command; raises PageHangs or PageGone."""
         try:
-            with self.named():
-                return await asyncio.wait_for(self.cdp.send(method, params), timeout_s)
+            with self.driver_errors():
+                return await asyncio.wait_for(self.cdp.send(method, dict(params)), timeout_s)
         except TimeoutError:
             raise PageHangs(f"the page does not answer within {timeout_s:g} s") from None
 
     @contextmanager
-    def named(self) -> Iterator[None]:
+    def driver_errors(self) -> Iterator[None]:
         """The driver's errors by what they mean: PageGone, DocumentLeft, else EnvError."""
         from playwright.async_api import Error
 
@@ -169,70 +198,73 @@ class Tab:
         raise DocumentLeft("the page goes from document to document")
 
     async def _run(self, code: str, context: int, timeout_s: float) -> Any:
-        asked = {
+        parameters = {
             "expression": code,
             "contextId": context,
             "returnByValue": True,
             "awaitPromise": True,
         }
-        reply = await self.send("Runtime.evaluate", asked, timeout_s)
+        reply = await self.send("Runtime.evaluate", parameters, timeout_s)
         if failure := reply.get("exceptionDetails"):
             thrown = failure.get("exception", {}).get("description") or failure.get("text", "")
             raise ScriptFailed(thrown[:500])
         return reply["result"].get("value")
 
     async def _world(self, timeout_s: float) -> int:
-        asked = {"frameId": self._frame, "worldName": self._key}
+        parameters = {"frameId": self._frame, "worldName": self._key}
         try:
-            made = await self.send("Page.createIsolatedWorld", asked, timeout_s)
+            world = await self.send("Page.createIsolatedWorld", parameters, timeout_s)
         except _Lost:
             tree = await self.send("Page.getFrameTree", {}, timeout_s)
-            asked["frameId"] = self._frame = tree["frameTree"]["frame"]["id"]
-            made = await self.send("Page.createIsolatedWorld", asked, timeout_s)
-        context = int(made["executionContextId"])
+            parameters["frameId"] = self._frame = tree["frameTree"]["frame"]["id"]
+            world = await self.send("Page.createIsolatedWorld", parameters, timeout_s)
+        context = int(world["executionContextId"])
         await self._run(f"if (!globalThis.{self._key}) {{ {self._source()} }}", context, timeout_s)
         return context
 
     def _meaning(self, error: Exception) -> Exception:
-        said = str(error)
-        if any(part in said for part in (*_LOST_CONTEXT, "No frame for given id")):
-            return _Lost(said)
-        if any(part in said for part in _INTERRUPTED):
-            return DocumentLeft(said)
-        if self.page.is_closed() or any(part in said for part in _GONE):
-            return PageGone(f"the page is gone: {said.splitlines()[0]}")
-        return EnvError(f"the browser refused: {said.splitlines()[0]}")
+        text = str(error)
+        if any(part in text for part in (*_LOST_CONTEXT, "No frame for given id")):
+            return _Lost(text)
+        if any(part in text for part in _INTERRUPTED):
+            return DocumentLeft(text)
+        if self.page.is_closed() or any(part in text for part in _PAGE_LOST):
+            return PageGone(f"the page is gone: {text.splitlines()[0]}")
+        return EnvError(f"the browser refused: {text.splitlines()[0]}")
 
     # -- what it tells by itself ----------------------------------------------------------------
     def _listen(self) -> None:
         on = self.cdp.on
-        on("Page.frameRequestedNavigation", lambda said: self.asked.add(said["frameId"]))
-        on("Page.frameScheduledNavigation", lambda said: self.asked.add(said["frameId"]))
+        on("Page.frameRequestedNavigation", self._navigation_requested)
+        on("Page.frameScheduledNavigation", self._navigation_requested)
         on("Page.frameClearedScheduledNavigation", self._cleared)
         on("Page.frameStartedLoading", self._started)
         on("Page.frameStoppedLoading", self._stopped)
         on("Page.frameDetached", self._stopped)
         on("Page.frameNavigated", self._navigated)
-        on("Network.requestWillBeSent", self._sent)
-        on("Network.loadingFinished", self._answered)
-        on("Network.loadingFailed", self._answered)
+        on("Network.requestWillBeSent", self._request_sent)
+        on("Network.loadingFinished", self._request_ended)
+        on("Network.loadingFailed", self._request_ended)
 
-    def _cleared(self, said: dict[str, Any]) -> None:
-        self.asked.discard(said["frameId"])
+    def _navigation_requested(self, event: FrameEvent) -> None:
+        self.requested_navigations.add(event["frameId"])
+
+    def _cleared(self, event: FrameEvent) -> None:
+        self.requested_navigations.discard(event["frameId"])
         self.changed.set()
 
-    def _started(self, said: dict[str, Any]) -> None:
-        self.asked.discard(said["frameId"])
-        self.loading.add(said["frameId"])
+    def _started(self, event: FrameEvent) -> None:
+        self.requested_navigations.discard(event["frameId"])
+        self.loading.add(event["frameId"])
 
-    def _stopped(self, said: dict[str, Any]) -> None:
-        self.asked.discard(said["frameId"])
-        self.loading.discard(said["frameId"])
+    def _stopped(self, event: FrameEvent) -> None:
+        self.requested_navigations.discard(event["frameId"])
+        self.loading.discard(event["frameId"])
         self.changed.set()
 
-    def _navigated(self, said: dict[str, Any]) -> None:
-        frame = said["frame"]
-        self.asked.discard(frame["id"])
+    def _navigated(self, event: NavigationEvent) -> None:
+        frame = event["frame"]
+        self.requested_navigations.discard(frame["id"])
         if "parentId" not in frame:
             self.documents += 1
             self._context = None
@@ -240,10 +272,10 @@ class Tab:
             self.requests.clear()
         self.changed.set()
 
-    def _sent(self, said: dict[str, Any]) -> None:
-        if said.get("type") not in _NOT_WAITED_FOR and said["requestId"] != said["loaderId"]:
-            self.requests.add(said["requestId"])
+    def _request_sent(self, event: RequestEvent) -> None:
+        if event.get("type") not in _NOT_WAITED_FOR and event["requestId"] != event.get("loaderId"):
+            self.requests.add(event["requestId"])
 
-    def _answered(self, said: dict[str, Any]) -> None:
-        self.requests.discard(said["requestId"])
+    def _request_ended(self, event: RequestEvent) -> None:
+        self.requests.discard(event["requestId"])
         self.changed.set()

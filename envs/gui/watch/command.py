@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def watch(given: argparse.Namespace) -> int:
+def watch(arguments: argparse.Namespace) -> int:
     """Play until the user ends it; returns the exit code."""
     try:
-        if not 0 <= given.port <= 65_535:
-            raise ConfigError(f"got --port {given.port}, expected 0 to 65535")
-        return _watch(given)
+        if not 0 <= arguments.port <= 65_535:
+            raise ConfigError(f"got --port {arguments.port}, expected 0 to 65535")
+        return _watch(arguments)
     except ClawError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
@@ -48,22 +48,22 @@ def watch(given: argparse.Namespace) -> int:
         return 0
 
 
-def _watch(given: argparse.Namespace) -> int:
+def _watch(arguments: argparse.Namespace) -> int:
     from clawrl_gym.envs.gui.env import GuiEnv
 
     browser = {
-        "executable": given.executable,
-        "unsafe_no_isolation": given.unsafe_no_isolation,
+        "executable": arguments.executable,
+        "unsafe_no_isolation": arguments.unsafe_no_isolation,
     }
-    env = GuiEnv(tasks=given.tasks, allow=given.allow, browser=browser)
-    player = Player(env, given.task)
-    if given.terminal:
+    env = GuiEnv(tasks=arguments.tasks, allow=arguments.allow, browser=browser)
+    player = Player(env, arguments.task)
+    if arguments.terminal:
         from clawrl_gym.envs.gui.watch.terminal import play
 
         try:
-            return play(player, given.folder, sys.stdin, sys.stdout, by_oracle=given.oracle)
+            return play(player, arguments.folder, sys.stdin, sys.stdout, by_oracle=arguments.oracle)
         finally:
             env.close()
     from clawrl_gym.envs.gui.watch.server import serve
 
-    return serve(player, given.port, by_oracle=given.oracle)
+    return serve(player, arguments.port, by_oracle=arguments.oracle)
