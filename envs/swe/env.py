@@ -27,7 +27,7 @@ from clawrl_gym.envs.task_env import Info, TaskEnv
 
 SUBMITTED = "(submitted)"
 """What comes back to a submission."""
-_NOTHING_RAN = ExecResult("", 0)
+_NO_COMMAND = ExecResult("", 0)
 _GOLD = "/tmp/gold.patch"
 
 
@@ -81,7 +81,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._grader_timeout_s = config.grader_timeout_s
         self._sandboxes = _sandboxes(config.sandbox, open_sandbox)
         self._source = open_source(config)
-        self._last = _NOTHING_RAN
+        self._last_result = _NO_COMMAND
         self._submitted = ""
         """A patch that was given with the submission; empty: what was changed is graded."""
 
@@ -98,11 +98,13 @@ class SweEnv(TaskEnv[Instance, Repository]):
         """
         sandboxes = _sandboxes(config.sandbox, None)
         if sandboxes.kind == "docker" and sandboxes.config.image is not None:
-            _ensure_image(sandboxes.config.image, say)
+            from clawrl_gym.envs.sandbox.docker.images import ensure_image
+
+            ensure_image(sandboxes.config.image, say)
         elif sandboxes.kind == "bubblewrap":
             families = corpus_families(config)
             if families:
-                _say_what_lacks(families, sandboxes, say)
+                _report_missing_programs(families, sandboxes, say)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that apply the gold patch and submit, one a step.
@@ -123,11 +125,11 @@ class SweEnv(TaskEnv[Instance, Repository]):
         return task.problem_statement.strip()
 
     def _open(self, task: Instance) -> Repository:
-        self._last, self._submitted = _NOTHING_RAN, ""
+        self._last_result, self._submitted = _NO_COMMAND, ""
         return self._repository(task)
 
     def _act(self, task: Instance, repository: Repository, action: str) -> tuple[str, bool]:
-        result = self._last = self._run(action, task, repository.sandbox)
+        result = self._last_result = self._run(action, task, repository.sandbox)
         submitted = submission_of(result)
         if submitted is not None:
             self._submitted = submitted
@@ -175,18 +177,18 @@ class SweEnv(TaskEnv[Instance, Repository]):
     def _exception(self) -> str:
         """What else there is to say about the last command."""
         notes = []
-        if self._last.timed_out:
+        if self._last_result.timed_out:
             notes.append(f"stopped: it ran longer than {self._command_timeout_s:g} s")
-        elif self._last.exit_code is None:
+        elif self._last_result.exit_code is None:
             notes.append("the command ended the shell; there is a new one")
-        if self._last.truncated:
+        if self._last_result.truncated:
             notes.append("there was more output than is kept: only its beginning is here")
         return "; ".join(notes)
 
     def _info(self, task: Instance) -> Info:
         return super()._info(task) | {
-            "returncode": _code(self._last),
-            "output": self._last.output,
+            "returncode": _code(self._last_result),
+            "output": self._last_result.output,
             "exception": self._exception(),
         }
 
@@ -206,7 +208,7 @@ def submission_of(result: ExecResult) -> str | None:
     return rest if rest.strip() and not result.truncated else ""
 
 
-def _say_what_lacks(
+def _report_missing_programs(
     families_in_use: Sequence[str], sandboxes: Sandboxes, say: Callable[[str], None]
 ) -> None:
     from clawrl_gym.envs.swe.corpus import missing_programs
@@ -231,9 +233,3 @@ def _sandboxes(config: SandboxConfig, opener: Opener | None) -> Sandboxes:
     from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
 
     return Sandboxes.of(config.model_copy(update={"image": SWE_IMAGE}), opener, default="docker")
-
-
-def _ensure_image(name: str, say: Callable[[str], None] = lambda _: None) -> None:
-    from clawrl_gym.envs.sandbox.docker.images import ensure_image
-
-    ensure_image(name, say)

@@ -83,7 +83,7 @@ class RowInstances:
 
 
 @dataclass(frozen=True, slots=True)
-class _Both:
+class _SourcePerSplit:
     """One source for each split."""
 
     train: TaskSource[Instance]
@@ -113,7 +113,7 @@ def _with_corpus(
     if split == "train":
         _refuse_verified(place_rows.rows, config.train_on_verified, rows_place)
     rows = RowInstances(place_rows.rows, _all(place_rows.rows, split), _defaults(config))
-    return _Both(corpus, rows) if split == "heldout" else _Both(rows, corpus)
+    return _SourcePerSplit(corpus, rows) if split == "heldout" else _SourcePerSplit(rows, corpus)
 
 
 def _defaults(config: SweEnvConfig) -> RowDefaults:
