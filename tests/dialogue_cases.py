@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import INTERRUPTED, Message, Turn
+from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, ToolCall, Turn
 from clawrl_gym.dialogue.delta import diff_ids, diff_messages
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
 from clawrl_gym.dialogue.merging import merge_turns
@@ -138,7 +138,7 @@ def assistant(text: str) -> Message:
 
 def drawn_reply(draw: random.Random) -> Message:
     if draw.random() < 0.25:
-        calls = [
+        calls: list[ToolCall] = [
             {
                 "id": f"call_{at}",
                 "type": "function",
@@ -166,7 +166,7 @@ class Conversation:
         self.requests: list[str] = []
 
     async def run(self, style: str, prefix: str = "s") -> None:
-        names = {"shared": ["s", "s", "s"], "unnamed": [None] * 3, "rollout": ["r"]}
+        names: dict[str, Any] = {"shared": ["s", "s", "s"], "unnamed": [None] * 3, "rollout": ["r"]}
         people = [
             Speaker(name and f"{prefix}{name}", self.draw, style)
             for name in names.get(style, ["a", "b"])
@@ -218,7 +218,7 @@ class Conversation:
                 assert isinstance(stored, Turn)
                 return stored
             await self.talk.sessions.recorder.record_next_states(request)
-            rendered: dict[str, Any] = {"messages": messages}
+            rendered: ChatBody = {"messages": messages}
             if self.draw.random() < 0.1:
                 rendered["tools"] = [{"type": "function", "function": {"name": "ls"}}]
             previous = await self.talk.sessions.recorder.previous_turn(request)

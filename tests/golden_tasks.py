@@ -9,13 +9,14 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.corpus import corpus_instances
 from clawrl_gym.envs.terminal.generated import generated_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
 SOURCES = {"terminal": (generated_tasks(), 22), "swe": (corpus_instances(), 26)}
 """Name -> source of tasks, number of families."""
-TASKS = {"train": 8, "heldout": 4}
+TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
 """Of each family."""
 
 

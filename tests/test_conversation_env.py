@@ -94,7 +94,7 @@ def test_a_disliked_style_is_named_and_a_rewrite_makes_up_for_it() -> None:
     observation, reward, terminated, _, info = env.step(unasked(task))
     assert observation in said("dislike", task)
     assert (reward, terminated, info["correct"]) == (0.0, False, True)
-    first = info["first_reply_score"]
+    first = float(str(info["first_reply_score"]))
     assert first <= 0.2
     observation, reward, terminated, _, info = env.step(liked(task))
     assert observation in said("thanks", task)

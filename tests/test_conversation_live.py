@@ -190,7 +190,9 @@ async def test_transient_context_is_not_shown_to_the_environment() -> None:
     asked = asyncio.create_task(ask(seats, [user("hi"), user("context")]))
     seat = await claim
     assert seat is not None
-    assert (await seat.next(5.0))["messages"] == [user("hi")]
+    step = await seat.next(5.0)
+    assert step["ready"]
+    assert step["messages"] == [user("hi")]
     seats.end("s")
     assert await asked is None
 

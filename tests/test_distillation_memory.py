@@ -58,7 +58,7 @@ class LiveBytes(TorchDispatchMode):
 def peak(loss: Callable[[], Tensor]) -> int:
     with LiveBytes() as live:
         loss().backward()
-    return live.peak
+    return int(live.peak)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from clawrl_gym.config import HintConfig
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import Message, Tool, Turn, Verdict
+from clawrl_gym.core.types import ChatBody, Message, Tool, Turn, Verdict
 from clawrl_gym.dialogue.prompts import insert_addition
 from clawrl_gym.judge.enhance import Enhancer, hints_of, with_hint
 from tests.fakes import FakePolicy, decode, encode, sampled
@@ -163,7 +163,9 @@ async def test_braces_in_a_hint_and_in_the_form_are_words() -> None:
 )
 def test_content_of_any_form_gets_the_hint(content: Any, expected: Any) -> None:
     message: Any = {"role": "user", "content": content}
-    (made,) = with_hint([message], "!") or ()
+    changed = with_hint([message], "!")
+    assert changed is not None
+    (made,) = changed
     told: Any = made.get("content")
     assert told == (expected if expected is not None else [*content, {"type": "text", "text": "!"}])
     assert message["content"] == content
@@ -178,7 +180,7 @@ async def test_without_a_user_message_there_is_no_prompt() -> None:
 
 
 async def test_a_hint_that_the_template_cuts_off_is_no_lesson() -> None:
-    async def render(body: dict[str, Any]) -> list[int]:
+    async def render(body: ChatBody) -> list[int]:
         return [1, 2, 3]
 
     made = Enhancer(render, HintConfig(), 100)
@@ -216,7 +218,7 @@ async def test_prompt_and_reply_that_exceed_the_context_are_not_read() -> None:
 async def test_a_policy_that_fails_leaves_the_turn_without_prompts(
     error: Exception, answer: object, name: str
 ) -> None:
-    async def render(body: dict[str, Any]) -> list[int]:
+    async def render(body: ChatBody) -> list[int]:
         raise error
 
     made = Enhancer(render, HintConfig(), 100)

@@ -8,7 +8,7 @@ import pytest
 
 from clawrl_gym.agents.text import TextAgent
 from clawrl_gym.core.errors import ContextError, PolicyError
-from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
+from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool, ToolCall
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
@@ -171,7 +171,7 @@ def test_a_command_survives_the_reply_format(command: str) -> None:
 
 def calls(*called: tuple[str, str, str]) -> Message:
     """A reply that calls tools: ids, names and arguments."""
-    made = [
+    made: list[ToolCall] = [
         {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for id, name, arguments in called
     ]

@@ -11,6 +11,7 @@ import pytest
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError, RequestError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.gateway.server import Gateway
 from tests.fakes import END, FakePolicy, encode, sampled
 from tests.gateway_rig import HELLO, SAMPLING, Bench, user
@@ -197,7 +198,7 @@ async def test_other_tools_are_another_prompt(bench: Bench) -> None:
     bench.policy = FakePolicy("cab")
     await bench.restart()
     first = await bench.say(HELLO)
-    tools = [{"type": "function", "function": {"name": "f"}}]
+    tools: list[Tool] = [{"type": "function", "function": {"name": "f"}}]
     body = [*HELLO, first, user("go on")]
     await bench.say(body, tools=tools)
     expected = await bench.policy.render({"messages": body, "tools": tools})
@@ -208,8 +209,11 @@ async def test_other_tools_are_another_prompt(bench: Bench) -> None:
 async def test_a_turn_keeps_all_that_its_prompt_was_rendered_from(bench: Bench) -> None:
     bench.policy = FakePolicy("cab")
     await bench.restart()
-    tools = [{"type": "function", "function": {"name": "f"}}]
-    read = {"tool_choice": "auto", "chat_template_kwargs": {"enable_thinking": False}}
+    tools: list[Tool] = [{"type": "function", "function": {"name": "f"}}]
+    read: dict[str, Any] = {
+        "tool_choice": "auto",
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
     await bench.say(HELLO, tools=tools, user="x", **read)
     await bench.say([user("nothing else")])
     first, second = await bench.store.turns_of("s1")

@@ -18,6 +18,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.gateway.admission import check_key
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, text_of, user
+from tests.narrow import plain_text
 
 CHAT = "/v1/chat/completions"
 
@@ -103,7 +104,7 @@ async def test_s9_requests_during_weight_swaps_are_all_answered(bench: Bench) ->
         for turn in range(8):
             messages = [user(f"{number} {turn}")]
             if turn % 2:
-                said.append((await bench.say(messages, f"s{number}"))["content"] or "")
+                said.append(plain_text(await bench.say(messages, f"s{number}")))
             else:
                 said.append(text_of(await bench.events(messages, f"s{number}")))
         return said

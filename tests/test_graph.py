@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import FunctionCall, Message
 from clawrl_gym.dialogue.graph import MAX_TURNS, Branch, TurnGraph, TurnNode, message_digest
 from tests.test_sessions import assistant, calling, make_turn, tool, user
 
@@ -93,10 +93,10 @@ def test_arguments_may_be_given_as_an_object() -> None:
     assert message_digest(call) == message_digest(given)
 
 
-def replace_arguments(message: Message, arguments: object) -> Message:
+def replace_arguments(message: Message, arguments: str | dict[str, object]) -> Message:
     (call,) = message["tool_calls"]
-    function = call["function"] | {"arguments": arguments}
-    return {**message, "tool_calls": [call | {"function": function}]}
+    function: FunctionCall = {**call["function"], "arguments": arguments}
+    return {**message, "tool_calls": [{**call, "function": function}]}
 
 
 def test_a_turn_that_went_on_from_a_reply_remembers_it() -> None:

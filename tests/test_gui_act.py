@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -36,7 +37,9 @@ async def test_the_mouse_is_trusted(browser: Browser, kind: Kind, by: str) -> No
     """Defect of the reference (4.3): triple clicks were offered and did nothing."""
     async with desk(browser) as at:
         await at.show(f"<button id=b style='position:fixed;left:50px;top:50px'>B</button>{LOG}")
-        where = {"id": (await at.element("B")).id} if by == "id" else {"x": 55, "y": 55}
+        where: dict[str, Any] = (
+            {"id": (await at.element("B")).id} if by == "id" else {"x": 55, "y": 55}
+        )
         assert await at.do(kind, **where) is None
         log = await at.js("log")
         found = [(type, detail) for type, _, detail, *_ in log if "c" in type]

@@ -427,7 +427,7 @@ def later(check) -> bool:
     deadline = time.monotonic() + 20
     while not check() and time.monotonic() < deadline:
         time.sleep(0.02)
-    return check()
+    return bool(check())
 
 
 @pytest.mark.browser

@@ -56,7 +56,7 @@ def test_a_run_starts_one_browser_before_anything_else():
 
 @pytest.mark.browser
 def test_preparing_says_which_chromium_is_used():
-    said = []
+    said: list[str] = []
     GuiEnv.prepare(GuiEnvConfig.of({}), said.append)
     assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", said[0])
 

@@ -17,6 +17,7 @@ from clawrl_gym.envs.gui.grading import InfeasibleGrader, StateGrader
 from clawrl_gym.envs.gui.task import GuiTask, Locator, Step
 from clawrl_gym.envs.parts import decode_parts, pictures_of
 from tests.gui_fakes import Screens
+from tests.narrow import text_of_part
 
 BOUGHT = StateGrader({"shop": {"bought": "pens"}})
 SOLUTION = (
@@ -257,7 +258,7 @@ def test_a_page_is_seen_as_chosen(kind, pictures, tree):
     observation, _ = env.reset(seed=0)
     parts = decode_parts(observation)
     assert len(pictures_of(parts)) == pictures
-    text = parts if isinstance(parts, str) else parts[0]["text"]
+    text = parts if isinstance(parts, str) else text_of_part(parts[0])
     assert text.startswith("Buy pens.\n\nShop (http://shop/)")
     assert ('textbox "What" [1]' in text) == tree
     [result] = contents(env.step(tool_calls({"action": "hover", "id": 1}))[0])

@@ -320,8 +320,9 @@ def test_relative_days_are_written_as_the_rules_say() -> None:
     filled = rules_of(given, date(2025, 1, 6))
     assert filled["expected"] == {"time": "Tue, Jan 07, 2025", "start": "{Year}"}
     span = {"from": "next Monday split", "to": "next Friday"}
-    given = {"relativeTime": span, "expected": {"puMonth": "{MonthD}", "to": ["{month} {DayD}"]}}
-    filled = rules_of(given, date(2025, 1, 30))
+    dates: dict[str, object] = {"puMonth": "{MonthD}", "to": ["{month} {DayD}"]}
+    rules: dict[str, Any] = {"relativeTime": span, "expected": dates}
+    filled = rules_of(rules, date(2025, 1, 30))
     assert filled["expected"] == {"puMonth": "2", "to": ["january 31"]}
     for wrong in ({}, {"relativeTime": {"from": "some day"}, "expected": {}}, {"expected": 5}):
         with pytest.raises(TaskError, match="rule_relativeTime"):

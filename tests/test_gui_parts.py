@@ -1,6 +1,7 @@
 """Pictures in observations, as text."""
 
 import json
+from typing import Any
 
 from clawrl_gym.envs.parts import decode_parts, encode_parts, pictures_of, plain
 
@@ -8,7 +9,7 @@ JPEG = b"\xff\xd8 not quite a picture"
 
 
 def test_text_and_pictures_come_back():
-    parts = decode_parts(encode_parts("hello", [JPEG, JPEG]))
+    parts: Any = decode_parts(encode_parts("hello", [JPEG, JPEG]))
     assert [part["type"] for part in parts] == ["text", "image_url", "image_url"]
     assert parts[0] == {"type": "text", "text": "hello"}
     assert parts[1]["image_url"]["url"].startswith("data:image/jpeg;base64,")

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,10 @@ def test_a_task_that_begins_outside_of_its_sites_is_wrong(start):
 def test_scripts_of_a_task_run_among_the_pages_own():
     page = "<script>var score = null, instruction = 'find it'</script>"
     page += "<button onclick='score = 0.5'>go</button>"
-    scripts = {"start_script": "Promise.resolve(instruction)", "result_script": "score"}
+    scripts: dict[str, Any] = {
+        "start_script": "Promise.resolve(instruction)",
+        "result_script": "score",
+    }
     with a_screen(page, **scripts) as screen:
         assert screen.page_instruction == "find it"
         assert screen.page_result() is None
@@ -159,7 +163,10 @@ def test_a_start_script_that_fails_is_the_tasks_fault():
 
 
 def test_all_tabs_are_read_for_graders_that_ask():
-    more = {"tabs": ("http://site.test/two",), "facts_script": "document.title.length"}
+    more: dict[str, Any] = {
+        "tabs": ("http://site.test/two",),
+        "facts_script": "document.title.length",
+    }
     with a_screen(TWO, **more) as screen:
         assert screen.look().title == "two"
         final_state = screen.final_state(None, False, True)

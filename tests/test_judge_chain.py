@@ -20,7 +20,8 @@ class Says:
     """A judge that always says the same, or fails."""
 
     def __init__(self, value: Any, kind: Any = "rule", **detail: Any) -> None:
-        self._value, self.kind, self._detail = value, kind, detail
+        self._value, self.kind = value, kind
+        self._detail: Any = detail
         self.asked = 0
 
     async def judge(self, case: Case) -> Verdict:

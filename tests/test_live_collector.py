@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,7 @@ async def keep(store: Store, turn: Turn, value: Any, kind: Any = "rule", **chang
     reward = changes.pop("reward", None if value is None else float(value))
     detail = changes.pop("detail", {})
     verdict = Verdict(turn.id or 0, kind, value, reward, detail, time.time())
-    return Verdict(*(getattr(verdict, name) for name in ("turn_id", "kind", "value", "reward",
-                     "detail", "created_s")), id=await store.add_verdict(verdict))  # fmt: skip
+    return replace(verdict, id=await store.add_verdict(verdict))
 
 
 @asynccontextmanager

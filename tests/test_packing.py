@@ -153,6 +153,7 @@ def test_what_a_teacher_said_lies_beside_the_tokens_it_is_about() -> None:
     assert pack.topk_teacher_MK is not None
     assert pack.distill_M.tolist() == [0.5 if t else 0.0 for t in theirs]
     assert pack.teacher_M[theirs].tolist() == list(range(count))
+    assert reading.topk_ids_MK is not None
     assert pack.topk_ids_MK[theirs].tolist() == reading.topk_ids_MK.tolist()
     assert np.isnan(pack.teacher_M[~theirs]).all()
     assert np.isnan(pack.topk_teacher_MK[~theirs]).all()

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import clawrl_gym.policy
-from clawrl_gym.core.types import ChatBody, Message, Turn
+from clawrl_gym.core.types import ChatBody, Message, Tool, Turn
 from clawrl_gym.dialogue.graph import Rendering
 from clawrl_gym.dialogue.prompts import PreviousTurn, extends, make_prompt, same_message
 from tests.fakes import END, FakePolicy, sampled
@@ -50,8 +50,8 @@ class RealTemplate:
         self._template = environment.from_string((MODEL / "chat_template.jinja").read_text())
         self.end = self.tokenizer.token_to_id("<|im_end|>")
 
-    async def render(self, body: dict[str, Any]) -> list[int]:
-        text = self._template.render(**{"tools": None} | body, add_generation_prompt=True)
+    async def render(self, body: ChatBody) -> list[int]:
+        text = self._template.render(**{"tools": None, **body}, add_generation_prompt=True)
         return self.tokens(text)
 
     def tokens(self, text: str) -> list[int]:
@@ -231,7 +231,7 @@ async def test_with_the_real_template_a_tool_call_keeps_its_sampled_ids(real: Re
     said = '<tool_call>{"name":"f","arguments":{"a":1}}</tool_call>'
     function = {"name": "f", "arguments": '{"a":1}'}
     calls = [{"id": "c1", "type": "function", "function": function}]
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    tools: list[Tool] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     messages = [user("call f")]
     prompt_T = await real.render({"messages": messages, "tools": tools})
     used_T = [*real.tokens(said), real.end]

@@ -8,6 +8,7 @@ import random
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -213,7 +214,7 @@ async def test_deletions_and_writes_do_not_disturb_each_other(tmp_path: Path) ->
     acknowledged = {turn_id for ids in there.values() for turn_id in ids}
     assert stored <= acknowledged
     assert not stored & set(deleted)
-    lines = read_json_lines(tmp_path / LOGS[0])
+    lines: list[dict[str, Any]] = read_json_lines(tmp_path / LOGS[0])
     assert sorted(line["id"] for line in lines if line["type"] == "turn") == sorted(stored)
     told = [line["turn_id"] for line in read_json_lines(tmp_path / LOGS[1])]
     assert set(told) <= stored

@@ -129,7 +129,8 @@ async def test_the_log_alone_gives_every_request_back(tmp_path: Path) -> None:
         await store.add_turn(turn)
     await store.close()
     known: dict[int, list[Any]] = {}
-    for line, turn in zip(read_json_lines(tmp_path / "conversations.jsonl"), told, strict=True):
+    lines: list[dict[str, Any]] = read_json_lines(tmp_path / "conversations.jsonl")
+    for line, turn in zip(lines, told, strict=True):
         requested = [] if line["base_id"] is None else list(known[line["base_id"]])
         patch_messages(requested, line["base_messages"], line["messages"])
         assert requested == turn.messages

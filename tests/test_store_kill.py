@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Message, Turn, Verdict
@@ -183,9 +183,9 @@ def check_logs(folder: Path) -> None:
         for verdict in own
     )
     reader.close()
-    lines = read_json_lines(folder / "conversations.jsonl")
+    lines: list[dict[str, Any]] = read_json_lines(folder / "conversations.jsonl")
     assert sorted(line["id"] for line in lines if line["type"] == "turn") == turns
-    lines = read_json_lines(folder / "evaluations.jsonl")
+    lines = [*read_json_lines(folder / "evaluations.jsonl")]
     assert sorted(line["id"] for line in lines if line["type"] == "verdict") == verdicts
 
 

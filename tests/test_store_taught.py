@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,8 @@ async def test_the_log_tells_what_the_teacher_thought(tmp_path: Path) -> None:
     await store.add_taught(3, [taught(first, turn_id), strange, taught(99)])
     await store.add_taught(4, [])
     await store.close()
-    one, two = read_json_lines(tmp_path / LOG)[before:]
+    lines: list[dict[str, Any]] = read_json_lines(tmp_path / LOG)
+    one, two = lines[before:]
     assert one.pop("time_s") > 1e9
     assert one == {
         "schema": 2, "type": "taught", "id": first, "session_id": "alice", "turn_id": turn_id,

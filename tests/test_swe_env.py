@@ -86,7 +86,7 @@ def test_a_wrong_change_is_graded_and_the_report_names_the_tests(env: SweEnv) ->
     env.step("sed -i 's/return .*/return 12345/' *.py")
     _, reward, _, _, info = env.step(SUBMIT)
     assert reward == 0.0
-    assert info["report"].startswith("Test report: failed\n- ")
+    assert str(info["report"]).startswith("Test report: failed\n- ")
 
 
 @sandboxed
@@ -155,7 +155,7 @@ def test_git_that_is_gone_is_the_agents_doing_and_earns_nothing(env: SweEnv) -> 
     env.step(edit(env) + "; rm -rf .git")
     _, reward, _, _, info = env.step(SUBMIT)
     assert reward == 0.0
-    assert "git could not tell what was changed" in info["report"]
+    assert "git could not tell what was changed" in str(info["report"])
 
 
 @sandboxed
@@ -175,7 +175,7 @@ def test_a_patch_that_was_made_unreadable_earns_nothing(env: SweEnv, trick: str)
     env.step(f"printf '{script}' > /usr/local/bin/wc; chmod +x /usr/local/bin/wc")
     _, reward, _, _, info = env.step(SUBMIT)
     assert reward == 0.0
-    assert "cannot be read" in info["report"]
+    assert "cannot be read" in str(info["report"])
 
 
 @sandboxed
@@ -198,7 +198,7 @@ def test_a_patch_that_changes_what_testing_means_earns_nothing(
     assert env.step(f"cat >> {path} <<'END'\n{code}\nEND")[-1]["returncode"] == 0
     _, reward, _, _, info = env.step(SUBMIT)
     assert reward == 0.0
-    assert "tests pass that must fail" in info["report"]
+    assert "tests pass that must fail" in str(info["report"])
 
 
 @sandboxed

@@ -58,7 +58,8 @@ def full_logprobs(
     """(M, V) plain transformers on one sequence."""
     with torch.no_grad():
         logits = plain_model(model_dir)(torch.tensor([prompt + reply])).logits[0] / temperature
-    return logits.log_softmax(-1)[len(prompt) - 1 : -1]
+    logprobs: torch.Tensor = logits.log_softmax(-1)[len(prompt) - 1 : -1]
+    return logprobs
 
 
 def own_logprobs(teacher: Teacher, sample: Sample) -> list[float]:
@@ -106,6 +107,7 @@ def test_lessons_are_told_apart_however_they_are_packed(model_dir: str, max_toke
     assert readings[1] is None
     for sample, reading in zip(batch, readings, strict=True):
         for lesson in sample.lessons if reading else ():
+            assert reading is not None
             reply = sample.ids_T[lesson.start : lesson.start + lesson.length]
             expected = full_logprobs(model_dir, lesson.prompts[0], reply)
             first = sum(sample.mask_T[: lesson.start])
@@ -126,6 +128,7 @@ def test_topk_compares_the_same_tokens_of_both(model_dir: str, of: str) -> None:
     ids_MK = full_logprobs(model_dir, whose, REPLY).topk(6).indices
     assert reading.topk_ids_MK.tolist() == ids_MK.tolist()
     expected = full_logprobs(model_dir, HINTED, REPLY).gather(-1, ids_MK)
+    assert reading.topk_teacher_MK is not None
     np.testing.assert_allclose(reading.topk_teacher_MK, expected, atol=2e-5)
 
 

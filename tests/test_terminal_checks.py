@@ -2,6 +2,7 @@ import gzip
 import io
 import tarfile
 import zlib
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,11 @@ from clawrl_gym.envs.terminal.checks import (
 )
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
+
+
+def paths_of(checks: Any) -> set[str]:
+    """The files that checks look at, but for commits."""
+    return {check.path for check in checks if not isinstance(check, CommitHolds)}
 
 
 class Left:
@@ -147,7 +153,7 @@ def test_a_broken_repository_is_wrong_and_no_error(ref):
 def test_wrong_content_fails_in_every_family(family):
     for task_id in task_ids("train", [family])[:50]:
         task = make_task(task_id)
-        wanted = {check.path for check in task.checks if not isinstance(check, CommitHolds)}
+        wanted = paths_of(task.checks)
         left = Left({**task.files, **dict.fromkeys(wanted, b"wrong")})
         assert not all(check.passed(left) for check in task.checks), task_id
 
@@ -218,7 +224,7 @@ def test_a_commit_without_a_readable_tree_is_wrong_and_no_error():
 def test_what_checks_say_is_known_before_and_gives_nothing_away(family):
     for task_id in task_ids("train", [family])[:30]:
         task = make_task(task_id)
-        wanted = {check.path for check in task.checks if not isinstance(check, CommitHolds)}
+        wanted = paths_of(task.checks)
         for left in (Left({}), Left({**task.files, **dict.fromkeys(wanted, b"wrong")})):
             for check in task.checks:
                 words = check.failure(left)

@@ -40,7 +40,7 @@ def play(root, commands=None, **options):
 
 
 def test_generated_tasks_run_in_our_image():
-    said = []
+    said: list[str] = []
     TerminalEnv.prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
     TerminalEnv.prepare(TerminalEnvConfig.of({"sandbox": DOCKER}), said.append)
     with TerminalEnv(families=["copy", "script"], sandbox=DOCKER) as env:

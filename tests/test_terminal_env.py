@@ -1,4 +1,5 @@
 import pickle
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def memory_env(opener=None, **options):
 
 def goal(task_id):
     """The file that the first check wants, as a command of the fake."""
-    check = make_task(task_id).checks[0]
+    check: Any = make_task(task_id).checks[0]
     return f"put {check.path} {check.content.decode()}"
 
 
@@ -44,7 +45,8 @@ def test_the_end_of_an_episode_reports_what_the_checks_say_and_no_observation_do
     env = memory_env()
     env.reset(options={"task": APPEND})
     observation, reward, _, _, info = env.step("put other x")
-    (check,) = make_task(APPEND).checks
+    checks: Any = make_task(APPEND).checks
+    (check,) = checks
     assert (reward, info["report"]) == (
         0.0, f"Test report: failed\n- {check.path} does not hold what was asked for"
     )  # fmt: skip

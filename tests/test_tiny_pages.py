@@ -11,6 +11,7 @@ import pytest
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.gui.generated import make_task
 from clawrl_gym.policy.models import shipped_dir
+from tests.narrow import plain_text
 from tools.tiny_policy import page_slips
 from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations, easy_families
@@ -71,7 +72,7 @@ def test_the_same_seed_shows_the_same_pages_and_drills() -> None:
 
 def test_a_drill_names_an_element_of_its_page() -> None:
     for drill in itertools.islice(PageDrills().conversations(1), 100):
-        page, reply = drill.messages[-2]["content"] or "", drill.messages[-1]["content"] or ""
+        page, reply = (plain_text(message) for message in drill.messages[-2:])
         if reply.startswith("click"):
             assert f"[{reply[6:-1]}]" in page
         elif reply.startswith("answer"):

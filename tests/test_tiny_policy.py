@@ -20,9 +20,11 @@ from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from clawrl_gym.policy.models import shipped_dir
+from tests.narrow import plain_text
 from tools.tiny_policy.careless import SLIPS, demonstrated
 from tools.tiny_policy.conversations import Conversation, encode, render
-from tools.tiny_policy.recipe import Phase, Recipe, make, save
+from tools.tiny_policy.phases import Phase
+from tools.tiny_policy.recipe import Recipe, make, save
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations, shown_by
 from tools.tiny_policy.training import TrainingPlan
 
@@ -61,7 +63,7 @@ def test_demonstrations_follow_from_the_seed_and_ask_as_the_agent_does(tokenizer
     )
     assert first == again != other
     asked = first[0].messages
-    assert asked[:2] == TerminalAgent().messages([asked[1]["content"] or ""], [])
+    assert asked[:2] == TerminalAgent().messages([plain_text(asked[1])], [])
     assert render(tokenizer, asked[:2], ask=True).endswith("assistant\n")
 
 

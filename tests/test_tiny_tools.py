@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from clawrl_gym.agents.agent import Action
 from clawrl_gym.agents.tool_calls import Reply, encode
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, Tool
 from clawrl_gym.envs.swe.corpus.corpus import easy_families
 from clawrl_gym.envs.terminal.families import FAMILIES as TERMINAL
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
@@ -53,7 +53,7 @@ def held(env: ToolCallEnv, task: ToolTask, replies: Sequence[Reply]) -> tuple[li
         assert isinstance(action, Action)
         observation, reward, _, _, info = env.step(action.text)
         observations.append(observation)
-    assert demonstrate(task, replies).tools == agent.tools(info["tools"])
+    assert demonstrate(task, replies).tools == agent.tools(cast(Sequence[Tool], info["tools"]))
     return [*agent.messages(observations[:-1], answers[:-1]), answers[-1]], reward
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -247,7 +248,8 @@ def test_wrong_options_are_refused_at_once(tmp_path):
 def test_the_tasks_of_a_split_are_listed_without_an_episode(tmp_path):
     env = env_of(tmp_path, SUM, SUM | {"id": "other", "split": "heldout"})
     assert env.task_ids("train") == ["sum"]
-    options = {"tasks": str(tmp_path / "tasks.json"), "families": None, "sandbox": {}}
+    file = str(tmp_path / "tasks.json")
+    options: dict[str, Any] = {"tasks": file, "families": None, "sandbox": {}}
     assert ToolCallEnvConfig.of(options).task_ids("heldout") == ["other"]
 
 

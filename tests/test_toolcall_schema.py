@@ -5,12 +5,13 @@ import json
 import pytest
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.schema import MAX_CHARS, MAX_DEPTH, arguments_of, check_tool
 from clawrl_gym.envs.toolcall.toolset import ToolFailure, tool
 
 TEXT = {"type": "string"}
 FIND = tool("find", "", {"city": TEXT, "days": {"type": "integer", "maximum": 9}}, "city")
-LOOSE = {"type": "function", "function": {"name": "loose"}}
+LOOSE: Tool = {"type": "function", "function": {"name": "loose"}}
 
 
 def test_arguments_that_fit_are_parsed():
@@ -60,7 +61,7 @@ def test_a_tool_that_is_no_schema_is_an_error_of_its_task():
     with pytest.raises(TaskError, match="the tool 'bad' are no JSON schema"):
         check_tool(tool("bad", "", {"x": {"type": "texts"}}))
     with pytest.raises(TaskError, match="expected a function with a name"):
-        check_tool({"type": "function"})
+        check_tool({"type": "function"})  # type: ignore[typeddict-item]
 
 
 def test_a_schema_is_not_completed_from_elsewhere():

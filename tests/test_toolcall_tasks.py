@@ -148,7 +148,7 @@ def test_a_program_sees_all_that_was_left():
     made = ExecutedCall(Call("1", "f", "{}"), {"x": 1}, "ok", failed=False)
     left = Outcome(("hi",), ((made,),), {"files": {"a": "1"}})
     assert checked(program, left) == []
-    assert grade([AnswerGoal("5"), ProgramGoal("pass", MemorySandbox)][:1], left).reward == 0.0
+    assert grade([AnswerGoal("5")], left).reward == 0.0
 
 
 @pytest.mark.sandbox

@@ -20,7 +20,7 @@ class Env:
     def task_ids(self, split):
         return list(self.tasks) if split == "train" else []
 
-    def reset(self, *, options):
+    def reset(self, *, options=None):
         self.found = self.tasks[options["task"]]
         self.solved = False
         if isinstance(self.found, Exception):
@@ -160,8 +160,12 @@ def test_the_environment_is_made_with_the_sandbox_that_was_asked_for():
         return Env()
 
     prepared = []
+
+    def add_extra(parser):
+        parser.add_argument("--extra")
+
     code = main(
-        "p", lambda parser: parser.add_argument("--extra"), make,
+        "p", add_extra, make,
         ["validate", "p", "--sandbox", "docker", "--extra", "e", "--jobs", "4"],
         prepare=lambda given, sandbox, say: prepared.append(sandbox["type"]),
     )  # fmt: skip

@@ -67,7 +67,8 @@ def test_both_terms_ran_and_say_so(hybrid: Path) -> None:
 def test_the_batches_of_past_updates_hold_their_lessons(hybrid: Path) -> None:
     lessons = [lesson for sample in samples_of(hybrid) for lesson in sample.lessons]
     assert lessons
-    taught = [row for row in read_json_lines(hybrid / "evaluations.jsonl") if is_taught(row)]
+    lines: list[dict[str, Any]] = read_json_lines(hybrid / "evaluations.jsonl")
+    taught = [row for row in lines if is_taught(row)]
     assert taught
     assert all(len(row["ids"]) == len(row["gaps"]) for row in taught)
 

@@ -1,6 +1,8 @@
 """The main job with a small budget: real vLLM, real sandboxes, real gradients, real swaps."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,8 +104,8 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     from clawrl_gym.train import main
 
     assert main([f"resume={folder}", "dry_run=true"]) == 0
-    done = runs.subprocess.run(
-        [runs.sys.executable, "-m", "clawrl_gym.train", f"resume={folder}", "ui=line"],
+    done = subprocess.run(
+        [sys.executable, "-m", "clawrl_gym.train", f"resume={folder}", "ui=line"],
         cwd=runs.ROOT,
         capture_output=True,
         text=True,

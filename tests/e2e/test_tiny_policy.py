@@ -38,7 +38,7 @@ class Policy:
 
     def replies(self, bodies: list[dict[str, Any]]) -> list[Message]:
         async def one(client: PolicyClient, body: dict[str, Any]) -> Message:
-            asked = {key: body[key] for key in ("messages", "tools") if body.get(key)}
+            asked: Any = {key: body[key] for key in ("messages", "tools") if body.get(key)}
             ids = await client.render(asked)
             return await client.parse(asked, await client.generate(ids, GREEDY, version=0))
 

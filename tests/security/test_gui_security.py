@@ -127,7 +127,10 @@ def test_a_page_cannot_reach_a_port_of_this_host(listener, host):
 def test_no_redirect_leads_outside(listener):
     """Routing rules of the driver do not see redirects: the second hop went out unasked."""
     away = Response("", 302, headers={"Location": f"http://127.0.0.1:{listener.port}/"})
-    pages = {"/": "<title>home</title><a href=/away>away</a>", "/away": away}
+    pages: dict[str, str | Response] = {
+        "/": "<title>home</title><a href=/away>away</a>",
+        "/away": away,
+    }
     with a_screen(pages) as screen:
         screen.act(Action("click", id=id_of(screen, "away")))
         assert "secret" not in text(screen.look())
@@ -241,7 +244,7 @@ def test_storage_of_another_context_is_absent():
 
 
 def test_service_workers_are_refused():
-    pages = {
+    pages: dict[str, str | Response] = {
         "/": "<script>navigator.serviceWorker.register('/sw.js')</script>",
         "/sw.js": Response("fetch('/hello')", content_type="text/javascript"),
     }
