@@ -14,11 +14,11 @@ hooks. `Box` stands for what an episode holds while it lasts, such as a sandbox;
         def _open(self, task: Puzzle) -> Box:
             return Box(task.pieces)
 
-        def _act(self, task: Puzzle, held: Box, action: str) -> tuple[str, bool]:
-            return held.move(action), held.finished
+        def _act(self, task: Puzzle, box: Box, action: str) -> tuple[str, bool]:
+            return box.move(action), box.finished
 
-        def _grade(self, task: Puzzle, held: Box) -> tuple[float, str]:
-            return (1.0, "Test report: passed") if held.solved else (0.0, "Test report: failed")
+        def _grade(self, task: Puzzle, box: Box) -> tuple[float, str]:
+            return (1.0, "Test report: passed") if box.solved else (0.0, "Test report: failed")
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class TaskLike(Protocol):
 
 
 class Closable(Protocol):
-    """What one episode holds while it lasts."""
+    """An episode's workspace, such as a sandbox: held while the episode lasts."""
 
     def close(self) -> None:
-        """Let go of it; idempotent."""
+        """Idempotent."""
         ...
 
 
@@ -93,10 +93,10 @@ class UnicodeEnv(gymnasium.Env[str, str]):  # type: ignore[misc]
         """The transcript of the current episode, in render mode "ansi"."""
         return "\n".join(self._transcript) if self.render_mode == "ansi" else None
 
-    def _opened(self, observation: str) -> None:
+    def _start_transcript(self, observation: str) -> None:
         self._transcript = [self._line("user", observation)]
 
-    def _went_on(self, action: str, observation: str, role: str) -> None:
+    def _extend_transcript(self, action: str, observation: str, role: str) -> None:
         self._transcript += [self._line("assistant", action), self._line(role, observation)]
 
     def _line(self, role: str, text: str) -> str:
@@ -125,7 +125,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
 
     @abstractmethod
     def _open(self, task: TaskT) -> WorkspaceT:
-        """What the episode holds. Whatever it raises, nothing stays open."""
+        """The episode's workspace. Whatever it raises, nothing stays open."""
 
     @abstractmethod
     def _act(self, task: TaskT, workspace: WorkspaceT, action: str) -> tuple[str, bool]:
@@ -133,7 +133,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
 
     @abstractmethod
     def _grade(self, task: TaskT, workspace: WorkspaceT) -> tuple[float, str]:
-        """Reward and report of what is there now. It may close what is held before it is done."""
+        """Reward and report of what is there now. It may close the workspace itself."""
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
@@ -143,11 +143,11 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         self.close()
         self.report = ""
         self._turns = 0
-        task = self._choose(options or {})
+        task = self._select_task(options or {})
         with boundary(EnvError, f"starting task {task.id!r}"):
             self._episode = task, self._open(task)
         observation = self._request(task)
-        self._opened(observation)
+        self._start_transcript(observation)
         return observation, self._info(task)
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
@@ -159,9 +159,9 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             observation, terminated = self._act(task, workspace, action)
             truncated = not terminated and self._turns >= self._turn_limit(task)
             if terminated or truncated:
-                reward = self._graded(task, workspace)
+                reward = self._end_with_grade(task, workspace)
         info = self._info(task)
-        self._went_on(action, observation, str(info["next_state_role"]))
+        self._extend_transcript(action, observation, str(info["next_state_role"]))
         return observation, reward, terminated, truncated, info
 
     def finish(self) -> float:
@@ -170,7 +170,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             return 0.0
         task, workspace = self._episode
         with boundary(EnvError, f"task {task.id!r}"):
-            return self._graded(task, workspace)
+            return self._end_with_grade(task, workspace)
 
     def close(self) -> None:
         """End the episode without a grade; idempotent, and reset() works afterwards."""
@@ -183,7 +183,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         return self._source.ids(split)
 
     def _current(self, caller: str) -> tuple[TaskT, WorkspaceT]:
-        """The task and what is held for it. Raises EnvError when none is being worked on."""
+        """The task and its workspace. Raises EnvError when none is being worked on."""
         if self._episode is None:
             raise EnvError(f"got {caller}() outside an episode, expected reset() first")
         return self._episode
@@ -204,7 +204,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             "error": None,
         }
 
-    def _choose(self, options: Mapping[str, object]) -> TaskT:
+    def _select_task(self, options: Mapping[str, object]) -> TaskT:
         task_id, split = requested_task(options)
         if task_id is not None:
             return self._source.load(task_id)
@@ -213,7 +213,7 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             raise TaskError(f"there is no task in the split {split!r}")
         return self._source.load(ids[int(self.np_random.integers(len(ids)))])
 
-    def _graded(self, task: TaskT, workspace: WorkspaceT) -> float:
+    def _end_with_grade(self, task: TaskT, workspace: WorkspaceT) -> float:
         """The reward; the episode ends with it."""
         try:
             reward, self.report = self._grade(task, workspace)

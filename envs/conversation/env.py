@@ -78,14 +78,14 @@ class ConversationEnv(UnicodeEnv):
         number = int(self.np_random.integers(2**31))
         with boundary(EnvError, "starting a conversation"):
             observation, info = self._partner.begin(number, options or {})
-        self._opened(observation)
+        self._start_transcript(observation)
         return observation, info
 
     def step(self, action: str) -> tuple[str, float, bool, bool, Info]:
         """Say something or call tools. Raises EnvError when the other side fails."""
         with boundary(EnvError, "a turn of a conversation"):
             observation, reward, terminated, truncated, info = self._partner.hear(decode(action))
-        self._went_on(action, observation, str(info["next_state_role"]))
+        self._extend_transcript(action, observation, str(info["next_state_role"]))
         return observation, reward, terminated, truncated, info
 
     def finish(self) -> float:
