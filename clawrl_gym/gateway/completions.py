@@ -34,7 +34,7 @@ from clawrl_gym.gateway.requests import (
 )
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
-from clawrl_gym.gateway.sse import DONE, EventStream, Pace, encode, event
+from clawrl_gym.gateway.sse import END_OF_STREAM, EventStream, Pace, encode, event
 from clawrl_gym.gateway.turns import Send, TurnInput, TurnMaker
 from clawrl_gym.policy.generation import Delta
 
@@ -134,7 +134,7 @@ class Chunks:
         events = self._opening + self._event(self._format.ending, finish_reason_of(turn), ids)
         if self._with_usage:
             events += event({**self._base, "choices": [], "usage": usage_of(turn)})
-        return events + DONE
+        return events + END_OF_STREAM
 
     def _event(self, fields: Mapping[str, object], finish_reason: str | None, ids: Json) -> bytes:
         choice = {"index": 0, **fields, "logprobs": None, "finish_reason": finish_reason}

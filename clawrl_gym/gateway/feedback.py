@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from aiohttp import web
 from pydantic import Field, model_validator
 
-from clawrl_gym.core.types import Turn, Verdict, VerdictDetail
+from clawrl_gym.core.types import Turn, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Fields, parse_as, session_id_of
@@ -70,26 +70,26 @@ class Feedback:
 
     async def post(self, request: web.Request) -> web.Response:
         """POST /v1/feedback, also below a session's own base URL."""
-        asked = parse_as(FeedbackRequest, await self._admission.json_of(request))
-        named = request.match_info.get("id") or request.headers.get("X-Session-Id")
-        turn = await self._turn(asked, session_id_of(named) if named else asked.session_id)
-        reward = asked.reward()
+        feedback = parse_as(FeedbackRequest, await self._admission.json_of(request))
+        name = request.match_info.get("id") or request.headers.get("X-Session-Id")
+        turn = await self._turn(feedback, session_id_of(name) if name else feedback.session_id)
+        reward = feedback.reward()
         assert turn.id is not None
         verdict = Verdict(
             turn_id=turn.id,
             kind="feedback",
             value=1 if reward > 0 else -1 if reward < 0 else 0,
             reward=reward,
-            detail=asked.detail(),
+            detail=feedback.detail(),
             created_s=time.time(),
         )
         verdict = replace(verdict, id=await self._store.add_verdict(verdict))
         self._on_verdict(verdict)
         return web.json_response({"turn_id": turn.id, "verdict": verdict_json(verdict)})
 
-    async def _turn(self, asked: FeedbackRequest, session_id: str | None) -> Turn:
+    async def _turn(self, feedback: FeedbackRequest, session_id: str | None) -> Turn:
         """The turn that is meant. Raises Refusal when there is none that could be trained."""
-        turn_id = asked.turn_id
+        turn_id = feedback.turn_id
         if turn_id is None:
             if session_id is None:
                 raise Refusal(
@@ -99,8 +99,8 @@ class Feedback:
         turn = None if turn_id is None else await self._store.turn(turn_id)
         if turn is None or (session_id is not None and turn.session_id != session_id):
             where = "" if session_id is None else f" in session {session_id!r}"
-            what = "main turn" if turn_id is None else f"turn {turn_id}"
-            raise Refusal(404, f"there is no {what}{where}", "turn_not_found")
+            turn_name = "main turn" if turn_id is None else f"turn {turn_id}"
+            raise Refusal(404, f"there is no {turn_name}{where}", "turn_not_found")
         session = await self._store.session(turn.session_id)
         if turn.kind != "main" or session is None or session.source != "live":
             raise Refusal(
@@ -112,8 +112,17 @@ class Feedback:
         return turn
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    """As clients see it."""
+class VerdictJson(TypedDict):
+    """A verdict as clients see it."""
+
+    id: int | None
+    kind: VerdictKind
+    value: int | None
+    reward: float | None
+    detail: VerdictDetail
+
+
+def verdict_json(verdict: Verdict) -> VerdictJson:
     return {
         "id": verdict.id,
         "kind": verdict.kind,

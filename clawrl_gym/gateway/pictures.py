@@ -56,11 +56,11 @@ class Pictures:
                 raise _refused(picture.where, wrong)
         digests: list[str] = []
         try:
-            with ExitStack() as held:
+            with ExitStack() as kept_files:
                 for picture in pictures:
                     data = _decoded(picture.url, picture.where, limits)
                     digests.append(hashlib.sha256(data).hexdigest())
-                    held.enter_context(self._store.pictures.pinned(digests[-1:]))
+                    kept_files.enter_context(self._store.pictures.pinned(digests[-1:]))
                     await asyncio.to_thread(self._keep, data, picture.where, limits)
                 yield _with_digests(messages, pictures, digests)
         finally:

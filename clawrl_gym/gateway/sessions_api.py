@@ -6,14 +6,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import TypedDict
 
 from aiohttp import web
 from pydantic import Field
 
-from clawrl_gym.core.types import Message, Split, StopReason, Turn, Verdict
+from clawrl_gym.core.types import Message, Split, StopReason, Turn, TurnKind, Verdict
 from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.feedback import verdict_json
+from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import (
@@ -67,29 +67,29 @@ class SessionsApi:
 
     async def list(self, request: web.Request) -> web.Response:
         """GET /v1/sessions?limit=&open=, newest first."""
-        asked = parse_as(ListRequest, dict(request.query))
-        rows = await self._store.session_summaries(asked.limit, asked.open)
+        query = parse_as(ListRequest, dict(request.query))
+        rows = await self._store.session_summaries(query.limit, query.open)
         return web.json_response({"object": "list", "data": [summary_json(row) for row in rows]})
 
     async def show(self, request: web.Request) -> web.Response:
         """GET /v1/sessions/ID?first=&count=: the session with a page of its turns."""
         session_id = session_id_of(request.match_info["id"])
-        asked = parse_as(PageRequest, dict(request.query))
+        page = parse_as(PageRequest, dict(request.query))
         row = await self._row(session_id)
-        if asked.first is None:
-            turns = await self._store.last_turns(session_id, asked.count)
+        if page.first is None:
+            turns = await self._store.last_turns(session_id, page.count)
         else:
-            turns = await self._store.page_of_turns(session_id, asked.first, asked.count)
+            turns = await self._store.page_of_turns(session_id, page.first, page.count)
         states = await self._store.next_states_of(session_id)
         verdicts = await self._store.verdicts_of(session_id)
-        shown = []
+        turn_texts: list[str] = []
         for turn in turns:
             assert turn.id is not None
-            value = turn_json(turn, states.get(turn.id), verdicts.get(turn.id, []))
-            shown.append(json.dumps(value))
+            turn_fields = turn_json(turn, states.get(turn.id), verdicts.get(turn.id, []))
+            turn_texts.append(json.dumps(turn_fields))
             await asyncio.sleep(0)  # a long conversation holds nobody up
         head = json.dumps(session_json(row))[:-1]
-        text = f'{head}, "turns": [{", ".join(shown)}]}}'
+        text = f'{head}, "turns": [{", ".join(turn_texts)}]}}'
         return web.json_response(text=text)
 
     async def begin(self, request: web.Request) -> web.Response:
@@ -107,17 +107,17 @@ class SessionsApi:
         return await self._end(request, labels_of(request.headers))
 
     async def _end(self, request: web.Request, labels: Labels | None) -> web.Response:
-        asked = parse_as(EndRequest, await self._admission.json_of(request, empty={}))
+        end = parse_as(EndRequest, await self._admission.json_of(request, empty={}))
         session_id = session_id_of(request.match_info["id"])
-        if labels is not None and asked.split is not None:
-            labels = labels.model_copy(update={"split": asked.split})
-        told = [message.plain() for message in asked.next_state or []]
+        if labels is not None and end.split is not None:
+            labels = labels.model_copy(update={"split": end.split})
+        messages = [message.plain() for message in end.next_state or []]
         async with (
-            self._pictures.stored(told) as state,
+            self._pictures.stored(messages) as state,
             self._sessions.use(session_id, labels) as session,
         ):
             ended = await self._sessions.end(
-                session, state, asked.reward, asked.stop_reason.value, asked.error
+                session, state, end.reward, end.stop_reason.value, end.error
             )
         return web.json_response({"session_id": session_id, "ended_before": not ended})
 
@@ -139,10 +139,28 @@ def _not_found(session_id: str) -> Refusal:
     return Refusal(404, f"there is no session {session_id!r}", "session_not_found")
 
 
+class TurnJson(TypedDict):
+    """A turn as clients see it."""
+
+    id: int | None
+    index: int
+    kind: TurnKind
+    rule: str
+    messages: list[Message]
+    reply: Message
+    next_state: list[Message] | None
+    finish_reason: str
+    prompt_tokens: int
+    sampled_tokens: int
+    versions: list[int]
+    """Each once, in order."""
+    created_s: float
+    verdicts: list[VerdictJson]
+
+
 def turn_json(
     turn: Turn, next_state: list[Message] | None, verdicts: Sequence[Verdict]
-) -> dict[str, Any]:
-    """A turn as it is shown."""
+) -> TurnJson:
     return {
         "id": turn.id,
         "index": turn.index,
@@ -160,12 +178,12 @@ def turn_json(
     }
 
 
-def session_json(row: SessionRow) -> dict[str, Any]:
+def session_json(row: SessionRow) -> dict[str, object]:
     """A session's own fields."""
-    return {item.name: getattr(row, item.name) for item in fields(row)}
+    return {column.name: getattr(row, column.name) for column in fields(row)}
 
 
-def summary_json(summary: SessionSummary) -> dict[str, Any]:
+def summary_json(summary: SessionSummary) -> dict[str, object]:
     """A session in a list."""
     return session_json(summary.session) | {
         "last_s": summary.last_s,

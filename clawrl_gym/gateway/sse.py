@@ -20,7 +20,7 @@ from aiohttp import web
 from clawrl_gym.core.types import Json
 
 _WAITING = b": waiting\n\n"
-DONE = b"data: [DONE]\n\n"
+END_OF_STREAM = b"data: [DONE]\n\n"
 """Ends every stream of the OpenAI API."""
 encode = json.JSONEncoder(separators=(",", ":")).encode
 

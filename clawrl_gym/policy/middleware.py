@@ -146,7 +146,7 @@ class RouteHandlers:
         if already:
             generate["token_ids"] = generate["token_ids"] + already
             if reader is not None:
-                list(reader.replay(already, spoken=len(already), last=False))
+                list(reader.replay(already, visible=len(already), last=False))
         outputs = await self._serve(GenerateRequest(**generate), prompt)
         if isinstance(outputs, ErrorResponse):
             yield outputs.model_dump()
@@ -177,7 +177,9 @@ class RouteHandlers:
     async def _parse(self, body: Event) -> Event:
         reader = ReplyParser(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
         deltas = []
-        for delta in reader.replay(**body["reply"]):
+        reply = body["reply"]
+        replay = reader.replay(reply["ids"], visible=reply["spoken"], stop_text=reply["stop_text"])
+        for delta in replay:
             deltas.append(delta)
             await asyncio.sleep(0)  # others go on: a long reply takes a while
         return {"deltas": deltas}

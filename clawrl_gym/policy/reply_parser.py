@@ -68,10 +68,10 @@ class ReplyParser:
         return self._with_rest(delta) if last else delta
 
     def replay(
-        self, ids: list[int], *, spoken: int, stop_text: str | None = None, last: bool = True
+        self, ids: list[int], *, visible: int, stop_text: str | None = None, last: bool = True
     ) -> Iterator[Event]:
-        """The deltas of ids that were sampled before, one by one; ids after `spoken` are silent."""
-        texts = self._texts(ids[:spoken]) + [""] * (len(ids) - spoken)
+        """The deltas of ids that were sampled before, one by one; those after `visible` ids are silent."""
+        texts = self._texts(ids[:visible]) + [""] * (len(ids) - visible)
         if stop_text:
             texts = _cut(texts, "".join(texts).find(stop_text))
         for at, (token, text) in enumerate(zip(ids, texts, strict=True), 1):
