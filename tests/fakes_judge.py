@@ -17,7 +17,7 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Turn, Verdict, VerdictKind
 from clawrl_gym.judge.chat_models import Completion
-from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.store import SessionRow, Store
 
@@ -129,7 +129,7 @@ def hint_answer(hint: str) -> str:
 @asynccontextmanager
 async def judge_server(
     timeout_s: float = 5.0, most: int = 100
-) -> AsyncIterator[tuple[JudgeServer, Endpoint]]:
+) -> AsyncIterator[tuple[JudgeServer, JudgeEndpoint]]:
     """A server on loopback, and connections to it."""
     server = JudgeServer()
     app = web.Application(client_max_size=2**24)
@@ -138,7 +138,7 @@ async def judge_server(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     server.base_url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    endpoint = Endpoint(server.base_url, "the-key", timeout_s, most)
+    endpoint = JudgeEndpoint(server.base_url, "the-key", timeout_s, most)
     try:
         yield server, endpoint
     finally:

@@ -16,7 +16,7 @@ from clawrl_gym.core.errors import (
 )
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.judge.chat_models import Completion, HttpChatModel, PolicyChatModel
-from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, Endpoint
+from clawrl_gym.judge.endpoint import MAX_ANSWER_BYTES, JudgeEndpoint
 from clawrl_gym.judge.votes import parse_vote
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation
@@ -98,7 +98,7 @@ async def test_a_server_that_is_down_or_silent_is_unavailable() -> None:
         with pytest.raises(PolicyUnavailable, match=r"within 0\.1 s"):
             await HttpChatModel(endpoint, "m").complete(ASKED, 0.6, 9)
         url = server.base_url
-    down = Endpoint(url, None, 5.0, 1)
+    down = JudgeEndpoint(url, None, 5.0, 1)
     with pytest.raises(PolicyUnavailable, match="cannot be reached"):
         await HttpChatModel(down, "m").complete(ASKED, 0.6, 9)
     await down.close()
@@ -115,7 +115,7 @@ async def test_a_key_does_not_follow_a_redirect() -> None:
 @pytest.mark.parametrize("url", ["", "host:8000", "ftp://host", "http://", "http://host:x/v1"])
 def test_a_url_that_is_none_is_refused_before_anything_is_asked(url: str) -> None:
     with pytest.raises(ConfigError, match=r"judge\.base_url"):
-        Endpoint(url, None, 1.0, 1)
+        JudgeEndpoint(url, None, 1.0, 1)
 
 
 # -- the policy itself -----------------------------------------------------------------------------

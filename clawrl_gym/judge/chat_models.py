@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.interface import Policies
 
@@ -74,7 +74,7 @@ class PolicyChatModel:
 class HttpChatModel:
     """A model behind an OpenAI-compatible server."""
 
-    def __init__(self, endpoint: Endpoint, model: str | None) -> None:
+    def __init__(self, endpoint: JudgeEndpoint, model: str | None) -> None:
         """`model` None: the server's first one."""
         self._endpoint = endpoint
         self._model = model

@@ -22,7 +22,7 @@ _TOO_LONG = ("context length", "context window", "context_length", "model length
              "too long", "context size")  # fmt: skip
 
 
-class Endpoint:
+class JudgeEndpoint:
     """A connection pool to one server. Use it from one event loop and close it."""
 
     def __init__(

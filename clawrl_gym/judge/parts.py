@@ -6,7 +6,7 @@ from typing import Protocol
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.judge.chat_models import ChatModel
-from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Judge
 
 
@@ -28,6 +28,6 @@ class JudgeParts(Protocol):
         """The model at `base_url`, else the run's own policy."""
         ...
 
-    def endpoint(self, config: JudgeConfig) -> Endpoint:
+    def endpoint(self, config: JudgeConfig) -> JudgeEndpoint:
         """The server at `base_url`."""
         ...

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
-from clawrl_gym.judge.endpoint import Endpoint
+from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
 from clawrl_gym.judge.prompt import case_text
@@ -25,7 +25,7 @@ class RewardModelJudge:
     kind: VerdictKind = "model"
 
     def __init__(
-        self, endpoint: Endpoint, config: JudgeConfig, *, rule: Judge | None = None
+        self, endpoint: JudgeEndpoint, config: JudgeConfig, *, rule: Judge | None = None
     ) -> None:
         """`rule`: what it says is put beside the verdict."""
         self._endpoint = endpoint

@@ -20,13 +20,13 @@ _FORGIVEN_S = 60.0
 _REMEMBERED = 100_000
 
 
-class Measured(Protocol):
+class HasMetrics(Protocol):
     """What a fleet needs of its policies."""
 
     async def metrics(self) -> dict[str, float]: ...
 
 
-P = TypeVar("P", bound=Measured)
+P = TypeVar("P", bound=HasMetrics)
 
 
 class Fleet(Generic[P]):

@@ -70,7 +70,8 @@ class ReplyParser:
     def replay(
         self, ids: list[int], *, visible: int, stop_text: str | None = None, last: bool = True
     ) -> Iterator[Event]:
-        """The deltas of ids that were sampled before, one by one; those after `visible` ids are silent."""
+        """The deltas of ids that were sampled before, one by one; those after `visible` add no
+        text."""
         texts = self._texts(ids[:visible]) + [""] * (len(ids) - visible)
         if stop_text:
             texts = _cut(texts, "".join(texts).find(stop_text))

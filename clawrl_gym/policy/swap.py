@@ -22,7 +22,7 @@ _ATTEMPTS = 3
 _RESUME_ATTEMPTS = 5
 
 
-class Served(Protocol):
+class SwapTarget(Protocol):
     """What a swap needs of the server."""
 
     @property
@@ -44,7 +44,7 @@ class WeightSwap:
 
     def __init__(
         self,
-        server: Served,
+        server: SwapTarget,
         *,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
         timeout_s: float = 60.0,

@@ -13,7 +13,7 @@ from clawrl_gym.judge.interface import Judge
 
 if TYPE_CHECKING:
     from clawrl_gym.judge.chat_models import ChatModel
-    from clawrl_gym.judge.endpoint import Endpoint
+    from clawrl_gym.judge.endpoint import JudgeEndpoint
     from clawrl_gym.policy.interface import Policies
 
 
@@ -78,14 +78,14 @@ class JudgeMaker:
             return PolicyChatModel(self._fleet, self._version)
         return HttpChatModel(self.endpoint(config), config.model)
 
-    def endpoint(self, config: JudgeConfig) -> Endpoint:
-        from clawrl_gym.judge.endpoint import Endpoint
+    def endpoint(self, config: JudgeConfig) -> JudgeEndpoint:
+        from clawrl_gym.judge.endpoint import JudgeEndpoint
 
         assert config.base_url is not None
         if config.key:
             redact.install([config.key])
         requests = config.votes + config.hints.candidates
-        endpoint = Endpoint(
+        endpoint = JudgeEndpoint(
             config.base_url, config.key, config.timeout_s, config.concurrency * requests
         )
         self._stack.push_async_callback(endpoint.close)
