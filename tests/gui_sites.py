@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import unescape
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from clawrl_gym.envs.gui.env import GuiEnv
@@ -25,6 +26,11 @@ def get(site: Site, url: str) -> Response:
 def post(site: Site, path: str, **form: str) -> Response:
     """What a form is answered."""
     return site.handle(Request("POST", path, form=form))
+
+
+def state_of(site: Site) -> Any:
+    """What a site stores, as JSON."""
+    return site.state()
 
 
 def text_of(response: Response) -> str:

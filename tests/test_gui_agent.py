@@ -12,6 +12,7 @@ from clawrl_gym.envs.gui.schema import FORMS, tool
 from clawrl_gym.envs.parts import encode_parts
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.rollout.worker import build_agent
+from tests.narrow import action, parts, text_of_part
 
 NATIVE, TEXT = GuiAgent(), GuiAgent(protocol="text")
 TOOL = tool(1024, 640)
@@ -72,19 +73,19 @@ def test_calls_become_one_action_and_results_come_back_one_by_one():
 def test_a_text_is_the_action_even_when_it_reads_like_calls():
     assert TEXT.action(said("I buy it.\nclick(3)")) == Action("I buy it.\nclick(3)")
     form = '{"content": "x", "tool_calls": [{"id": "1", "name": "computer", "arguments": "{}"}]}'
-    assert decode(TEXT.action(said(form)).text) == Reply(form)
+    assert decode(action(TEXT.action(said(form))).text) == Reply(form)
     assert TEXT.action(said(None)) == Action("")
 
 
 def test_pictures_become_parts_of_what_came_back():
     [_, first] = TEXT.messages([page(0)], [])
     assert first["role"] == "user"
-    assert [part["type"] for part in first["content"]] == ["text", "image_url"]
+    assert [part["type"] for part in parts(first["content"])] == ["text", "image_url"]
     reply = said(None, '{"action": "done"}')
     observation = encode_results([Call("c1", "computer", "{}")], [page(1)])
     last = NATIVE.messages(["ask", observation], [reply])[-1]
     assert (last["role"], last["tool_call_id"]) == ("tool", "c1")
-    assert last["content"][1]["type"] == "image_url"
+    assert parts(last["content"])[1]["type"] == "image_url"
 
 
 @pytest.mark.parametrize(
@@ -133,4 +134,4 @@ def test_the_note_of_what_was_left_out_stands_beside_a_picture():
     messages = agent.messages([page(n) for n in range(6)], [said("x" * 300)] * 5)
     cut = HeadTail(max_chars=1000).view(messages)
     [noted] = [m for m in cut if isinstance(m["content"], list) and len(m["content"]) == 3]
-    assert noted["content"][-1]["text"].endswith("left out here)")
+    assert text_of_part(parts(noted["content"])[-1]).endswith("left out here)")

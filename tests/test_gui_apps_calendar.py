@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import datetime
-from typing import Any
 
 import pytest
 
 from clawrl_gym.envs.gui.apps.calendar import (
     MOST_GUESTS,
     Calendar,
+    CalendarWorld,
     monday,
     read_date,
     read_day,
@@ -21,8 +21,9 @@ from clawrl_gym.envs.gui.apps.calendar import (
 )
 from clawrl_gym.envs.gui.apps.serving import RequestRefused
 from clawrl_gym.envs.gui.site import Request, Response
+from tests.gui_sites import state_of
 
-WORLD: dict[str, Any] = {
+WORLD: CalendarWorld = {
     "today": "2026-03-04",
     "events": {
         "1": {"title": "kettle", "day": "2026-03-03", "start": 540, "end": 600, "guests": ["Mia"]},
@@ -69,7 +70,7 @@ def test_a_day_shows_hours_and_what_is_free_between(calendar: Calendar) -> None:
 
 def test_an_event_is_planned_where_the_day_is_free(calendar: Calendar) -> None:
     assert post(calendar, "/new", **NEW).headers["location"] == "/day/2026-03-03"
-    assert calendar.state()["events"]["4"] == {
+    assert state_of(calendar)["events"]["4"] == {
         "title": "river", "day": "2026-03-03", "start": 600, "end": 660, "guests": [],
     }  # fmt: skip
 
@@ -78,20 +79,20 @@ def test_an_event_moves_with_its_length_and_its_guests(calendar: Calendar) -> No
     moved = {"do": "save", "title": "kettle", "day": "march 5", "start": "16:30"}
     assert post(calendar, "/event/1", **moved).status == 303
     change = {"day": "2026-03-05", "start": 990, "end": 1050}
-    assert calendar.state()["events"]["1"] == WORLD["events"]["1"] | change
+    assert state_of(calendar)["events"]["1"] == WORLD["events"]["1"] | change
 
 
 def test_an_event_may_be_saved_where_it_is(calendar: Calendar) -> None:
     same = {"do": "save", "title": "cup", "day": "3 March", "start": "9:30"}
     assert post(calendar, "/event/1", **same).status == 303
-    assert calendar.state()["events"]["1"]["title"] == "cup"
+    assert state_of(calendar)["events"]["1"]["title"] == "cup"
 
 
 def test_guests_are_kept_in_order_and_events_are_deleted(calendar: Calendar) -> None:
     post(calendar, "/event/1", do="invite", guest="Ana")
-    assert calendar.state()["events"]["1"]["guests"] == ["Ana", "Mia"]
+    assert state_of(calendar)["events"]["1"]["guests"] == ["Ana", "Mia"]
     assert post(calendar, "/event/1", do="delete").headers["location"] == "/week/2026-03-03"
-    assert set(calendar.state()["events"]) == {"2", "3"}
+    assert set(state_of(calendar)["events"]) == {"2", "3"}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.mail import ME, Mail, new_mail
+from clawrl_gym.envs.gui.apps.mail import ME, Mail, MailWorld, new_mail
 from clawrl_gym.envs.gui.site import Request, Response
+from tests.gui_sites import state_of
 
-WORLD: dict[str, Any] = {
+WORLD: MailWorld = {
     "mails": {
         "1": new_mail("inbox", "Mia", ME, "kettle", "I like it.\nAnd you?"),
         "2": new_mail("archive", "Tom", ME, "lemon", "No <b>lemon</b>."),
@@ -38,7 +39,7 @@ def post(box: Mail, path: str, **form: str) -> Response:
 
 def changes(box: Mail) -> dict[str, Any]:
     """Mails that are not as they were."""
-    mails: dict[str, Any] = box.state()["mails"]
+    mails: dict[str, Any] = state_of(box)["mails"]
     return {number: mail for number, mail in mails.items() if WORLD["mails"].get(number) != mail}
 
 

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.settings import Settings
+from clawrl_gym.envs.gui.apps.settings import Settings, SettingsWorld
 from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, number, press, tick
 from clawrl_gym.envs.gui.families.settings import SETTINGS
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
-from tests.gui_sites import get, paper_env, post, reward_of, solution_of, text_of
+from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 FAMILIES = SETTINGS
 EACH = 8
 """Tasks looked at of each family and split."""
 
 
-def setting(name: str, value: Any, default: Any, **more: Any) -> dict[str, Any]:
+def setting(name: str, value: Any, default: Any, **more: Any) -> Any:
     known = {"options": [], "low": 0, "high": 100, "locked": False}
     return {"name": name, "value": value, "default": default, **known, **more}
 
 
-def world() -> dict[str, Any]:
+def world() -> SettingsWorld:
     return {
         "sections": [
             {
@@ -53,14 +53,14 @@ def sound(**changes: str) -> dict[str, str]:
 
 def test_a_saved_form_is_what_is_stored_and_nothing_else_changes() -> None:
     site = Settings(world())
-    before = site.state()
+    before = state_of(site)
     form = sound(Volume="31", Station="<b>'x'</b> & {y}")
     form.pop("Mute")
     answered = post(site, "/sound", **form)
     assert (answered.status, answered.headers["location"]) == (303, "/sound?saved=1")
     values = {"Mute": False, "Volume": 31, "Station": "<b>'x'</b> & {y}"}
-    assert site.state()["values"]["Sound"] == before["values"]["Sound"] | values
-    assert site.state()["values"]["Display"] == before["values"]["Display"]
+    assert state_of(site)["values"]["Sound"] == before["values"]["Sound"] | values
+    assert state_of(site)["values"]["Display"] == before["values"]["Display"]
     shown = get(site, "/sound?saved=1").body
     assert isinstance(shown, str)
     assert "<b>" not in shown
@@ -77,7 +77,7 @@ def test_looking_changes_nothing() -> None:
 def test_the_defaults_come_back_but_for_what_is_locked() -> None:
     site = Settings(world())
     assert post(site, "/sound/defaults", section="Sound").status == 303
-    assert site.state()["values"] == {
+    assert state_of(site)["values"] == {
         "Sound": {"Mute": False, "Volume": 50, "Output": "headset", "Station": "", "Bass": True},
         "Display": {"Clock": False},
     }
@@ -93,9 +93,9 @@ def test_a_locked_setting_is_shown_and_stays() -> None:
 def test_what_cannot_be_undone_asks_for_a_word() -> None:
     site = Settings(world())
     assert post(site, "/sound/danger", section="Sound", sure="ok").status == 400
-    assert site.state()["done"] == []
+    assert state_of(site)["done"] == []
     assert post(site, "/sound/danger", section="Sound", sure="Yes").status == 303
-    assert site.state()["done"] == ["Delete profile mango"]
+    assert state_of(site)["done"] == ["Delete profile mango"]
 
 
 def test_search_finds_by_part_of_a_name_and_nothing_for_no_name() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets
+from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets, SheetsWorld
 from clawrl_gym.envs.gui.apps.sheet_formula import Evaluation, FormulaError, shown
 from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.sheet import SHEET
@@ -15,20 +15,20 @@ from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Step
-from tests.gui_sites import get, paper_env, post, reward_of, solution_of, text_of
+from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 EACH = 8
 """Tasks looked at of each family and split."""
 ROWS = [["item", "cups", "days"], ["kettle", "12", "30"], ["lemon", "7", "45"], ["", "", ""]]
 
 
-def world(rows: list[list[str]] | None = None, locked: tuple[str, ...] = ()) -> dict[str, Any]:
-    first = {"name": "Stock", "rows": copy.deepcopy(rows or ROWS), "locked": list(locked)}
+def world(rows: list[list[str]] | None = None, locked: tuple[str, ...] = ()) -> SheetsWorld:
+    first: Any = {"name": "Stock", "rows": copy.deepcopy(rows or ROWS), "locked": list(locked)}
     return {"sheets": [first, {"name": "Camp", "rows": [["item"], ["tiger"]], "locked": []}]}
 
 
 def rows_of(site: Sheets) -> list[list[str]]:
-    rows: list[list[str]] = site.state()["Stock"]["rows"]
+    rows: list[list[str]] = state_of(site)["Stock"]["rows"]
     return rows
 
 
@@ -106,7 +106,7 @@ def test_formulas_that_refer_to_each_other_in_a_circle_or_a_long_chain_are_refus
 
 def test_a_cell_is_entered_and_nothing_else_changes() -> None:
     site = Sheets(world())
-    before = site.state()
+    before = state_of(site)
     answered = post(site, "/stock/cell", cell=" b3 ", content="<b>'7'</b>")
     assert (answered.status, answered.headers["location"]) == (303, "/stock")
     before["Stock"]["rows"][2][1] = "<b>'7'</b>"
@@ -217,7 +217,7 @@ def test_a_sheet_does_not_grow_without_end() -> None:
 def test_rows_stay_where_formulas_read_them() -> None:
     site = Sheets(world())
     post(site, "/stock/cell", cell="B4", content="=B2+B3")
-    before = site.state()
+    before = state_of(site)
     assert post(site, "/stock/delete", row="2").status == 400
     assert post(site, "/stock/sort", column="B", order="largest first").status == 400
     assert site.state() == before

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.shop import Shop
+from clawrl_gym.envs.gui.apps.shop import Shop, ShopWorld
 from clawrl_gym.envs.gui.site import Request, Response
+from tests.gui_sites import state_of
 
-ORDERED: dict[str, Any] = {"name": "Mia", "address": "1 apple", "payment": "cash", "sum": 12}
-WORLD: dict[str, Any] = {
+ORDERED: Any = {"name": "Mia", "address": "1 apple", "payment": "cash", "sum": 12}
+WORLD: ShopWorld = {
     "items": {
         "kettle": {"price": 12, "stock": 5, "kind": "cups"},
         "lemon": {"price": 3, "stock": 90, "kind": "nuts", "sizes": ["small", "large"]},
@@ -46,14 +47,14 @@ def post(shop: Shop, path: str, **form: str) -> Response:
 def test_a_thing_is_added_to_what_is_there(shop: Shop) -> None:
     answer = post(shop, "/item/kettle", count="3")
     assert (answer.status, answer.headers["location"]) == (303, "/basket")
-    assert shop.state()["basket"] == {"kettle": 5}
+    assert state_of(shop)["basket"] == {"kettle": 5}
     assert "60 coins" in get(shop, "/basket")
 
 
 def test_a_size_is_a_line_of_its_own(shop: Shop) -> None:
     post(shop, "/item/lemon", count="1", size="large")
     post(shop, "/item/lemon", count="2", size="small")
-    assert shop.state()["basket"] == {"kettle": 2, "lemon, large": 1, "lemon, small": 2}
+    assert state_of(shop)["basket"] == {"kettle": 2, "lemon, large": 1, "lemon, small": 2}
 
 
 def test_looking_changes_nothing(shop: Shop) -> None:
@@ -71,7 +72,7 @@ def test_the_search_finds_parts_of_names_and_nothing_for_nothing(shop: Shop) -> 
 
 
 def test_a_long_list_has_pages() -> None:
-    items = {f"a{n}": {"price": n, "stock": 1, "kind": "cups"} for n in range(12)}
+    items: Any = {f"a{n}": {"price": n, "stock": 1, "kind": "cups"} for n in range(12)}
     shop = Shop({"items": items})
     assert "More" in get(shop, "/")
     last = get(shop, "/", page="3")
@@ -83,13 +84,13 @@ def test_a_long_list_has_pages() -> None:
 def test_counts_of_the_basket_are_saved_at_once_and_zero_takes_out(shop: Shop) -> None:
     post(shop, "/item/lemon", count="4", size="small")
     post(shop, "/basket", **{"count kettle": "0", "count lemon, small": "7"})
-    assert shop.state()["basket"] == {"lemon, small": 7}
+    assert state_of(shop)["basket"] == {"lemon, small": 7}
 
 
 def test_an_order_takes_the_basket_and_the_coupon(shop: Shop) -> None:
     post(shop, "/coupon", code="AMBER")
     assert post(shop, "/checkout", **BUYER).headers["location"] == "/order/303"
-    state = shop.state()
+    state = state_of(shop)
     assert (state["basket"], state["coupon"]) == ({}, "")
     expected = {**BUYER, "items": {"kettle": 2}, "sum": 18, "status": "open"}
     assert state["orders"]["303"] == expected
@@ -100,7 +101,7 @@ def test_orders_are_cancelled_before_they_are_sent_and_returned_after_they_came(
 ) -> None:
     assert post(shop, "/order/300", do="cancel").status == 303
     assert post(shop, "/order/301", do="return", reason="broken").status == 303
-    orders = shop.state()["orders"]
+    orders = state_of(shop)["orders"]
     assert orders["300"]["status"] == "cancelled"
     assert (orders["301"]["status"], orders["301"]["reason"]) == ("returned", "broken")
 
@@ -161,7 +162,7 @@ def test_an_empty_basket_cannot_be_ordered(shop: Shop) -> None:
     assert "It is empty" in get(shop, "/basket")
     assert shop.handle(Request("GET", "/checkout")).status == 400
     assert post(shop, "/checkout", **BUYER).status == 400
-    assert set(shop.state()["orders"]) == set(WORLD["orders"])
+    assert set(state_of(shop)["orders"]) == set(WORLD["orders"])
 
 
 def test_what_a_buyer_typed_is_shown_as_text(shop: Shop) -> None:

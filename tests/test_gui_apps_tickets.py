@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from clawrl_gym.envs.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets
+from clawrl_gym.envs.gui.apps.tickets import LONGEST_LINE, PAGE_SIZE, Tickets, TicketsWorld
 from clawrl_gym.envs.gui.families.family import answer, done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.tickets import TICKETS
 from clawrl_gym.envs.gui.generated import make_task, task_ids
 from clawrl_gym.envs.gui.grading import InfeasibleGrader
 from clawrl_gym.envs.gui.site import Request
 from clawrl_gym.envs.gui.task import Step
-from tests.gui_sites import get, paper_env, post, reward_of, solution_of, text_of
+from tests.gui_sites import get, paper_env, post, reward_of, solution_of, state_of, text_of
 
 FAMILIES = TICKETS
 EACH = 8
 """Tasks looked at of each family and split."""
 
 
-def ticket(title: str, **fields: Any) -> dict[str, Any]:
+def ticket(title: str, **fields: Any) -> Any:
     return {
         "title": title,
         "status": "open",
@@ -34,7 +34,7 @@ def ticket(title: str, **fields: Any) -> dict[str, Any]:
     } | fields
 
 
-def world(more: int = 0) -> dict[str, Any]:
+def world(more: int = 0) -> TicketsWorld:
     tickets = {
         "11": ticket("slow kettle"),
         "12": ticket("slow lemon", owner="Ben", status="waiting", comments=[["Ben", "amber"]]),
@@ -49,7 +49,7 @@ EDIT = {"status": "waiting", "priority": "high", "owner": "Ben", "label": "<b>'x
 
 def test_an_edited_ticket_is_stored_and_nothing_else_changes() -> None:
     site = Tickets(world())
-    before = site.state()
+    before = state_of(site)
     answered = post(site, "/edit/11", **EDIT)
     assert (answered.status, answered.headers["location"]) == (303, "/ticket/11")
     assert site.state() == before | {"11": before["11"] | EDIT}
@@ -61,19 +61,19 @@ def test_an_edited_ticket_is_stored_and_nothing_else_changes() -> None:
 def test_comments_new_tickets_closing_and_opening_again() -> None:
     site = Tickets(world())
     assert post(site, "/comment/12", text=" brick ").status == 303
-    assert site.state()["12"]["comments"] == [["Ben", "amber"], ["You", "brick"]]
+    assert state_of(site)["12"]["comments"] == [["Ben", "amber"], ["You", "brick"]]
     made = post(site, "/new", title="cold maple", priority="high", owner="nobody")
     assert made.headers["location"] == "/ticket/14"
-    assert site.state()["14"] == ticket("cold maple", priority="high", owner="nobody")
+    assert state_of(site)["14"] == ticket("cold maple", priority="high", owner="nobody")
     assert post(site, "/close/14", reason="duplicate", of="11").status == 303
-    closed = site.state()["14"]
+    closed = state_of(site)["14"]
     assert (closed["status"], closed["reason"], closed["duplicate_of"]) == (
         "closed",
         "duplicate",
         11,
     )
     assert post(site, "/reopen/14", number="14").status == 303
-    assert site.state()["14"] == ticket("cold maple", priority="high", owner="nobody")
+    assert state_of(site)["14"] == ticket("cold maple", priority="high", owner="nobody")
 
 
 def test_looking_changes_nothing() -> None:
@@ -175,7 +175,7 @@ def test_the_sites_world_is_not_the_tasks() -> None:
     given = world()
     kept = copy.deepcopy(given)
     site = Tickets(copy.deepcopy(given))
-    state = site.state()
+    state = state_of(site)
     post(site, "/comment/12", text="brick")
     post(site, "/edit/11", **EDIT)
     assert given == kept

@@ -19,6 +19,7 @@ from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.user_rules import restates
 from clawrl_gym.judge.verdicts import VerdictMaker
 from tests.fakes_judge import a_turn, reply, shipped_rules, tool, user
+from tests.narrow import plain_text
 from tests.recordings import recorded
 
 JUDGE = RuleJudge(shipped_rules())
@@ -511,7 +512,7 @@ def test_what_the_real_openclaw_sends_is_judged(name: str, value: int) -> None:
 
 def test_a_case_of_a_huge_next_state_keeps_its_two_ends() -> None:
     case = CaseBuilder(()).of(a_turn(id=1), [tool("begin" + "x" * 1_000_000 + "end")])
-    content = case.next_state[0]["content"] or ""
+    content = plain_text(case.next_state[0])
     assert len(content) < 21_000
     assert content.startswith("begin")
     assert content.endswith("end")

@@ -118,10 +118,10 @@ def test_a_wrong_line_is_told_by_its_number(tmp_path):
 
 def test_a_file_that_is_not_there_or_no_text_is_a_task_error(tmp_path):
     with pytest.raises(TaskError, match="expected a file of tasks"):
-        open_file(tmp_path / "none.json", {})
+        open_file(tmp_path / "none.json", ToolContext())
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TaskError, match="no JSON of tasks"):
-        open_file(tmp_path / "bytes.json", {})
+        open_file(tmp_path / "bytes.json", ToolContext())
 
 
 def test_a_program_that_is_no_python_is_told_when_the_task_is_loaded(tmp_path):

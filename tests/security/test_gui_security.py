@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6
+from typing import Any
 
 import psutil
 import pytest
@@ -250,7 +251,8 @@ def test_service_workers_are_refused():
     }
     with a_screen(pages) as screen:
         screen.act(Action("wait", seconds=0.2))
-        asked = [path for _, path, _ in screen.final_state(None, False, False).states["site.test"]]
+        requests: Any = screen.final_state(None, False, False).states["site.test"]
+        asked = [path for _, path, _ in requests]
         assert asked == ["/"]
 
 
@@ -373,6 +375,7 @@ def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
             with pytest.raises(EnvError, match="crashed"):
                 press_until_it_ends(screen, button)
         assert other.look().title == "other"
+        assert other._episode._browser is not None
         assert other._episode._browser.alive
 
 
@@ -446,6 +449,7 @@ def test_a_dead_browser_ends_its_episodes_and_is_replaced():
             each.pid for each in chromiums(os.getpid()) if "bwrap" in " ".join(each.cmdline()[:1])
         ]
         assert supervisors
+        assert one._episode._browser is not None
         browser = one._episode._browser.browser
         one._owner.run(end(browser), 10)
         with pytest.raises(EnvError, match="browser has died"):
