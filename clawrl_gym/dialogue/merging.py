@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from clawrl_gym.core.pictures import pictures_of, text_of
@@ -60,10 +60,10 @@ class MergeResult:
 def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeResult:
     """Merge the main turns, in order; side turns and interrupted ones are left out.
 
-    `decode` (ids -> text) makes the fork reasons exact; without it they are told by where the ids
-    part and by the messages.
+    `decode` (ids -> text) makes the fork reasons exact; without it they follow from the place where
+    the ids part and from the messages.
     """
-    segments: list[_Open] = []
+    segments: list[_GrowingSegment] = []
     merged = 0
     forks: Counter[ForkReason] = Counter()
     for turn in turns:
@@ -74,29 +74,23 @@ def merge_turns(turns: Sequence[Turn], decode: Decode | None = None) -> MergeRes
         else:
             if segments:
                 forks[_fork_reason(segments[-1], turn, decode)] += 1
-            segments.append(_Open(turn))
+            segments.append(_GrowingSegment(turn))
         segments[-1].append(turn)
-    return MergeResult([segment.close() for segment in segments], merged, forks)
+    return MergeResult([growing.segment for growing in segments], merged, forks)
 
 
-class _Open:
-    """A segment that may still grow."""
+class _GrowingSegment:
+    """A segment whose lists grow in place, turn by turn."""
 
     def __init__(self, first: Turn) -> None:
-        self.ids_T: list[int] = []
+        self.segment = Segment([], [], [], [], [], [])
         self.sampled_T: list[bool] = []
-        self.mask_T: list[bool] = []
-        self.logprobs_T: list[float] = []
-        self.versions_T: list[int] = []
-        self.turns_T: list[int] = []
-        self.turn_indices: list[int] = []
-        self.spans: dict[int, tuple[int, int]] = {}
-        self.pictures: tuple[str, ...] = ()
-        self.picture_counts: dict[int, int] = {}
+        """True where the policy sampled the token, also without a log-prob."""
         self.last = first
 
     def is_extended_by(self, turn: Turn) -> bool:
-        return turn.prompt_ids_T[: len(self.ids_T)] == self.ids_T
+        ids_T = self.segment.ids_T
+        return turn.prompt_ids_T[: len(ids_T)] == ids_T
 
     def append(self, turn: Turn) -> None:
         sampled = len(turn.sampled_ids_T)
@@ -106,52 +100,44 @@ class _Open:
                 f"turn {turn.index} of session {turn.session_id!r}: got {lengths} sampled ids, "
                 "log-probs and versions, expected equal numbers"
             )
-        added_ids_T = turn.prompt_ids_T[len(self.ids_T) :]
+        segment = self.segment
+        added_ids_T = turn.prompt_ids_T[len(segment.ids_T) :]
         added = len(added_ids_T)  # a prompt can be long: nothing below looks at its tokens
         logprobs_T = [math.nan if p is None else p for p in turn.logprobs_T]
         is_finite_T = [math.isfinite(p) for p in logprobs_T]
-        self.ids_T += added_ids_T + turn.sampled_ids_T
         self.sampled_T += [False] * added + [True] * sampled
-        self.mask_T += [False] * added + is_finite_T
-        self.logprobs_T += [0.0] * added + _where(is_finite_T, logprobs_T, 0.0)
-        self.versions_T += [-1] * added + _where(is_finite_T, turn.versions_T, -1)
-        self.turns_T += [-1] * added + _where(is_finite_T, [turn.index] * sampled, -1)
-        self.pictures = pictures_of(turn.messages)
-        if self.pictures:
-            self.picture_counts[turn.index] = len(self.pictures)
-        self.turn_indices.append(turn.index)
-        self.spans[turn.index] = (len(self.ids_T) - sampled, sampled)
+        segment.ids_T.extend(added_ids_T + turn.sampled_ids_T)
+        segment.mask_T.extend([False] * added + is_finite_T)
+        segment.logprobs_T.extend([0.0] * added + _where(is_finite_T, logprobs_T, 0.0))
+        segment.versions_T.extend([-1] * added + _where(is_finite_T, turn.versions_T, -1))
+        sampled_by_T = _where(is_finite_T, [turn.index] * sampled, -1)
+        segment.turns_T.extend([-1] * added + sampled_by_T)
+        segment.turn_indices.append(turn.index)
+        segment.spans[turn.index] = (len(segment.ids_T) - sampled, sampled)
+        pictures = pictures_of(turn.messages)
+        if pictures:
+            segment.picture_counts[turn.index] = len(pictures)
+        self.segment = replace(segment, pictures=pictures)
         self.last = turn
-
-    def close(self) -> Segment:
-        return Segment(
-            self.ids_T,
-            self.mask_T,
-            self.logprobs_T,
-            self.versions_T,
-            self.turns_T,
-            self.turn_indices,
-            self.spans,
-            self.pictures,
-            self.picture_counts,
-        )
 
 
 def _where(mask_T: list[bool], values_T: list[T], otherwise: T) -> list[T]:
     return [v if is_true else otherwise for v, is_true in zip(values_T, mask_T, strict=True)]
 
 
-def _fork_reason(segment: _Open, turn: Turn, decode: Decode | None) -> ForkReason:
+def _fork_reason(growing: _GrowingSegment, turn: Turn, decode: Decode | None) -> ForkReason:
     """Conversation first, then text, then the place of the first different id."""
     prompt_T = turn.prompt_ids_T
-    if not _continues(segment.last, turn.messages):
+    if not _continues(growing.last, turn.messages):
         return "edited"
     if decode is not None:
-        return "retoken" if decode(prompt_T).startswith(decode(segment.ids_T)) else "template"
-    fork = shared_prefix(segment.ids_T, prompt_T)
+        return (
+            "retoken" if decode(prompt_T).startswith(decode(growing.segment.ids_T)) else "template"
+        )
+    fork = shared_prefix(growing.segment.ids_T, prompt_T)
     if fork == len(prompt_T):  # the new prompt is only a beginning of what was there
         return "edited"
-    return "retoken" if segment.sampled_T[fork] else "template"
+    return "retoken" if growing.sampled_T[fork] else "template"
 
 
 def _continues(previous: Turn, messages: list[Message]) -> bool:
