@@ -27,7 +27,13 @@ from typing import Any
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, ToolCall, Turn
 from clawrl_gym.dialogue.delta import diff_ids, diff_messages
-from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
+from clawrl_gym.dialogue.graph import (
+    Branch,
+    SessionIndex,
+    TurnGraph,
+    TurnNode,
+    interrupted_before,
+)
 from clawrl_gym.dialogue.merging import merge_turns
 from clawrl_gym.dialogue.prompts import insert_addition, make_prompt
 from clawrl_gym.gateway.requests import Labels
@@ -377,9 +383,60 @@ def random_index(draw: random.Random) -> list[str | None]:
     return [*answers, str(len(index))]
 
 
+def random_matching(draw: random.Random) -> list[Any]:
+    """Which turns requests follow and what they answer, where the same is said all the time."""
+    nodes: list[TurnNode] = []
+    conversations: list[list[Message]] = []
+    outcomes: list[Any] = []
+    for number in range(1, 25):
+        messages = list(draw.choice(conversations)) if draw.random() < 0.85 and nodes else []
+        if len(messages) > 2 and draw.random() < 0.35:
+            cut = draw.randrange(1, len(messages))
+            messages = [user("a summary") for _ in range(draw.randrange(2))] + messages[cut:]
+        messages.append(user(draw.choice(["a", "b"])))
+        branch = Branch.of(messages)
+        waiting = {node.turn_id for node in nodes if draw.random() < 0.6}
+        under_way = {Branch.of(draw.choice(conversations)[:-1]).leaf for _ in nodes[:2]}
+        under_way |= {node.request for node in nodes if draw.random() < 0.1}
+        outcomes.append(matching_of(branch, nodes, waiting, under_way))
+        reply = assistant(draw.choice(["ok", "no"]))
+        turn = Turn(
+            "s", number, "side" if draw.random() < 0.15 else "main", [1], [2], [0.0], [0],
+            INTERRUPTED if draw.random() < 0.15 else "stop", messages, reply, 0.0, id=number,
+        )  # fmt: skip
+        nodes.append(TurnNode.of(turn, branch, b"", []))
+        conversations.append([*messages, reply])
+    return outcomes
+
+
+def matching_of(
+    branch: Branch, nodes: list[TurnNode], waiting: set[int], under_way: set[bytes]
+) -> list[Any]:
+    graph = TurnGraph(nodes, waiting)
+    parent = graph.parent_of(branch)
+    return [
+        [[node.turn_id, len(answer)] for node, answer in graph.next_states(branch, under_way)],
+        [[node.turn_id, len(answer)] for node, answer in graph.straight_next_state(branch)],
+        None if parent is None else parent.turn_id,
+        [node.turn_id for node in interrupted_before(branch, nodes)],
+    ]
+
+
+def random_addition(draw: random.Random) -> list[int]:
+    """Ids with an addition, where the used ids differ from the rendering here or there."""
+    before, after, added = ([draw.randrange(3) for _ in range(draw.randrange(6))] for _ in "abc")
+    used = [before, after]
+    spelt = draw.randrange(3)
+    if spelt:
+        used[spelt - 1] = [draw.randrange(3, 6) for _ in range(draw.randrange(6))]
+    return insert_addition(used[0] + used[1], before + after, before + added + after)
+
+
 def small_cases() -> Outcome:
     """Outcomes without a store, for each of many seeds."""
-    outcomes: dict[str, list[Any]] = {"ids": [], "messages": [], "index": []}
+    outcomes: dict[str, list[Any]] = {
+        "ids": [], "messages": [], "index": [], "matching": [], "additions": [],
+    }  # fmt: skip
     for seed in range(80):
         draw = random.Random(seed)
         old, new = random_ids(draw)
@@ -389,6 +446,8 @@ def small_cases() -> Outcome:
         prefix, delta = diff_messages(texts, changed)
         outcomes["messages"].append([prefix, fingerprint(delta)])
         outcomes["index"].append(fingerprint(random_index(draw)))
+        outcomes["matching"] += map(fingerprint, (random_matching(draw) for _ in range(4)))
+        outcomes["additions"] += [random_addition(draw) for _ in range(5)]
     return outcomes
 
 
