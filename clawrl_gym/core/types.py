@@ -16,6 +16,8 @@ TurnKind = Literal["main", "side"]
 VerdictKind = Literal["rule", "model", "feedback"]
 Json = Mapping[str, object]
 """A JSON object whose fields are checked as they are read. Every TypedDict is one."""
+JsonObject = dict[str, object]
+"""One that is being made, or was just parsed."""
 INTERRUPTED = "interrupted"
 """Finish reason of a turn whose client left before its end; it is kept and never trained on."""
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Json, Message, StopReason, Turn, Usage
+from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.identify import Identity
 from clawrl_gym.gateway.pictures import Pictures
@@ -106,7 +106,7 @@ class Chunks:
         self, reply_format: ReplyFormat, model: str, session_id: str, with_usage: bool
     ) -> None:
         self._format = reply_format
-        self._base: dict[str, object] = {
+        self._base: JsonObject = {
             "id": reply_format.id_prefix + uuid.uuid4().hex,
             "object": reply_format.chunk_object,
             "created": int(time.time()),
@@ -233,7 +233,7 @@ class Completions:
             _Call(request, completion, identity, labels, turn_input, TEXT, began_s)
         )
 
-    async def _read(self, request: web.Request, model: type[R]) -> tuple[R, dict[str, object]]:
+    async def _read(self, request: web.Request, model: type[R]) -> tuple[R, JsonObject]:
         """The request, checked, and its body as it was sent. Raises Refusal."""
         self._admission.check_rate()
         body = await self._admission.json_of(request)
@@ -243,7 +243,7 @@ class Completions:
         return fields, body
 
     def _identify(
-        self, request: web.Request, messages: list[Message], body: dict[str, object]
+        self, request: web.Request, messages: list[Message], body: JsonObject
     ) -> Identity:
         path_id = request.match_info.get("id")
         return self._sessions.identify(messages, body, request.headers, path_id)

@@ -20,6 +20,7 @@ from clawrl_gym.core.types import (
     ChatBody,
     Content,
     FunctionCall,
+    JsonObject,
     Message,
     Split,
     Tool,
@@ -41,7 +42,6 @@ _DEEPEST = 64
 _OPTIONAL = ("tool_calls", "tool_call_id", "reasoning_content")
 """Fields of a message that are passed on where they hold something."""
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:~@+=-]{0,199}")
-JsonObject = dict[str, object]
 F = TypeVar("F", bound="Fields")
 
 

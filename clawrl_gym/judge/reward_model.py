@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.errors import PolicyError
-from clawrl_gym.core.types import Verdict, VerdictDetail, VerdictKind
+from clawrl_gym.core.types import JsonObject, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.interface import Case, Judge
 from clawrl_gym.judge.parts import JudgeParts
@@ -38,7 +38,7 @@ class RewardModelJudge:
 
     async def judge(self, case: Case) -> Verdict:
         """Raises PolicyError for a server that fails or answers with anything else."""
-        body: dict[str, object] = {"input": case_text(case, self._config.max_case_chars)}
+        body: JsonObject = {"input": case_text(case, self._config.max_case_chars)}
         if self._config.model is not None:
             body["model"] = self._config.model
         # the route is not one of OpenAI's: it stands beside /v1

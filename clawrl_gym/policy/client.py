@@ -14,7 +14,7 @@ from typing import cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
-from clawrl_gym.core.types import ChatBody, Message
+from clawrl_gym.core.types import ChatBody, JsonObject, Message
 from clawrl_gym.policy.connections import VllmConnections
 from clawrl_gym.policy.generation import (
     Generation,
@@ -31,7 +31,6 @@ __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
 WithPictures = Callable[[list[Message]], list[Message]]
 """Puts the bytes of pictures in the place of their hashes."""
-JsonObject = dict[str, object]
 _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
-from clawrl_gym.core.types import FunctionCall, Message, ToolCall
+from clawrl_gym.core.types import FunctionCall, JsonObject, Message, ToolCall
 
 _MISSING_LOGPROB = -9999.0  # what vLLM sends in place of none, NaN and -inf
 
@@ -134,9 +134,9 @@ class StreamEvent(GenerationEnd, total=False):
     delta: Delta
 
 
-def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> dict[str, object]:
+def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:
     """In vLLM's words."""
-    params: dict[str, object] = {
+    params: JsonObject = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "max_tokens": sampling.max_tokens,
