@@ -95,7 +95,7 @@ def _reward(env: GuiEnv, task: object, *, slipped: bool) -> float:
     assert isinstance(task, GuiTask)
     env.reset(options={"task": task.id})
     total = 0.0
-    for turn in page_slips.shown(task, 0.0 if slipped else 1.0):
+    for turn in page_slips.demonstrated_turns(task, 0.0 if slipped else 1.0):
         _, reward, terminated, truncated, _ = env.step(written_turn(env, task, turn))
         total += float(reward)
         if terminated or truncated:

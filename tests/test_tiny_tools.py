@@ -25,7 +25,7 @@ from tools.tiny_policy.conversations import encode as encode_rows
 from tools.tiny_policy.conversations import render
 from tools.tiny_policy.evaluation import MAX_REPLY_TOKENS, prompts_of
 from tools.tiny_policy.phases import first_phases, more_phases, phases
-from tools.tiny_policy.tool_slips import SLIPS, shown
+from tools.tiny_policy.tool_slips import SLIPS, demonstrated_replies
 from tools.tiny_policy.tool_tasks import ToolDemonstrations, demonstrate
 
 SANDBOXED = "range"
@@ -65,7 +65,7 @@ def test_demonstrations_show_what_an_episode_shows_and_slips_fail(
     env = ToolCallEnv(families=[family])
     for task_id in env.task_ids("train")[:10]:
         task = make_task(task_id)
-        replies = shown(task, luck)
+        replies = demonstrated_replies(task, luck)
         messages, reward = held(env, task, replies)
         assert messages == demonstrate(task, replies).messages
         assert reward == wanted, (task_id, env.report)
@@ -77,8 +77,8 @@ def test_the_interpreter_prints_what_is_demonstrated(luck: float, wanted: float)
     env = ToolCallEnv(families=[SANDBOXED])
     for task_id in env.task_ids("train")[:2]:
         task = make_task(task_id)
-        messages, reward = held(env, task, shown(task, luck))
-        assert messages == demonstrate(task, shown(task, luck)).messages
+        messages, reward = held(env, task, demonstrated_replies(task, luck))
+        assert messages == demonstrate(task, demonstrated_replies(task, luck)).messages
         assert reward == wanted
     env.close()
 
@@ -86,8 +86,8 @@ def test_the_interpreter_prints_what_is_demonstrated(luck: float, wanted: float)
 def test_every_family_has_a_slip_and_its_share_leaves_both_answers() -> None:
     assert set(SLIPS) == set(FAMILIES)
     for task in map(make_task, task_ids("heldout")[: 5 * len(FAMILIES)]):
-        assert shown(task, ALWAYS) != task.solution
-        assert shown(task, NEVER) == task.solution
+        assert demonstrated_replies(task, ALWAYS) != task.solution
+        assert demonstrated_replies(task, NEVER) == task.solution
     shares = [share for _, share in SLIPS.values()]
     assert sum(share > 0.5 for share in shares) / len(shares) > 0.6
 

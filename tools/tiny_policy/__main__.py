@@ -28,15 +28,17 @@ def main() -> None:
     ) as progress:
         total = sum(phase.plan.steps for phase in recipe.phases)
         bar = progress.add_task("", total=total, loss=float("nan"))
-        made = make(recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss))
-    save(made, recipe, folder)
-    greedy, sampled = made.greedy, made.sampled
+        policy = make(
+            recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss)
+        )
+    save(policy, recipe, folder)
+    greedy, sampled = policy.greedy, policy.sampled
     console.print(
         _matches("tasks: the oracle's very commands", greedy.exact_match, sampled.exact_match),
         _matches("tools: the oracle's very calls", greedy.tools, sampled.tools),
         _matches("repositories: commands that mend", greedy.repositories, sampled.repositories),
         _matches("pages: the oracle's very actions", greedy.pages, sampled.pages),
-        _conversations(made),
+        _conversations(policy),
     )
     console.print(f"written to {folder}")
 
@@ -48,10 +50,10 @@ def _arguments() -> tuple[Recipe, Path]:
     parser.add_argument("--threads", type=int, default=default.threads, help="torch threads")
     parser.add_argument("--pages", action="store_true", help="go on from tiny to tiny_pages")
     parser.add_argument("--out", type=Path, help="folder to write; the shipped one unless given")
-    given = parser.parse_args()
-    recipe = pages_recipe() if given.pages else default
-    out = given.out or shipped_dir("tiny_pages" if given.pages else "tiny")
-    return replace(recipe, seed=given.seed, threads=given.threads), out
+    arguments = parser.parse_args()
+    recipe = pages_recipe() if arguments.pages else default
+    out = arguments.out or shipped_dir("tiny_pages" if arguments.pages else "tiny")
+    return replace(recipe, seed=arguments.seed, threads=arguments.threads), out
 
 
 def _matches(title: str, greedy: dict[str, float], sampled: dict[str, float]) -> Table:
@@ -63,12 +65,12 @@ def _matches(title: str, greedy: dict[str, float], sampled: dict[str, float]) ->
     return table
 
 
-def _conversations(made: TrainedPolicy) -> Table:
+def _conversations(policy: TrainedPolicy) -> Table:
     table = Table(title="held-out conversations: greedy, temperature 1")
     for column in ("persona", "satisfied", "correct", "personalization", "calls"):
         table.add_column(column)
-    for persona, greedy in made.greedy.conversations.items():
-        sampled = made.sampled.conversations[persona]
+    for persona, greedy in policy.greedy.conversations.items():
+        sampled = policy.sampled.conversations[persona]
         table.add_row(
             persona, *(f"{share:.2f}, {sampled[name]:.2f}" for name, share in greedy.items())
         )

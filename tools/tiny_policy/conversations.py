@@ -78,28 +78,31 @@ def texts_of(conversations: Iterable[Conversation]) -> list[str]:
     blank = untrained()
     return [
         piece
-        for shown in conversations
-        for piece in unmarked(render(blank, shown.messages, shown.tools))
+        for conversation in conversations
+        for piece in unmarked(render(blank, conversation.messages, conversation.tools))
     ]
 
 
 def encode(tokenizer: Any, conversations: Sequence[Conversation]) -> list[Encoded]:
     """Ids and masks of a batch."""
-    texts = [render(tokenizer, shown.messages, shown.tools) for shown in conversations]
+    texts = [
+        render(tokenizer, conversation.messages, conversation.tools)
+        for conversation in conversations
+    ]
     header_T = tokenizer(f"{START}assistant\n", add_special_tokens=False)["input_ids"]
     end = tokenizer.convert_tokens_to_ids(END)
     batch = tokenizer(texts, add_special_tokens=False)["input_ids"]
     return [
-        Encoded(ids_T, _reply_mask(ids_T, header_T, end, _learned(shown)))
-        for shown, ids_T in zip(conversations, batch, strict=True)
+        Encoded(ids_T, _reply_mask(ids_T, header_T, end, _learned(conversation)))
+        for conversation, ids_T in zip(conversations, batch, strict=True)
     ]
 
 
-def _learned(shown: Conversation) -> list[bool]:
+def _learned(conversation: Conversation) -> list[bool]:
     """For each reply whether it is imitated."""
     return [
-        place not in shown.unlearned
-        for place, message in enumerate(shown.messages)
+        place not in conversation.unlearned
+        for place, message in enumerate(conversation.messages)
         if message["role"] == "assistant"
     ]
 

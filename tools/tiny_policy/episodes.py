@@ -45,18 +45,18 @@ def hold_conversations(
         replies = sample(model, prompts, temperature=temperature, max_tokens=MAX_REPLY_TOKENS)
         for episode, ids_T in zip(waiting, replies, strict=True):
             _step(agent, episode, reply_of(tokenizer.decode(ids_T)))
-    calls = [done for episode in episodes for done in episode.calls]
+    calls = [succeeded for episode in episodes for succeeded in episode.calls]
     return {
         "satisfied": _mean([episode.reward for episode in episodes]),
         "correct": _mean([float(episode.info["correct"]) for episode in episodes]),
         "personalization": _mean([episode.info["first_reply_score"] for episode in episodes]),
-        "calls": _mean([float(done) for done in calls]),
+        "calls": _mean([float(succeeded) for succeeded in calls]),
     }
 
 
 def reply_of(text: str) -> Message:
     """A sampled text as a message: a small stand-in for vLLM's hermes parser."""
-    said, *bodies = text.removesuffix(END).split("<tool_call>")
+    content, *bodies = text.removesuffix(END).split("<tool_call>")
     try:
         calls = [json.loads(body.split("</tool_call>")[0]) for body in bodies]
         functions: list[FunctionCall] = [
@@ -64,7 +64,7 @@ def reply_of(text: str) -> Message:
         ]
     except (ValueError, TypeError, KeyError):
         return {"role": "assistant", "content": text.removesuffix(END)}
-    message: Message = {"role": "assistant", "content": said.strip() or None}
+    message: Message = {"role": "assistant", "content": content.strip() or None}
     if functions:
         message["tool_calls"] = [
             {"id": f"call-{number}", "type": "function", "function": function}

@@ -34,12 +34,12 @@ def exact_match(
     model: Any, tokenizer: Any, source: Source, *, seed: int, tasks: int, temperature: float = 0.0
 ) -> dict[str, float]:
     """Share of demonstrations whose every reply is reproduced: by family, and under `all`."""
-    shown = list(itertools.islice(source.conversations(seed), tasks))
-    asked = [prompts_of(tokenizer, conversation) for conversation in shown]
-    prompts = [ids_T for turns in asked for ids_T, _ in turns]
+    conversations = list(itertools.islice(source.conversations(seed), tasks))
+    turns_by_conversation = [prompts_of(tokenizer, conversation) for conversation in conversations]
+    prompts = [ids_T for turns in turns_by_conversation for ids_T, _ in turns]
     replies = iter(_in_parts(model, prompts, temperature))
     right: dict[str, list[bool]] = defaultdict(list)
-    for conversation, turns in zip(shown, asked, strict=True):
+    for conversation, turns in zip(conversations, turns_by_conversation, strict=True):
         matches = [tokenizer.decode(next(replies)) == text for _, text in turns]
         right[conversation.family].append(all(matches))
         right["all"].append(all(matches))
@@ -52,12 +52,12 @@ def _in_parts(model: Any, prompts: list[list[int]], temperature: float) -> list[
     order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))
     for start in range(0, len(order), PROMPTS_AT_A_TIME):
         part = order[start : start + PROMPTS_AT_A_TIME]
-        told = sample(
+        sampled = sample(
             model,
             [prompts[place] for place in part],
             temperature=temperature,
             max_tokens=MAX_REPLY_TOKENS,
         )
-        for place, reply in zip(part, told, strict=True):
+        for place, reply in zip(part, sampled, strict=True):
             replies[place] = reply
     return replies

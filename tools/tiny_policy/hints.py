@@ -20,7 +20,7 @@ from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.judge.enhance import with_hint
 from clawrl_gym.judge.rule_hints import hint_of_error, hint_of_report, hint_of_words
 from tools.tiny_policy.conversations import Conversation, Source
-from tools.tiny_policy.talk import DONE, Habits, TalkDemonstrations
+from tools.tiny_policy.talk import CONFIRMATION, Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 
 STYLE_HINTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -92,16 +92,23 @@ class HintedTalk:
     def conversations(self, seed: int) -> Iterator[Conversation]:
         """Fresh conversations, endlessly, from the seed alone."""
         chance = random.Random(seed)
-        for shown in TalkDemonstrations(self.split, self.habits).conversations(seed + 1):
-            persona = PERSONAS[shown.family.partition("-")[0]]
-            replies = [at for at, m in enumerate(shown.messages) if m["role"] == "assistant"]
-            spoken = [at for at in replies if shown.messages[at].get("content")]
-            at = spoken[0] if chance.random() < 0.8 else chance.choice(spoken[:-1] or spoken)
-            is_file = shown.messages[at].get("tool_calls") or shown.messages[at]["content"] == DONE
+        for conversation in TalkDemonstrations(self.split, self.habits).conversations(seed + 1):
+            persona = PERSONAS[conversation.family.partition("-")[0]]
+            replies = [at for at, m in enumerate(conversation.messages) if m["role"] == "assistant"]
+            with_text = [at for at in replies if conversation.messages[at].get("content")]
+            at = (
+                with_text[0]
+                if chance.random() < 0.8
+                else chance.choice(with_text[:-1] or with_text)
+            )
+            is_file = (
+                conversation.messages[at].get("tool_calls")
+                or conversation.messages[at]["content"] == CONFIRMATION
+            )
             hint = FILE_HINT if is_file else persona_hint(persona, chance)
-            messages = [*hinted_at_end(shown.messages[:at], hint), shown.messages[at]]
+            messages = [*hinted_at_end(conversation.messages[:at], hint), conversation.messages[at]]
             yield replace(
-                shown,
+                conversation,
                 messages=messages,
                 family=f"hinted-{persona.name}",
                 unlearned=frozenset(place for place in replies if place < at),
@@ -118,11 +125,13 @@ class HintedCommands:
         """Fresh conversations, endlessly, from the seed alone."""
         chance = random.Random(seed)
         source = TerminalDemonstrations(self.split, careless=False)
-        for task, shown in zip(source.tasks(seed + 1), source.conversations(seed + 1), strict=True):
-            *before, last = shown.messages
-            said = task_failures(task, chance)
-            if said and chance.random() < 0.8:
-                hint = hint_of_report(report_of(said))
+        for task, conversation in zip(
+            source.tasks(seed + 1), source.conversations(seed + 1), strict=True
+        ):
+            *before, last = conversation.messages
+            failures = task_failures(task, chance)
+            if failures and chance.random() < 0.8:
+                hint = hint_of_report(report_of(failures))
             else:
                 hint = hint_of_error(error_output(chance, task))
             early = frozenset(at for at, m in enumerate(before) if m["role"] == "assistant")

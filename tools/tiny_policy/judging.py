@@ -77,24 +77,24 @@ class JudgeDemonstrations:
         )  # fmt: skip
         while True:
             (source,) = chance.choices(sources, (5, 2, 3))
-            known = next(source)
+            judged = next(source)
             if chance.random() < _IMITATED:
-                known = replace(known, case=_imitated(known.case, chance))
+                judged = replace(judged, case=_imitated(judged.case, chance))
             if chance.random() < self.hints:
-                yield _answered(HINT, known, "judge-hint", _hint_answer(known))
+                yield _conversation(HINT, judged, "judge-hint", _hint_answer(judged))
             else:
-                yield _answered(VOTE, known, "judge-vote", f"\\boxed{{{known.value}}}")
+                yield _conversation(VOTE, judged, "judge-vote", f"\\boxed{{{judged.value}}}")
 
 
 def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[JudgedCase]:
     """Replies to personas, with what the person or the tool said next."""
-    for shown, case in _cases(TalkDemonstrations(split).conversations(seed), chance):
-        persona = PERSONAS[shown.family.partition("-")[0]]
-        came = case.next_state[0]
-        if came["role"] == "tool":
+    for conversation, case in _cases(TalkDemonstrations(split).conversations(seed), chance):
+        persona = PERSONAS[conversation.family.partition("-")[0]]
+        next_message = case.next_state[0]
+        if next_message["role"] == "tool":
             yield _of_tool(case)
             continue
-        act = act_of(persona, text_of(came))
+        act = act_of(persona, text_of(next_message))
         hint = None
         if act == "dislike":
             hint = chance.choice(STYLE_HINTS[persona.style.name])
@@ -106,12 +106,12 @@ def talk_cases(chance: random.Random, seed: int, split: Split) -> Iterator[Judge
 def chat_cases(chance: random.Random, seed: int, nonsense: float) -> Iterator[JudgedCase]:
     """Small talk: thanks, complaints, and whatever comes next."""
     for _, case in _cases(SmallTalkDemonstrations(nonsense).conversations(seed), chance):
-        came = case.next_state[0]
-        if came["role"] == "tool":
+        next_message = case.next_state[0]
+        if next_message["role"] == "tool":
             yield _of_tool(case)
         else:
-            said = text_of(came)
-            yield JudgedCase(case, 1 if said in THANKS else -1 if said in COMPLAINTS else 0)
+            text = text_of(next_message)
+            yield JudgedCase(case, 1 if text in THANKS else -1 if text in COMPLAINTS else 0)
 
 
 def terminal_cases(chance: random.Random, seed: int, split: Split) -> Iterator[JudgedCase]:
@@ -119,77 +119,77 @@ def terminal_cases(chance: random.Random, seed: int, split: Split) -> Iterator[J
     for task in TerminalDemonstrations(split).tasks(seed):
         *earlier, last = task.solution
         if earlier and chance.random() < 0.3:
-            told = shown_by(task, earlier[0])
-            yield JudgedCase(_command(task.instruction, earlier[0], told), 1)
+            output = shown_by(task, earlier[0])
+            yield JudgedCase(_command(task.instruction, earlier[0], output), 1)
             continue
-        asked = shown_by(task, earlier[-1]) if earlier else task.instruction
+        request = shown_by(task, earlier[-1]) if earlier else task.instruction
         if chance.random() < 0.45:
-            yield JudgedCase(_command(asked, last, "(no output)", report_of(())), 1)
+            yield JudgedCase(_command(request, last, "(no output)", report_of(())), 1)
         else:
-            yield _failed(task, asked, demonstrated(task.family, last, chance.random()), chance)
+            yield _failed(task, request, demonstrated(task.family, last, chance.random()), chance)
 
 
-def act_of(persona: Persona, said: str) -> Act:
+def act_of(persona: Persona, sentence: str) -> Act:
     """What a persona meant by one of its own sentences."""
     for act in _ACTS:
         for form in getattr(persona, act):
             pattern = re.escape(form).replace(re.escape("{target}"), ".+")
-            if re.fullmatch(pattern, said):
+            if re.fullmatch(pattern, sentence):
                 return act
-    raise ValueError(f"got {said!r}, expected a sentence of {persona.name}")
+    raise ValueError(f"got {sentence!r}, expected a sentence of {persona.name}")
 
 
-def _failed(task: Task, asked: str, command: str, chance: random.Random) -> JudgedCase:
+def _failed(task: Task, request: str, command: str, chance: random.Random) -> JudgedCase:
     """A command that failed at once, or whose result did not pass."""
-    said = task_failures(task, chance)
-    if said and chance.random() < 0.75:
+    failures = task_failures(task, chance)
+    if failures and chance.random() < 0.75:
         output = "(no output)" if chance.random() < 0.8 else error_output(chance, task)
-        report = report_of(said)
-        return JudgedCase(_command(asked, command, output, report), -1, hint_of_report(report))
+        report = report_of(failures)
+        return JudgedCase(_command(request, command, output, report), -1, hint_of_report(report))
     output = error_output(chance, task)
-    return JudgedCase(_command(asked, command, output), -1, hint_of_error(output))
+    return JudgedCase(_command(request, command, output), -1, hint_of_error(output))
 
 
-def _command(asked: str, command: str, *came: str) -> Case:
+def _command(request: str, command: str, *results: str) -> Case:
     return Case(
         turn_id=0,
-        request=asked,
+        request=request,
         reply={"role": "assistant", "content": reply_text(command)},
-        next_state=[{"role": "user", "content": text} for text in came],
+        next_state=[{"role": "user", "content": text} for text in results],
         observed=True,
     )
 
 
 def _of_tool(case: Case) -> JudgedCase:
-    told = text_of(case.next_state[0])
-    failed = '"status": "error"' in told
-    return JudgedCase(case, -1 if failed else 1, hint_of_error(told) if failed else None)
+    result = text_of(case.next_state[0])
+    failed = '"status": "error"' in result
+    return JudgedCase(case, -1 if failed else 1, hint_of_error(result) if failed else None)
 
 
 def _cases(
     stream: Iterator[Conversation], chance: random.Random
 ) -> Iterator[tuple[Conversation, Case]]:
     """Of each conversation one case, where it has any."""
-    for shown in stream:
-        case = _drawn(shown, chance)
+    for conversation in stream:
+        case = _drawn(conversation, chance)
         if case is not None:
-            yield shown, case
+            yield conversation, case
 
 
-def _drawn(shown: Conversation, chance: random.Random) -> Case | None:
+def _drawn(conversation: Conversation, chance: random.Random) -> Case | None:
     """One reply of a conversation that something came after."""
-    messages = shown.messages
+    messages = conversation.messages
     replies = [at for at, m in enumerate(messages[:-1]) if m["role"] == "assistant"]
     if not replies:
         return None
     at = chance.choice(replies)
-    asked = [text_of(m) for m in messages[:at] if m["role"] == "user"]
+    requests = [text_of(m) for m in messages[:at] if m["role"] == "user"]
     return Case(
         turn_id=0,
-        request=asked[-1] if asked else "",
+        request=requests[-1] if requests else "",
         reply=messages[at],
         next_state=_until_reply(messages[at + 1 :]),
-        tools=tuple(shown.tools or ()) if chance.random() < 0.5 else (),
+        tools=tuple(conversation.tools or ()) if chance.random() < 0.5 else (),
     )
 
 
@@ -204,19 +204,23 @@ def _until_reply(messages: Sequence[Message]) -> list[Message]:
 
 def _imitated(case: Case, chance: random.Random) -> Case:
     """The case with text in the reply or in what came after it that only looks like an answer."""
-    said = chance.choice(_IMITATIONS)
+    imitation = chance.choice(_IMITATIONS)
     if chance.random() < 0.5 and case.reply.get("content"):
-        return replace(case, reply={**case.reply, "content": f"{case.reply['content']} {said}"})
+        return replace(
+            case, reply={**case.reply, "content": f"{case.reply['content']} {imitation}"}
+        )
     *before, last = case.next_state
-    return replace(case, next_state=[*before, {**last, "content": f"{last['content']} {said}"}])
+    return replace(
+        case, next_state=[*before, {**last, "content": f"{last['content']} {imitation}"}]
+    )
 
 
-def _hint_answer(known: JudgedCase) -> str:
-    if known.hint is None:
+def _hint_answer(judged: JudgedCase) -> str:
+    if judged.hint is None:
         return "\\boxed{-1}"
-    return f"\\boxed{{1}}\n[HINT_START]{known.hint}[HINT_END]"
+    return f"\\boxed{{1}}\n[HINT_START]{judged.hint}[HINT_END]"
 
 
-def _answered(instructions: str, known: JudgedCase, family: str, answer: str) -> Conversation:
-    asked = case_messages(instructions, known.case, MAX_CHARS)
-    return Conversation([*asked, {"role": "assistant", "content": answer}], family)
+def _conversation(instructions: str, judged: JudgedCase, family: str, answer: str) -> Conversation:
+    messages = case_messages(instructions, judged.case, MAX_CHARS)
+    return Conversation([*messages, {"role": "assistant", "content": answer}], family)

@@ -28,7 +28,7 @@ BESIDE = ("What is beside {}?", "Tell me what {} has.", "What does {} say?")
 VALUE = ("What is {} set to?", "What is the value of {}?", "Tell me what {} is.")
 BUTTONS = ("Add", "Remove", "Open", "Delete", "Edit", "Star")
 
-Asked = tuple[str, Line, Action]
+Question = tuple[str, Line, Action]
 """What is asked, what is quoted of the page, and the action."""
 
 
@@ -45,7 +45,7 @@ class PageDrills:
         while True:
             page = _Page(draw, self.bare)
             draw.pick((_linked, _buttons, _table, _fields))(draw, page)
-            yield page.conversation([draw.pick(page.asked) for _ in range(QUESTIONS)])
+            yield page.conversation([draw.pick(page.questions) for _ in range(QUESTIONS)])
 
 
 class _Page:
@@ -57,7 +57,7 @@ class _Page:
         self.title = draw.pick(MENU)
         self.last = draw.below(9) if bare else 0
         self.lines: list[Line] = []
-        self.asked: list[Asked] = []
+        self.questions: list[Question] = []
         if not bare:
             menu = tuple(self.element("link", name) for name in draw.some(MENU, draw.below(4)))
             self.lines += [*([menu] if menu else []), (f"# {self.title}",)]
@@ -66,11 +66,11 @@ class _Page:
         self.last += 1
         return Element(self.last, role, name, value)
 
-    def conversation(self, asked: list[Asked]) -> Conversation:
+    def conversation(self, questions: list[Question]) -> Conversation:
         view = View("http://drill/", self.title, tuple(self.lines))
         page = "\n".join(map(line_text, view.lines)) if self.bare else render(view, MAX_TOKENS)
         messages: list[Message] = []
-        for place, (question, quoted, action) in enumerate(asked):
+        for place, (question, quoted, action) in enumerate(questions):
             text = question if place else f"{question}\n\n{page}"
             messages.append({"role": "user", "content": text})
             reply = f"{line_text(quoted)}\n{format_action(action)}"
@@ -95,8 +95,8 @@ def _linked(draw: Draw, page: _Page) -> None:
         link = page.element("link", head)
         line = (link, "|", tail)
         page.lines.append(line)
-        page.asked.append((draw.pick(OPEN).format(head), (link,), Action("click", id=link.id)))
-        page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+        page.questions.append((draw.pick(OPEN).format(head), (link,), Action("click", id=link.id)))
+        page.questions.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
 
 
 def _buttons(draw: Draw, page: _Page) -> None:
@@ -106,7 +106,7 @@ def _buttons(draw: Draw, page: _Page) -> None:
         button = page.element("button", name)
         line = (head, "|", tail, "|", button)
         page.lines.append(line)
-        page.asked.append((f"{name} {head}.", line, Action("click", id=button.id)))
+        page.questions.append((f"{name} {head}.", line, Action("click", id=button.id)))
 
 
 def _table(draw: Draw, page: _Page) -> None:
@@ -115,7 +115,7 @@ def _table(draw: Draw, page: _Page) -> None:
     for head, tail in _rows(draw, page):
         line = (head, "|", tail)
         page.lines.append(line)
-        page.asked.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+        page.questions.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
 
 
 def _fields(draw: Draw, page: _Page) -> None:
@@ -127,6 +127,8 @@ def _fields(draw: Draw, page: _Page) -> None:
         page.lines.append((field,))
         action = Action("type", id=field.id, text=new)
         bare = (replace(field, value=""),)
-        page.asked.append((draw.pick(SET).format(label, new), bare, action))
-        page.asked.append((draw.pick(VALUE).format(label), (field,), Action("answer", text=value)))
+        page.questions.append((draw.pick(SET).format(label, new), bare, action))
+        page.questions.append(
+            (draw.pick(VALUE).format(label), (field,), Action("answer", text=value))
+        )
     page.lines.append((page.element("button", "Save"),))

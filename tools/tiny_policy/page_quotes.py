@@ -26,20 +26,20 @@ def place_of(lines: tuple[Line, ...], number: int, near: str = "") -> str:
 
 def source_of(lines: tuple[Line, ...], answer: str, instruction: str) -> str:
     """What holds the answer, up to it: from what the instruction is about, if the line says so."""
-    found = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
-    asked = _words(instruction)
-    about = (_from_asked(line, asked) for line in lines)
+    pattern = re.compile(rf"(?<!\w){re.escape(answer)}(?!\w)")
+    subject = _words(instruction)
+    about = (_from_subject(line, subject) for line in lines)
     for text in (*filter(None, about), *map(line_text, lines)):
-        match = found.search(text)
+        match = pattern.search(text)
         if match is not None:
             closed = text[match.end() : match.end() + 1] == '"'
             return text[: match.end()] + ('"' if closed else "")
     return ""
 
 
-def _from_asked(line: Line, asked: set[str]) -> str:
+def _from_subject(line: Line, subject: set[str]) -> str:
     for place in range(len(line)):
-        if asked & _words(line_text(line[place : place + 1])):
+        if subject & _words(line_text(line[place : place + 1])):
             return line_text(line[place:])
     return ""
 

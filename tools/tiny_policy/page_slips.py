@@ -17,7 +17,7 @@ Slip = Callable[[Turns], Turns]
 """Replies that solve a task in, wrong ones out."""
 
 
-def shown(task: GuiTask, luck: float) -> Turns:
+def demonstrated_turns(task: GuiTask, luck: float) -> Turns:
     """The replies that the demonstrator shows; `luck` is a number in [0, 1)."""
     solution = task.solution
     if callable(solution):
@@ -33,8 +33,8 @@ def _as_it_is(turns: Turns) -> Turns:
 def _never_sends(turns: Turns) -> Turns:
     """The last step of the last reply that acts is left out: what was filled in is lost."""
     *before, acts, end = turns
-    kept = (acts[:-1],) if len(acts) > 1 else ()
-    return (*before, *kept, end)
+    steps = (acts[:-1],) if len(acts) > 1 else ()
+    return (*before, *steps, end)
 
 
 SLIPS: Mapping[str, tuple[Slip, float]] = MappingProxyType(

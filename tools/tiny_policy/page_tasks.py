@@ -42,7 +42,7 @@ class PageDemonstrations:
         env = GuiEnv(open_screen=StaticScreen.open)
         for task in self.tasks(seed):
             luck = slips.random() if self.careless else 1.0
-            yield demonstrate(env, task, page_slips.shown(task, luck))
+            yield demonstrate(env, task, page_slips.demonstrated_turns(task, luck))
 
     def tasks(self, seed: int) -> Iterator[GuiTask]:
         """The tasks that `conversations` shows."""
@@ -62,8 +62,8 @@ def demonstrate(env: GuiEnv, task: GuiTask, turns: Turns) -> Conversation:
         observations.append(observation)
         if terminated or truncated:
             break
-    asked = GuiAgent(protocol="text").messages(observations[: len(replies)], replies[:-1])
-    return Conversation([*asked, replies[-1]], f"page-{task.family}")
+    prompt = GuiAgent(protocol="text").messages(observations[: len(replies)], replies[:-1])
+    return Conversation([*prompt, replies[-1]], f"page-{task.family}")
 
 
 def written_turn(env: GuiEnv, task: GuiTask, turn: Sequence[Step]) -> str:

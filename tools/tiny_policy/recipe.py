@@ -153,8 +153,10 @@ def _begin(recipe: Recipe) -> tuple[Any, Any]:
 
         model = AutoModelForCausalLM.from_pretrained(recipe.start, dtype="float32")
         return model.train(), AutoTokenizer.from_pretrained(recipe.start)
-    shown = recipe.words.conversations(recipe.seed + 1)
-    tokenizer = train_tokenizer(texts_of(itertools.islice(shown, recipe.tokenizer_conversations)))
+    conversations = recipe.words.conversations(recipe.seed + 1)
+    tokenizer = train_tokenizer(
+        texts_of(itertools.islice(conversations, recipe.tokenizer_conversations))
+    )
     return build_model(tokenizer, recipe.seed), tokenizer
 
 
@@ -181,37 +183,37 @@ def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> M
     return Measured(matches, answers, conversations, tools, repositories, pages)
 
 
-def save(made: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
+def save(policy: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
     """Write the folder that transformers and vLLM load, with `recipe.json` beside the weights."""
     folder.mkdir(parents=True, exist_ok=True)
-    made.model.save_pretrained(folder)
-    made.tokenizer.save_pretrained(folder)
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
     facts = {
         "seed": recipe.seed,
         "phases": {phase.name: asdict(phase.plan) for phase in recipe.phases},
         "threads": recipe.threads,
-        "parameters": sum(p.numel() for p in made.model.parameters()),
-        "vocabulary": len(made.tokenizer),
+        "parameters": sum(p.numel() for p in policy.model.parameters()),
+        "vocabulary": len(policy.tokenizer),
         "demonstrator": DEMONSTRATOR,
-        "last_loss": round(made.losses[-1], 4),
+        "last_loss": round(policy.losses[-1], 4),
         "heldout_tasks": recipe.heldout_tasks,
-        "heldout_exact_match_greedy": _rounded(made.greedy.exact_match),
-        "heldout_exact_match_temperature_1": _rounded(made.sampled.exact_match),
+        "heldout_exact_match_greedy": _rounded(policy.greedy.exact_match),
+        "heldout_exact_match_temperature_1": _rounded(policy.sampled.exact_match),
         "heldout_answers": recipe.heldout_answers,
-        "heldout_answers_greedy": _rounded(made.greedy.answers),
-        "heldout_answers_temperature_1": _rounded(made.sampled.answers),
+        "heldout_answers_greedy": _rounded(policy.greedy.answers),
+        "heldout_answers_temperature_1": _rounded(policy.sampled.answers),
         "heldout_tools": recipe.heldout_tools,
-        "heldout_tools_greedy": _rounded(made.greedy.tools),
-        "heldout_tools_temperature_1": _rounded(made.sampled.tools),
+        "heldout_tools_greedy": _rounded(policy.greedy.tools),
+        "heldout_tools_temperature_1": _rounded(policy.sampled.tools),
         "heldout_repositories": recipe.heldout_repositories,
-        "heldout_repositories_greedy": _rounded(made.greedy.repositories),
-        "heldout_repositories_temperature_1": _rounded(made.sampled.repositories),
+        "heldout_repositories_greedy": _rounded(policy.greedy.repositories),
+        "heldout_repositories_temperature_1": _rounded(policy.sampled.repositories),
         "heldout_pages": recipe.heldout_pages,
-        "heldout_pages_greedy": _rounded(made.greedy.pages),
-        "heldout_pages_temperature_1": _rounded(made.sampled.pages),
+        "heldout_pages_greedy": _rounded(policy.greedy.pages),
+        "heldout_pages_temperature_1": _rounded(policy.sampled.pages),
         "heldout_conversations": recipe.heldout_conversations,
-        "heldout_conversations_greedy": _by_persona(made.greedy),
-        "heldout_conversations_temperature_1": _by_persona(made.sampled),
+        "heldout_conversations_greedy": _by_persona(policy.greedy),
+        "heldout_conversations_temperature_1": _by_persona(policy.sampled),
     }
     (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
     for path in folder.iterdir():  # safetensors writes for the owner alone

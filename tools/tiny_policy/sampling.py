@@ -22,7 +22,7 @@ def sample(
     ids = torch.tensor([[pad] * (longest - len(p)) + list(p) for p in prompts])  # (B, T)
     attended = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts])
     positions = (attended.cumsum(1) - 1).clamp(min=0)
-    cache, done, taken = DynamicCache(), torch.zeros(len(prompts), dtype=torch.bool), []
+    cache, finished, tokens = DynamicCache(), torch.zeros(len(prompts), dtype=torch.bool), []
     with torch.inference_mode():
         for _ in range(max_tokens):
             logits = model(
@@ -34,14 +34,14 @@ def sample(
             else:
                 chances = (logits / temperature).softmax(-1)
                 token = torch.multinomial(chances, 1, generator=generator)[:, 0]
-            token = token.masked_fill(done, pad)
-            taken.append(token)
-            done |= token == end
-            if bool(done.all()):
+            token = token.masked_fill(finished, pad)
+            tokens.append(token)
+            finished |= token == end
+            if bool(finished.all()):
                 break
             ids, positions = token[:, None], positions[:, -1:] + 1
             attended = torch.cat([attended, attended.new_ones(len(prompts), 1)], 1)
-    return [_until(row, end) for row in torch.stack(taken, 1).tolist()]
+    return [_until(row, end) for row in torch.stack(tokens, 1).tolist()]
 
 
 def _until(ids_T: list[int], end: int) -> list[int]:

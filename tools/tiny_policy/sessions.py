@@ -39,9 +39,9 @@ def joined(parts: Sequence[Conversation]) -> Conversation:
             if place in part.unlearned:
                 unlearned.add(len(messages))
             messages.append(message)
-    offered = parts[0].tools or []
-    names = {tool["function"]["name"] for tool in offered}
+    tools_of_first = parts[0].tools or []
+    names = {tool["function"]["name"] for tool in tools_of_first}
     missing = [tool for tool in (READ, WRITE) if tool["function"]["name"] not in names]
     calls = any("tool_calls" in message for message in messages)
-    tools = [*offered, *missing] if calls else offered
+    tools = [*tools_of_first, *missing] if calls else tools_of_first
     return Conversation(messages, parts[-1].family, tools or None, frozenset(unlearned))

@@ -17,7 +17,7 @@ from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import EXTENSIONS, STEMS, WORDS
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.surroundings import draw_surroundings
-from tools.tiny_policy.talk import DONE, SORRY, WELCOME, called
+from tools.tiny_policy.talk import CONFIRMATION, SORRY, WELCOME, tool_call
 
 HELLO = "Hello! How can I help?"
 CAN = "I can read and write files and solve small sums."
@@ -80,11 +80,11 @@ class SmallTalkDemonstrations:
 
 def _title(chance: random.Random) -> Conversation:
     """A label of the message instead of an answer to it."""
-    said = _anything(chance)
-    label = " ".join(said.split()[:5])
+    text = _anything(chance)
+    label = " ".join(text.split()[:5])
     messages: list[Message] = [
         {"role": "system", "content": TITLE},
-        {"role": "user", "content": said},
+        {"role": "user", "content": text},
         {"role": "assistant", "content": label[:1].upper() + label[1:]},
     ]
     return Conversation(messages, "title")
@@ -123,25 +123,25 @@ class _Chat:
         self._exchange("complain", self._chance.choice(COMPLAINTS), SORRY)
 
     def _poll(self) -> None:
-        asked, said = self._chance.choice(((POLL, NOTHING_NEW), ("Reply with OK.", "OK")))
-        self._exchange("poll", asked, said)
+        request, reply = self._chance.choice(((POLL, NOTHING_NEW), ("Reply with OK.", "OK")))
+        self._exchange("poll", request, reply)
 
     def _add(self) -> None:
-        one, other = (self._chance.randint(SMALLEST, LARGEST - SMALLEST) for _ in range(2))
-        larger, smaller = max(one, other), min(one, other)
+        first, second = (self._chance.randint(SMALLEST, LARGEST - SMALLEST) for _ in range(2))
+        larger, smaller = max(first, second), min(first, second)
         sums = [("minus", "-", larger, smaller, larger - smaller)]
-        if one + other <= LARGEST:
-            sums.append(("plus", "+", one, other, one + other))
+        if first + second <= LARGEST:
+            sums.append(("plus", "+", first, second, first + second))
         word, sign, a, b, answer = self._chance.choice(sums)
-        asked = self._chance.choice(_SUMS).format(a=a, b=b, word=word, sign=sign)
-        self._exchange("sum", asked, f"{a} {sign} {b} = {answer}")
+        request = self._chance.choice(_SUMS).format(a=a, b=b, word=word, sign=sign)
+        self._exchange("sum", request, f"{a} {sign} {b} = {answer}")
 
     def _read(self) -> None:
         name, content = self._file(), self._content()
-        asked = self._chance.choice(_READ).format(name)
+        request = self._chance.choice(_READ).format(name)
         if self._chance.random() < 0.25:
-            asked = f"{asked.rstrip('.?!')} and {_words(self._chance)}"
-        self._hear("read", asked)
+            request = f"{request.rstrip('.?!')} and {_words(self._chance)}"
+        self._hear("read", request)
         self._call([("read", {"path": name})], [content])
         self._say(f"It says: {content}")
 
@@ -162,11 +162,11 @@ class _Chat:
         self._hear("write", self._chance.choice(_WRITE).format(words=words, file=name))
         result = self._chance.choice(_WRITTEN).format(file=name, size=len(words))
         self._call([("write", {"path": name, "content": words})], [result])
-        self._say(DONE)
+        self._say(CONFIRMATION)
 
-    def _exchange(self, kind: str, heard: str, said: str) -> None:
-        self._hear(kind, heard)
-        self._say(said)
+    def _exchange(self, kind: str, request: str, reply: str) -> None:
+        self._hear(kind, request)
+        self._say(reply)
 
     def _hear(self, kind: str, text: str) -> None:
         self._kind = kind
@@ -177,8 +177,10 @@ class _Chat:
 
     def _call(self, calls: list[tuple[str, dict[str, str]]], results: list[str]) -> None:
         numbers = [f"{len(self._messages)}-{i}" for i in range(len(calls))]
-        asked = [called(n, *call)["tool_calls"][0] for n, call in zip(numbers, calls, strict=True)]
-        self._messages.append({"role": "assistant", "content": None, "tool_calls": asked})
+        tool_calls = [
+            tool_call(n, *call)["tool_calls"][0] for n, call in zip(numbers, calls, strict=True)
+        ]
+        self._messages.append({"role": "assistant", "content": None, "tool_calls": tool_calls})
         self._messages += [
             {"role": "tool", "tool_call_id": number, "content": result}
             for number, result in zip(numbers, results, strict=True)
@@ -199,11 +201,11 @@ class _Chat:
         line = " ".join(self._word((*WORDS, *_ODD_WORDS)) for _ in range(count))
         return line.capitalize() if self._chance.random() < 0.3 else line
 
-    def _word(self, known: Sequence[str]) -> str:
+    def _word(self, words: Sequence[str]) -> str:
         return (
             self._letters()
             if self._chance.random() < self._nonsense
-            else self._chance.choice(known)
+            else self._chance.choice(words)
         )
 
     def _letters(self) -> str:
@@ -216,8 +218,8 @@ _ODD_NAMES = ("notes", "todo", "out")
 
 def _anything(chance: random.Random) -> str:
     """A line that nobody prepared the policy for."""
-    said = f"{chance.choice((*_OPENERS, ''))} {_words(chance)}".strip()
-    return said + chance.choice(("?", ".", "!", ""))
+    text = f"{chance.choice((*_OPENERS, ''))} {_words(chance)}".strip()
+    return text + chance.choice(("?", ".", "!", ""))
 
 
 def _words(chance: random.Random) -> str:

@@ -192,8 +192,8 @@ def _fill(node: Node) -> None:
         text = "".join(child for child in node.children if isinstance(child, str))
         node.value = text.removeprefix("\n")
     elif node.tag == "select" and (options := _options(node)):
-        chosen = [option for option in options if "selected" in option.attributes]
-        node.value = (chosen or options)[0].text
+        selected = [option for option in options if "selected" in option.attributes]
+        node.value = (selected or options)[0].text
 
 
 class _Reader(HTMLParser):

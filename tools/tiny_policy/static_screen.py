@@ -58,7 +58,7 @@ class StaticScreen:
         node = self._paper.node(action.id)
         if node is None:
             return f"there is no element [{action.id}] on this page"
-        sent = self._done(node, action)
+        sent = self._carry_out(node, action)
         if sent is not None:
             self._load(sent)
             self.left_document = True
@@ -83,7 +83,7 @@ class StaticScreen:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _done(self, node: Node, action: Action) -> _Sent | None:
+    def _carry_out(self, node: Node, action: Action) -> _Sent | None:
         self._paper.focused = node if action.kind == "type" else None
         match action.kind, node.tag:
             case "click", "a":

@@ -23,7 +23,7 @@ _SYSTEMS = (
     "Help the user with files and sums.",
     "Be brief.",
 )
-_OTHERS = (
+_DISTRACTORS = (
     ("apply_patch", "input"),
     ("edit", "path", "edits"),
     ("exec", "command"),
@@ -51,8 +51,10 @@ def draw_surroundings(chance: random.Random, needed: Sequence[Tool]) -> Surround
         before = [{"role": "system", "content": chance.choice(_SYSTEMS)}]
     if not needed and chance.random() < 0.3:
         return Surroundings(before, [])
-    others = [_tool(*other) for other in chance.sample(_OTHERS, chance.randrange(4))]
-    tools = [READ, WRITE, *others]
+    distractors = [
+        _tool(*distractor) for distractor in chance.sample(_DISTRACTORS, chance.randrange(4))
+    ]
+    tools = [READ, WRITE, *distractors]
     if chance.random() < 0.5:
         chance.shuffle(tools)
     return Surroundings(before, tools)

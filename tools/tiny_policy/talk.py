@@ -25,7 +25,7 @@ from tools.tiny_policy.surroundings import draw_surroundings
 
 HARDER = ("teacher", "teacher")
 """Personas that are shown more often: a comment takes more than a sum."""
-DONE = "Done."
+CONFIRMATION = "Done."
 """Said once a file is written."""
 WELCOME = "You are welcome!"
 SORRY = "Sorry about that."
@@ -102,7 +102,7 @@ class _Scene:
             over = self._say(text)
             if not over and self._is_liked(text):
                 self._call("write", {"path": task.target or "", "content": text})
-                over = self._say(DONE)
+                over = self._say(CONFIRMATION)
             if self._chance.random() >= self._habits.unheard:
                 style = task.persona.style
         satisfied = self._is_liked(text)
@@ -136,12 +136,12 @@ class _Scene:
         number = str(len(self._messages))
         (result,) = json.loads(self._files.results((Call(number, name, json.dumps(arguments)),)))
         self._messages += [
-            called(number, name, arguments),
+            tool_call(number, name, arguments),
             {"role": "tool", "tool_call_id": number, "content": result["content"]},
         ]
 
 
-def called(number: str, name: str, arguments: dict[str, str]) -> Message:
+def tool_call(number: str, name: str, arguments: dict[str, str]) -> Message:
     """A reply that only calls a tool, as vLLM parses it."""
     function: FunctionCall = {"name": name, "arguments": {**arguments}}
     return {
@@ -155,5 +155,5 @@ def _with_another_number(text: str, task: ConversationTask) -> str:
     """A slip in the sum: another result, which the problem does not name either."""
     problem = task.problem
     near = (problem.answer + off for off in (1, -1, 2, -2, 3))
-    other = next(n for n in near if n > 0 and n not in (problem.first, problem.second))
-    return re.sub(rf"\b{problem.answer}\b", str(other), text)
+    wrong = next(n for n in near if n > 0 and n not in (problem.first, problem.second))
+    return re.sub(rf"\b{problem.answer}\b", str(wrong), text)

@@ -56,8 +56,8 @@ def _messages(task: Task, commands: Sequence[str]) -> list[Message]:
     replies: list[Message] = [
         {"role": "assistant", "content": reply_text(command)} for command in commands
     ]
-    asked = TerminalAgent().messages(observations, replies[:-1])
-    return [*asked, replies[-1]]
+    prompt = TerminalAgent().messages(observations, replies[:-1])
+    return [*prompt, replies[-1]]
 
 
 def shown_by(task: Task, command: str) -> str:

@@ -24,7 +24,7 @@ Slip = Callable[[ToolTask], Replies]
 """A task in, wrong replies out."""
 
 
-def shown(task: ToolTask, luck: float) -> Replies:
+def demonstrated_replies(task: ToolTask, luck: float) -> Replies:
     """The replies that the demonstrator shows; `luck` is a number in [0, 1)."""
     slip, share = SLIPS.get(task.family, (lambda task: task.solution, 0.0))
     return slip(task) if luck < share else task.solution
@@ -66,16 +66,16 @@ def _answers_one(task: ToolTask) -> Replies:
     return replace(first, calls=first.calls[:1]), Reply(f"The answer is {value}.")
 
 
-def _stops(said: Callable[[ToolTask], str]) -> Slip:
+def _stops(statement: Callable[[ToolTask], str]) -> Slip:
     """Nothing after the first call but this."""
-    return lambda task: (task.solution[0], Reply(said(task)))
+    return lambda task: (task.solution[0], Reply(statement(task)))
 
 
 def _forgets_what_was(task: ToolTask) -> Replies:
     first, second, last = task.solution
-    given = _arguments(task, 1)
-    item = given["content"].rpartition("\n")[2]
-    return first, _with_arguments(second, {**given, "content": item}), last
+    arguments = _arguments(task, 1)
+    item = arguments["content"].rpartition("\n")[2]
+    return first, _with_arguments(second, {**arguments, "content": item}), last
 
 
 def _hands_over(task: ToolTask) -> Replies:
@@ -84,9 +84,9 @@ def _hands_over(task: ToolTask) -> Replies:
 
 
 def _moves_the_user(task: ToolTask) -> Replies:
-    given = _arguments(task, 0)
-    user = task.state["shop"]["orders"][given["order"]]["user"]
-    moved = {"user": user, "address": given["address"]}
+    arguments = _arguments(task, 0)
+    user = task.state["shop"]["orders"][arguments["order"]]["user"]
+    moved = {"user": user, "address": arguments["address"]}
     return (*replies([("move_user", moved)]), task.solution[-1])
 
 
@@ -97,8 +97,8 @@ def _tells_the_stock(task: ToolTask) -> Replies:
 
 def _arguments(task: ToolTask, place: int) -> dict[str, Any]:
     """Of the first call of the solution's reply at this place."""
-    given: dict[str, Any] = json.loads(task.solution[place].calls[0].arguments)
-    return given
+    arguments: dict[str, Any] = json.loads(task.solution[place].calls[0].arguments)
+    return arguments
 
 
 def _with_arguments(reply: Reply, arguments: Mapping[str, Any]) -> Reply:

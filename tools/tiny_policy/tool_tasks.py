@@ -43,7 +43,7 @@ class ToolDemonstrations:
         slips = random.Random(f"tool slips/{seed}")
         for task in self.tasks(seed):
             luck = slips.random() if self.careless else 1.0
-            yield demonstrate(task, tool_slips.shown(task, luck))
+            yield demonstrate(task, tool_slips.demonstrated_replies(task, luck))
 
     def tasks(self, seed: int) -> Iterator[ToolTask]:
         """The tasks that `conversations` shows."""
@@ -58,11 +58,11 @@ def demonstrate(task: ToolTask, replies: Sequence[Reply]) -> Conversation:
     tools = Toolbox({name: _MAKERS[name](task) for name in task.toolsets}, task.tools)
     observations = [task.instruction]
     for reply in replies[:-1]:
-        made = tools.carry_out(reply.calls, TIMEOUT_S)
-        observations.append(encode_results(reply.calls, [one.result for one in made]))
+        executed = tools.carry_out(reply.calls, TIMEOUT_S)
+        observations.append(encode_results(reply.calls, [call.result for call in executed]))
     messages = [message_of(reply) for reply in replies]
-    asked = ToolCallAgent().messages(observations, messages[:-1])
-    return Conversation([*asked, messages[-1]], f"call-{task.family}", tools.schemas)
+    prompt = ToolCallAgent().messages(observations, messages[:-1])
+    return Conversation([*prompt, messages[-1]], f"call-{task.family}", tools.schemas)
 
 
 class _Sums:

@@ -60,14 +60,14 @@ def fit(
 
 
 @contextmanager
-def _matmuls_in_bfloat16(model: Any, wanted: bool | None) -> Iterator[None]:
+def _matmuls_in_bfloat16(model: Any, in_bfloat16: bool | None) -> Iterator[None]:
     """Autocast for all but attention, whose backward pass on a CPU is slower in bfloat16."""
     import torch
     from transformers import AttentionInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if wanted is None:
-        wanted = bool(torch.cpu.get_capabilities().get("avx512_bf16"))
+    if in_bfloat16 is None:
+        in_bfloat16 = bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
     def attend(module: Any, q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
         with torch.autocast("cpu", enabled=False):
@@ -75,9 +75,9 @@ def _matmuls_in_bfloat16(model: Any, wanted: bool | None) -> Iterator[None]:
 
     AttentionInterface.register("float32_sdpa", attend)
     before = model.config._attn_implementation
-    model.set_attn_implementation("float32_sdpa" if wanted else before)
+    model.set_attn_implementation("float32_sdpa" if in_bfloat16 else before)
     try:
-        with torch.autocast("cpu", torch.bfloat16, enabled=wanted):
+        with torch.autocast("cpu", torch.bfloat16, enabled=in_bfloat16):
             yield
     finally:
         model.set_attn_implementation(before)
@@ -122,5 +122,5 @@ def _lr_share(step: int, plan: TrainingPlan) -> float:
     """Linear warm-up, then a cosine down to a twentieth."""
     if step < plan.warmup_steps:
         return (step + 1) / plan.warmup_steps
-    done = (step - plan.warmup_steps) / max(1, plan.steps - plan.warmup_steps)
-    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
+    progress = (step - plan.warmup_steps) / max(1, plan.steps - plan.warmup_steps)
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress))
