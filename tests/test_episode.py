@@ -14,7 +14,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
-from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode
+from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 
 SPEC = EpisodeSpec("s", 1, TaskRef("t", 3, "train"), max_turns=3, timeout_s=5.0)
 
@@ -51,7 +51,9 @@ class ScriptedChat:
         self.requests: list[list[Message]] = []
         self.ended: tuple[Episode, list[Message] | None] | None = None
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         self.requests.append(messages)
         self.tools.append(tools)
         reply = self.replies.pop(0)
@@ -59,7 +61,7 @@ class ScriptedChat:
             raise reply
         if isinstance(reply, str):
             reply = {"role": "assistant", "content": reply}
-        return Answer(reply, tokens=10)
+        return PolicyReply(reply, tokens=10)
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
@@ -123,7 +125,7 @@ async def test_the_deadline_is_never_a_reward() -> None:
     class Slow(ScriptedChat):
         async def reply(
             self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
-        ) -> Answer:
+        ) -> PolicyReply:
             await asyncio.sleep(30)
             raise AssertionError("the deadline did not end this")
 

@@ -41,13 +41,13 @@ def test_a_request_is_on_the_branch_of_the_turn_that_it_extends(
 
 
 @settings(deadline=None)
-@given(messages=messages, other=messages)
-def test_other_words_are_another_branch(messages: list[Message], other: list[Message]) -> None:
-    def said(told: list[Message]) -> list[list[str]]:
-        return [[one["role"], " ".join(text_of(one).split())] for one in told]
+@given(messages=messages, changed=messages)
+def test_other_words_are_another_branch(messages: list[Message], changed: list[Message]) -> None:
+    def words_of(conversation: list[Message]) -> list[list[str]]:
+        return [[one["role"], " ".join(text_of(one).split())] for one in conversation]
 
-    same = said(messages) == said(other)
-    assert (Branch.of(messages).leaf == Branch.of(other).leaf) == same
+    same = words_of(messages) == words_of(changed)
+    assert (Branch.of(messages).leaf == Branch.of(changed).leaf) == same
 
 
 def test_system_messages_take_no_part_and_users_do() -> None:
@@ -81,16 +81,16 @@ def test_arguments_that_are_no_json_are_compared_as_they_are(arguments: str) -> 
 
 
 def test_arguments_are_compared_as_javascript_writes_them_again() -> None:
-    told = {"n": 1.0, "big": 2**60, "text": "\u00e9", "list": [True, None]}
-    python = json.dumps(told)
+    arguments = {"n": 1.0, "big": 2**60, "text": "\u00e9", "list": [True, None]}
+    python = json.dumps(arguments)
     script = '{"text":"\u00e9","list":[true,null],"n":1,"big":1152921504606847000}'
     assert message_digest(calling(python)) == message_digest(calling(script))
 
 
 def test_arguments_may_be_given_as_an_object() -> None:
     call = calling('{"a": 1}')
-    given = replace_arguments(call, {"a": 1})
-    assert message_digest(call) == message_digest(given)
+    as_object = replace_arguments(call, {"a": 1})
+    assert message_digest(call) == message_digest(as_object)
 
 
 def replace_arguments(message: Message, arguments: str | dict[str, object]) -> Message:
@@ -101,13 +101,13 @@ def replace_arguments(message: Message, arguments: str | dict[str, object]) -> M
 
 def test_a_turn_that_went_on_from_a_reply_remembers_it() -> None:
     first = TurnNode.of(make_turn([user("a")], "one"), Branch.of([user("a")]), b"", [])
-    told = [user("a"), assistant("one"), user("b")]
-    second = TurnNode.of(make_turn(told), Branch.of(told), b"", [])
+    sent = [user("a"), assistant("one"), user("b")]
+    second = TurnNode.of(make_turn(sent), Branch.of(sent), b"", [])
     assert second.parents == (first.key,)
     fork = Branch.of([user("a"), assistant("one"), user("other")])
     assert fork.parent_at(1) == first.key
-    other = Branch.of([user("x"), assistant("one"), user("other")])
-    assert other.parent_at(1) not in second.parents
+    elsewhere = Branch.of([user("x"), assistant("one"), user("other")])
+    assert elsewhere.parent_at(1) not in second.parents
 
 
 def node_of(turn_id: int, messages: list[Message], reply: str) -> TurnNode:

@@ -309,7 +309,7 @@ class TurnGraph:
       history): the next state ends where that reply begins; none when nothing was said before it.
     - **Edited, merged or compacted history**: no node fits. Then the last reply decides, if it is
       one of ours: the turn with the most similar replies before it, then the most similar messages.
-      Where several come as near, or nothing before it is known, it must be the session's newest
+      Where several come as near, or nothing before it is ours, it must be the session's newest
       turn, which waits, and the others must be among its ancestors; else there is none.
     - **An edited reply** is not ours: what follows it was said to other words.
     - **An interrupted reply** may come back in part, or not at all; see `interrupted_before`.
@@ -436,11 +436,10 @@ class TurnGraph:
         return None
 
     def _only_newest(self, similar: list[TurnNode], waiting: Collection[int]) -> list[TurnNode]:
-        """Of turns that cannot be told apart, the one that is being gone on with; none in doubt.
+        """Of turns that nothing distinguishes, the one that is continued; none in doubt.
 
-        It is the session's newest main turn and waits, and all others were said before it in the
-        same conversation: a compacted history ends in the last reply, whatever was said in the same
-        words.
+        It is the session's newest main turn and waits, and all others are its ancestors: a
+        compacted history ends in the last reply, however often the same words came before.
         """
         newest = self.newest("main")
         if newest is None or newest not in similar or newest.turn_id not in waiting:
@@ -461,7 +460,8 @@ def interrupted_before(branch: Branch, turns: Sequence[TurnNode]) -> list[TurnNo
 def _one_of_equal(turns: list[TurnNode], waiting: Collection[int]) -> TurnNode:
     """Of turns with the same request and the same reply, one that has its next state already.
 
-    Else the newest: the same was asked again, and the same was said. One of them is gone on from.
+    Else the newest: the same request was made again and got the same reply. A request goes on from
+    one of them.
     """
     return next((turn for turn in turns if turn.turn_id not in waiting), turns[-1])
 

@@ -116,7 +116,7 @@ def insert_addition(used_T: list[int], plain_T: list[int], extended_T: list[int]
 async def _splice(
     render: Render, body: ChatBody, previous: PreviousTurn, rendered_T: list[int]
 ) -> list[int] | Literal["retoken", "template"]:
-    """The used ids and what follows the reply, or why that cannot be told exactly.
+    """The used ids and what follows the reply, or why that has no exact place.
 
     With an empty reply in its place, the rendering past the old prompt is the end-of-reply token
     and all that follows. It is trusted when the real rendering ends in the same ids and renders our

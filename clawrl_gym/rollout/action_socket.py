@@ -72,7 +72,7 @@ class ActionSocket:
     async def conclude(
         self, stop: StopReason, error: str | None, state: list[Message] | None
     ) -> Episode:
-        """Report the end, once, with the last next state and what the environment's checks said."""
+        """Report the end, once, with the last next state and the environment's report."""
         episode = conclude(self.spec, self.progress, stop, error, self._started_s)
         last_state = with_report(state or [], self.progress, episode) or None
         self.episode = await record_end(self.spec, episode, last_state, self.chat)

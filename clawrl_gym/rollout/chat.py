@@ -16,7 +16,7 @@ import aiohttp
 
 from clawrl_gym.core.errors import ContextError, PolicyError, boundary
 from clawrl_gym.core.types import Episode, Json, Message, Tool
-from clawrl_gym.rollout.episode import Answer, EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,16 @@ class GatewayChat:
         self._model = address.model
         self._http = _http(address, timeout_s, limit)
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         body: dict[str, object] = {"model": self._model, "messages": messages}
         if tools:
             body["tools"] = tools
         if spec.temperature is not None:
             body["temperature"] = spec.temperature
         path = f"/sessions/{spec.session_id}/v1/chat/completions"
-        return _answer_of(await self._post(path, body, _labels(spec)))
+        return _reply_of(await self._post(path, body, _labels(spec)))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Open the session, for a program that knows nothing of tasks and groups."""
@@ -84,7 +86,9 @@ class EndpointChat:
         self._address = address
         self._http = _http(address, timeout_s, limit)
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         fields: dict[str, object] = {
             "tools": tools or None,
             "temperature": spec.temperature,
@@ -92,7 +96,7 @@ class EndpointChat:
         }
         body: dict[str, object] = {"model": self._address.model, "messages": messages}
         body |= {name: value for name, value in fields.items() if value is not None}
-        return _answer_of(await _post_json(self._http, self._url, body, {}))
+        return _reply_of(await _post_json(self._http, self._url, body, {}))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Nothing to open: there are no sessions."""
@@ -115,21 +119,23 @@ class FunctionChat:
     def __init__(self, function: Callable[[list[Message], list[Tool]], object]) -> None:
         self._function = function
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         """Raises PolicyError for whatever the function raises or gives that is no message."""
         with boundary(PolicyError, "the policy's function"):
             reply = self._function(messages, tools)
             if isawaitable(reply):
                 reply = await reply
         if isinstance(reply, str):
-            return Answer({"role": "assistant", "content": reply})
+            return PolicyReply({"role": "assistant", "content": reply})
         if not isinstance(reply, dict):
             raise PolicyError(
                 f"got a reply of type {type(reply).__name__} from the policy's function, expected "
                 "a text or a message such as {'role': 'assistant', 'content': '...'}"
             )
         message: Message = {**reply, "role": "assistant"}  # type: ignore[typeddict-item]
-        return Answer(message)
+        return PolicyReply(message)
 
     async def end(
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
@@ -154,9 +160,9 @@ def _http(address: PolicyAddress, timeout_s: float, limit: int) -> aiohttp.Clien
     )
 
 
-def _answer_of(completion: Any) -> Answer:
+def _reply_of(completion: Any) -> PolicyReply:
     usage = completion.get("usage") or {}
-    return Answer(completion["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+    return PolicyReply(completion["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
 
 
 async def _post_json(

@@ -44,11 +44,11 @@ class Bounds:
     max_context_chars: int | None = None
     """head_tail: longest history; None: only what the policy refuses is cut."""
     max_reply_tokens: int | None = None
-    """The episode is truncated when the policy has said as many."""
+    """The episode is truncated when the policy has sampled as many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PolicyReply:
     """One reply of the policy."""
 
     message: Message
@@ -59,7 +59,9 @@ class Answer:
 class Chat(Protocol):
     """The gateway, seen from an episode."""
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         """Raises ContextError when the messages do not fit, PolicyError when nothing answers."""
         ...
 
@@ -131,7 +133,7 @@ async def record_end(
 def with_report(
     state: list[Message] | None, progress: Progress, episode: Episode
 ) -> list[Message] | None:
-    """The last next state, and what the environment's checks said."""
+    """The last next state with the report of the environment's checks."""
     if state is None or not progress.report or episode.stop_reason.is_infrastructure:
         return state
     return [*state, {"role": "user", "content": progress.report}]
@@ -179,7 +181,7 @@ async def _ask(
     messages: list[Message],
     tools: list[Tool],
     history: HeadTail | None,
-) -> Answer:
+) -> PolicyReply:
     """The policy's answer, to a history that is cut until it fits where that is wanted."""
     if history is None:
         return await chat.reply(spec, messages, tools)

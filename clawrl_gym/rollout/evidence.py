@@ -1,6 +1,6 @@
 """Which turn of an ended session is trained when no verdict made a sample, or why none is.
 
-Pure: it decides, `LiveCollector` acts. The formula is in `collector.py`.
+Pure: it decides, `LiveCollector` acts. The formula is in `live_collector.py`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def unclear_because(verdict: Verdict, reward_weight: float) -> str | None:
 
 
 def untrainable_because(turn: Turn, config: LiveConfig, version: int) -> str | None:
-    """Why a turn is not trained on whatever is said of it; None when it can be."""
+    """Why a turn is not trained on whatever its verdict; None when it can be."""
     if turn.kind != "main":
         return "side turn"
     if turn.finish_reason in _NEVER:

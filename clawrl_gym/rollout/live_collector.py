@@ -1,4 +1,4 @@
-"""Verdicts on live turns become samples, and every session that said anything yields one.
+"""Verdicts on live turns become samples, and every session with any signal yields one.
 
 A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
 advantage A = r - b, |A| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it comes: a
@@ -6,7 +6,7 @@ waiting sample of its turn is withdrawn, and a new one is made even when the ses
 the turn was trained on. Where the algorithm follows hints, a verdict that has some makes one too,
 whatever its value; a person's correction in words is a hint. Other neutral verdicts and abstentions
 are recorded and not trained; side turns and interrupted replies never are, replies that the token
-limit cut off only with `train_truncated`. Hints that the policy's server could not be asked about
+limit cut off only with `train_truncated`. Hints that the policy's server did not render
 wait in the store for the next start.
 
 The outcome that a session's end brought counts as feedback on its last main turn.

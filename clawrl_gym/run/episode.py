@@ -10,7 +10,7 @@ from uuid import uuid4
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
 from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
-from clawrl_gym.rollout.episode import Answer, EpisodeSpec, run_episode
+from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import EnvironmentThread, build_agent
 from clawrl_gym.run.configure import load_config
@@ -82,7 +82,9 @@ class _Recorded:
     chat: FunctionChat | PolicyChat
     messages: list[Message] = field(default_factory=list)
 
-    async def reply(self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]) -> Answer:
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
         answer = await self.chat.reply(spec, messages, tools)
         self.messages = [*messages, answer.message]
         return answer
