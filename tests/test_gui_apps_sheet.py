@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets, SheetsWorld
-from clawrl_gym.envs.gui.apps.sheet_formula import Evaluation, FormulaError, shown
+from clawrl_gym.envs.gui.apps.sheet_formula import Evaluation, FormulaError, show_cell
 from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.sheet import SHEET
 from clawrl_gym.envs.gui.generated import make_task, task_ids
@@ -35,7 +35,7 @@ def rows_of(site: Sheets) -> list[list[str]]:
 def value(formula: str, *cells: str) -> str:
     """What A2 shows with this formula, below a row with these cells."""
     worked = Evaluation([list(cells), [formula, *[""] * (len(cells) - 1)]])
-    return shown(worked.values["A2"])
+    return show_cell(worked.values["A2"])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_formulas_that_refer_to_each_other_in_a_circle_or_a_long_chain_are_refus
     with pytest.raises(FormulaError, match="too long a chain"):
         Evaluation([[f"=A{row + 1}"] for row in range(1, 40)] + [["1"]])
     chain = Evaluation([["1"]] + [[f"=A{row}+1"] for row in range(1, 40)])
-    assert shown(chain.values["A40"]) == "40"
+    assert show_cell(chain.values["A40"]) == "40"
 
 
 def test_a_cell_is_entered_and_nothing_else_changes() -> None:

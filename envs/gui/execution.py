@@ -71,7 +71,7 @@ def execute(
         if stop:
             left = requested[number:]
             execution.results += [
-                f"Note: not carried out, {stop}: {other.source}" for other in left
+                f"Note: not carried out, {stop}: {action.source}" for action in left
             ]
             break
     return execution

@@ -43,8 +43,8 @@ def task_ids(split: Split, families: Sequence[str] | None = None) -> TaskIds:
 
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    named = parse_id(task_id, FAMILIES, PREFIX)
-    family, split, number = named.family, named.split, named.number
+    parts = parse_id(task_id, FAMILIES, PREFIX)
+    family, split, number = parts.family, parts.split, parts.number
     draft = draw_content(
         split,
         f"{PREFIX}{family}/{split}/{number}",

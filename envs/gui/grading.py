@@ -107,8 +107,8 @@ def _graded(missing: list[str]) -> tuple[float, tuple[str, ...]]:
 
 
 def _wrong_answer(expected: str, answer: str | None) -> str:
-    answered = "no answer" if answer is None else f"the answer {_quoted(answer)}"
-    return f"got {answered}, expected {_quoted(expected)}"
+    quoted = "no answer" if answer is None else f"the answer {_quoted(answer)}"
+    return f"got {quoted}, expected {_quoted(expected)}"
 
 
 def _normal(text: str) -> str:

@@ -15,11 +15,11 @@ GENERATED, MINIWOB = "generated", "miniwob"
 def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     """The source that `env.tasks` names. Raises ConfigError, or TaskError for wrong files."""
     tasks, families = config.tasks, config.families
-    chosen = None if families is None else tuple(families)
+    family_names = None if families is None else tuple(families)
     if tasks in (GENERATED, MINIWOB):
         if config.heldout is not None:
             raise ConfigError(f"env.heldout goes with files of tasks, got env.tasks={tasks!r} too")
-        return _checked(_shipped(tasks, chosen))
+        return _checked(_shipped(tasks, family_names))
     if families is not None:
         raise ConfigError(
             f"env.families chooses generated tasks and pages of MiniWoB++ only, got "
@@ -35,14 +35,14 @@ def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     )
 
 
-def _shipped(tasks: str, chosen: tuple[str, ...] | None) -> TaskSource[GuiTask]:
+def _shipped(tasks: str, families: tuple[str, ...] | None) -> TaskSource[GuiTask]:
     if tasks == MINIWOB:
         from clawrl_gym.envs.gui.miniwob.pages import open_miniwob
 
-        return open_miniwob(chosen)
+        return open_miniwob(families)
     from clawrl_gym.envs.gui.generated import generated_tasks
 
-    return generated_tasks(chosen)
+    return generated_tasks(families)
 
 
 def _checked(source: TaskSource[GuiTask]) -> TaskSource[GuiTask]:
@@ -51,11 +51,11 @@ def _checked(source: TaskSource[GuiTask]) -> TaskSource[GuiTask]:
     return source
 
 
-def _existing(option: str, named: str) -> Path:
-    path = Path(named).expanduser()
+def _existing(option: str, entry: str) -> Path:
+    path = Path(entry).expanduser()
     if not path.exists():
         raise ConfigError(
-            f"got env.{option}={named!r}, expected {GENERATED!r}, {MINIWOB!r}, or a file or folder "
+            f"got env.{option}={entry!r}, expected {GENERATED!r}, {MINIWOB!r}, or a file or folder "
             f"of tasks (there is no {str(path.absolute())!r})"
         )
     return path

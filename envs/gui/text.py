@@ -37,8 +37,8 @@ def heading(view: View) -> str:
     if len(view.tabs) < 2:
         return f"{title} ({url})"
     titles = [_one_line(tab, MAX_TITLE_CHARS // len(view.tabs)) for tab in view.tabs]
-    named = ", ".join(f"{number} {tab}" for number, tab in enumerate(titles, 1))
-    return f"{title} ({url})\nTabs: {named} (you are on {view.tab})"
+    numbered = ", ".join(f"{number} {tab}" for number, tab in enumerate(titles, 1))
+    return f"{title} ({url})\nTabs: {numbered} (you are on {view.tab})"
 
 
 def line_text(line: Line) -> str:
@@ -53,15 +53,15 @@ def line_text(line: Line) -> str:
 
 def element_text(element: Element) -> str:
     """An element: role, name, number, value, options, states."""
-    told = f"{element.role} {_quoted(element.name)} [{element.id}]"
+    text = f"{element.role} {_quoted(element.name)} [{element.id}]"
     if element.value:
-        told += f" = {_quoted(element.value, MAX_VALUE_CHARS)}"
+        text += f" = {_quoted(element.value, MAX_VALUE_CHARS)}"
     if element.options:
-        shown = [_one_line(option) for option in element.options[:MAX_OPTIONS]]
+        options = [_one_line(option) for option in element.options[:MAX_OPTIONS]]
         if len(element.options) > MAX_OPTIONS:
-            shown.append(f"... {len(element.options) - MAX_OPTIONS} more")
-        told += f" ({', '.join(shown)})"
-    return " ".join([told, *element.states])
+            options.append(f"... {len(element.options) - MAX_OPTIONS} more")
+        text += f" ({', '.join(options)})"
+    return " ".join([text, *element.states])
 
 
 def tokens(text: str) -> int:
@@ -78,21 +78,21 @@ def _cut(
     written: list[str], costs: list[int], tops: list[float], room: int, height: float | None
 ) -> list[str]:
     """The lines that fit: those in sight, then those below, then those above."""
-    seen = [top >= 0 and (height is None or top < height) for top in tops]
-    first = seen.index(True) if any(seen) else 0
-    ranks = [0 if seen[i] else 1 if i > first else 2 for i in range(len(written))]
+    visible = [top >= 0 and (height is None or top < height) for top in tops]
+    first = visible.index(True) if any(visible) else 0
+    ranks = [0 if visible[i] else 1 if i > first else 2 for i in range(len(written))]
     note = tokens("... 1000 more lines, scroll down") + 1
     room -= 2 * note
-    kept = set[int]()
+    included = set[int]()
     for i in sorted(range(len(written)), key=lambda i: (ranks[i], i if ranks[i] < 2 else -i)):
         if costs[i] > room:
-            if not kept:  # one huge line: its beginning is better than nothing
+            if not included:  # one huge line: its beginning is better than nothing
                 written[i], costs[i] = _one_line(written[i], _fitting(written[i], room)), room
-                kept.add(i)
+                included.add(i)
             break
-        kept.add(i)
+        included.add(i)
         room -= costs[i]
-    return _with_gaps(written, kept, first)
+    return _with_gaps(written, included, first)
 
 
 def _fitting(text: str, room: int) -> int:
@@ -100,11 +100,11 @@ def _fitting(text: str, room: int) -> int:
     return max(room - 4 if text.isascii() else room // 4, 3)
 
 
-def _with_gaps(written: list[str], kept: set[int], first: int) -> list[str]:
+def _with_gaps(written: list[str], included: set[int], first: int) -> list[str]:
     lines, missing = list[str](), 0
-    below = max(kept, default=0)
+    below = max(included, default=0)
     for i, line in enumerate(written):
-        if i not in kept:
+        if i not in included:
             missing += 1
             continue
         if missing:
@@ -117,33 +117,33 @@ def _with_gaps(written: list[str], kept: set[int], first: int) -> list[str]:
 
 
 def _gap(count: int, direction: str) -> str:
-    told = f"... {count} more {'line' if count == 1 else 'lines'}"
-    return f"{told}, scroll {direction}" if direction else told
+    note = f"... {count} more {'line' if count == 1 else 'lines'}"
+    return f"{note}, scroll {direction}" if direction else note
 
 
 def _tops(lines: tuple[Line, ...]) -> list[float]:
     """The y of each line: of its first element that was laid out, else between its neighbours."""
-    known: dict[int, float] = {}
+    centres: dict[int, float] = {}
     for i, line in enumerate(lines):
         boxes = [part.box for part in line if isinstance(part, Element) and any(part.box)]
         if boxes:
-            known[i] = boxes[0][1] + boxes[0][3] / 2
-    if not known:
+            centres[i] = boxes[0][1] + boxes[0][3] / 2
+    if not centres:
         return [0.0] * len(lines)
-    places = sorted(known)
-    return [_between(i, places, known) for i in range(len(lines))]
+    places = sorted(centres)
+    return [_between(i, places, centres) for i in range(len(lines))]
 
 
-def _between(i: int, places: list[int], known: dict[int, float]) -> float:
+def _between(i: int, places: list[int], centres: dict[int, float]) -> float:
     before = max((place for place in places if place <= i), default=None)
     after = min((place for place in places if place >= i), default=None)
     if before is None:
         assert after is not None
-        return known[after] - (after - i) * _LINE_PX
+        return centres[after] - (after - i) * _LINE_PX
     if after is None:
-        return known[before] + (i - before) * _LINE_PX
+        return centres[before] + (i - before) * _LINE_PX
     share = (i - before) / (after - before) if after > before else 0.0
-    return known[before] + share * (known[after] - known[before])
+    return centres[before] + share * (centres[after] - centres[before])
 
 
 def _quoted(text: str, max_chars: int | None = None) -> str:
@@ -152,6 +152,6 @@ def _quoted(text: str, max_chars: int | None = None) -> str:
 
 def _one_line(text: str, max_chars: int | None = None) -> str:
     """Line breaks are written as such: a page cannot make lines of its own."""
-    told = text.replace("\r\n", "\n").replace("\n", "\\n").replace("\r", "\\n")
-    told = "".join(char if char.isprintable() else " " for char in told)
-    return told if max_chars is None or len(told) <= max_chars else told[: max_chars - 3] + "..."
+    line = text.replace("\r\n", "\n").replace("\n", "\\n").replace("\r", "\\n")
+    line = "".join(char if char.isprintable() else " " for char in line)
+    return line if max_chars is None or len(line) <= max_chars else line[: max_chars - 3] + "..."

@@ -84,9 +84,9 @@ class Setting:
         return "choice" if self.options else "text"
 
     @property
-    def shown(self) -> str:
+    def shown_value(self) -> str:
         """The value as a page says it."""
-        return shown(self.value)
+        return show_value(self.value)
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class Settings:
             )
             for stored in world["sections"]
         ]
-        self._done = list(world["done"])
+        self._done_dangers = list(world["done"])
         self._pages: dict[str, Handler] = {"": self._home_page, "find": self._search_page}
         self._changes: dict[str, Handler] = {}
         for section in self._sections:
@@ -136,7 +136,7 @@ class Settings:
             section.name: {setting.name: setting.value for setting in section.settings}
             for section in self._sections
         }
-        return {"values": values, "done": list(self._done)}
+        return {"values": values, "done": list(self._done_dangers)}
 
     def _home_page(self, request: Request, rest: str) -> Response:
         refuse_rest(rest)
@@ -185,12 +185,12 @@ class Settings:
     def _do_danger(self, section: Section, request: Request) -> Response:
         if filled(request, "sure", "The word").casefold() != SURE:
             raise RequestRefused(f"Type {SURE} to go on. Nothing was done.")
-        if section.danger not in self._done:
-            self._done.append(section.danger)
+        if section.danger not in self._done_dangers:
+            self._done_dangers.append(section.danger)
         return see_other(path_to("/", done=1))
 
 
-def shown(value: SettingValue) -> str:
+def show_value(value: SettingValue) -> str:
     """A value as a page says it."""
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 

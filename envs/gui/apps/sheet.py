@@ -27,7 +27,7 @@ from clawrl_gym.envs.gui.apps.sheet_formula import (
     Evaluation,
     FormulaError,
     cell_name,
-    shown,
+    show_cell,
 )
 from clawrl_gym.envs.gui.site import Request, Response
 
@@ -92,16 +92,16 @@ class Sheets:
         """What the cells show, and which cells each formula reads: =A1+A2 is =SUM(A1:A2)."""
         return {
             grid.name: {
-                "rows": self._shown(grid),
+                "rows": self._shown_rows(grid),
                 "reads": dict(sorted(self._evaluations[grid.name].reads.items())),
             }
             for grid in self._grids
         }
 
-    def _shown(self, grid: Grid) -> list[list[str]]:
+    def _shown_rows(self, grid: Grid) -> list[list[str]]:
         values = self._evaluations[grid.name].values
         return [
-            [shown(values[cell_name(place, row)]) for place in range(len(cells))]
+            [show_cell(values[cell_name(place, row)]) for place in range(len(cells))]
             for row, cells in enumerate(grid.rows, start=1)
         ]
 
@@ -113,7 +113,7 @@ class Sheets:
         if rest:
             row = _row(grid, rest)
             return self._row_page(grid, f"Row {row}", str(row), grid.rows[row - 1])
-        return page("sheet/grid", grid.name, self._menu, grid=grid, rows=self._shown(grid))
+        return page("sheet/grid", grid.name, self._menu, grid=grid, rows=self._shown_rows(grid))
 
     def _row_page(self, grid: Grid, title: str, action: str, contents: list[str]) -> Response:
         number = len(grid.rows) + 1 if action == "new" else int(action)

@@ -33,7 +33,7 @@ class FormulaError(ValueError):
     """What is written is no formula; says why."""
 
 
-def shown(value: CellValue) -> str:
+def show_cell(value: CellValue) -> str:
     """A value as its cell shows it."""
     return value if isinstance(value, str) else f"{value + 0.0:.12g}"  # never -0
 

@@ -354,11 +354,17 @@ def count(draw: Draw) -> TaskContent:
 
 def _full_box(draw: Draw, senders: Sequence[str]) -> tuple[MailWorld, list[str]]:
     """An inbox of several pages with mails of these senders, or of anybody; and the numbers."""
-    who = draw.some(senders, len(senders)) or [draw.pick(NAMES) for _ in range(13)]
+    box_senders = draw.some(senders, len(senders)) or [draw.pick(NAMES) for _ in range(13)]
     mails = {
         str(number): new_mail("inbox", sender, ME, subject, f"I like the {word} {subject}.")
         for number, (sender, subject, word) in enumerate(
-            zip(who, draw.some(STEMS, len(who)), draw.some(WORDS, len(who)), strict=True), start=1
+            zip(
+                box_senders,
+                draw.some(STEMS, len(box_senders)),
+                draw.some(WORDS, len(box_senders)),
+                strict=True,
+            ),
+            start=1,
         )
     }
     return {"mails": mails}, list(mails)

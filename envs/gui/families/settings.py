@@ -14,7 +14,7 @@ from clawrl_gym.envs.gui.apps.settings import (
     SettingValue,
     StoredSection,
     StoredSetting,
-    shown,
+    show_value,
 )
 from clawrl_gym.envs.gui.families.family import (
     Application,
@@ -220,7 +220,7 @@ def read(draw: Draw) -> TaskContent:
     """What a setting is set to."""
     world = draw_world(draw, [("number", "text", draw.pick(("toggle", "choice")))])
     setting = draw.pick([setting for setting in _first_settings(world) if not _is_toggle(setting)])
-    value = shown(setting["value"])
+    value = show_value(setting["value"])
     phrasing = draw.pick(
         ("What is {n} set to?", "Tell me what {n} is set to.", "What is the value of {n}?")
     )

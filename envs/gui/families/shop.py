@@ -353,10 +353,10 @@ def cancel(draw: Draw) -> TaskContent:
             "Cancel order {o} ({i}) or give up if it is too late.",
         )
     )
-    shown = ((link(f"Order {number}"),),)
-    turns: Turns = (*shown, (press("Cancel order"),), done())
+    opened = ((link(f"Order {number}"),),)
+    turns: Turns = (*opened, (press("Cancel order"),), done())
     if not feasible:
-        turns = (*shown, give_up(f"the order {number} is {status} already"))
+        turns = (*opened, give_up(f"the order {number} is {status} already"))
     return SITE.task(
         key=f"{number} {item}",
         instruction=phrasing.format(o=number, i=item),

@@ -96,20 +96,22 @@ class PageGrader:
     needs_pages: bool = False
 
     def grade(self, final_state: FinalState) -> tuple[float, tuple[str, ...]]:
-        said = final_state.page_result
-        if not isinstance(said, dict):
+        result = final_state.page_result
+        if not isinstance(result, dict):
             return 0.0, ("the page does not say that the task is done",)
-        if said.get("won") is True:
+        if result.get("won") is True:
             return 1.0, ()
-        if said.get("left"):
+        if result.get("left"):
             return 0.0, ("the task's page was left",)
-        return 0.0, (f"the page says that it was done wrong: {said.get('reason') or 'no reason'}",)
+        return 0.0, (
+            f"the page says that it was done wrong: {result.get('reason') or 'no reason'}",
+        )
 
 
 def make_task(task_id: str) -> GuiTask:
     """The task of an id. Raises TaskError for what is not an id."""
-    named = parse_id(task_id, pages(), PREFIX)
-    family, split, number = named.family, named.split, named.number
+    parts = parse_id(task_id, pages(), PREFIX)
+    family, split, number = parts.family, parts.split, parts.number
     seed = number if split == "train" else FIRST_HELDOUT_SEED + number
     return GuiTask(
         id=task_id,
@@ -132,8 +134,8 @@ def make_task(task_id: str) -> GuiTask:
 def pages() -> MappingProxyType[str, str]:
     """Path of each family's page below the folder."""
     root = html_folder()
-    found = {page.stem: f"miniwob/{page.name}" for page in (root / "miniwob").glob("*.html")}
-    return MappingProxyType({name: found[name] for name in sorted(found) if name not in LEFT_OUT})
+    paths = {page.stem: f"miniwob/{page.name}" for page in (root / "miniwob").glob("*.html")}
+    return MappingProxyType({name: paths[name] for name in sorted(paths) if name not in LEFT_OUT})
 
 
 @functools.cache

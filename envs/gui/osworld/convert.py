@@ -6,13 +6,13 @@ import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.folder_site import FolderSite
+from clawrl_gym.envs.gui.osworld import Opaque, RawTask
 from clawrl_gym.envs.gui.osworld.grading import OsworldGrader, grader_of
 from clawrl_gym.envs.gui.task import GuiTask
 
@@ -26,7 +26,7 @@ _IGNORED = ("sleep", "activate_window")
 _BLANK = "about:blank"
 
 
-def malformed(raw: Mapping[str, Any]) -> Iterator[str]:
+def malformed(raw: RawTask) -> Iterator[str]:
     """What is of another kind than expected."""
     if not isinstance(raw.get("instruction"), str) or not raw["instruction"].strip():
         yield "instruction: expected a text"
@@ -35,7 +35,7 @@ def malformed(raw: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: expected a {kind.__name__}"
 
 
-def missing(raw: Mapping[str, Any], file: Path, allow: Sequence[Allowed]) -> Iterator[str]:
+def missing(raw: RawTask, file: Path, allow: Sequence[Allowed]) -> Iterator[str]:
     """Everything that a task needs and that is not here."""
     if any(True for _ in malformed(raw)):
         return
@@ -70,7 +70,7 @@ def _unreachable(
         yield "it opens no page, and env.allow names no host that could be reached"
 
 
-def _missing_steps(where: str, steps: Any) -> Iterator[str]:
+def _missing_steps(where: str, steps: Opaque) -> Iterator[str]:
     for step in steps if isinstance(steps, list) else [None]:
         step = step if isinstance(step, dict) else {}
         kind = step.get("type")
@@ -86,46 +86,46 @@ def _missing_steps(where: str, steps: Any) -> Iterator[str]:
             yield f"{where}: {kind!r} is not supported"
 
 
-def _command(step: Mapping[str, Any]) -> list[str]:
-    given = (step.get("parameters") or {}).get("command")
-    return given.split() if isinstance(given, str) else [str(part) for part in given or ()]
+def _command(step: Mapping[str, Opaque]) -> list[str]:
+    command = (step.get("parameters") or {}).get("command")
+    return command.split() if isinstance(command, str) else [str(part) for part in command or ()]
 
 
 def _program(command: str) -> str:
     return re.split(r"[/\\]", command)[-1].lower().removesuffix(".exe").removesuffix("-stable")
 
 
-def _sites(raw: Mapping[str, Any], file: Path) -> dict[str, Path]:
+def _sites(raw: RawTask, file: Path) -> dict[str, Path]:
     """Folders by host, each beside the task's file."""
     beside = file.parent.resolve()
-    found = {}
+    folders = {}
     for host, folder in (raw.get("sites") or {}).items():
         if not NAME.fullmatch(host):
             raise TaskError(f"sites: got the host {host!r}, expected a name such as 'shop.test'")
         place = (beside / str(folder)).resolve()
         if not place.is_relative_to(beside) or not place.is_dir():
             raise TaskError(f"sites: got {folder!r}, expected a folder beside {file.name}")
-        found[host] = place
-    return found
+        folders[host] = place
+    return folders
 
 
-def _tabs(raw: Mapping[str, Any]) -> list[str]:
+def _tabs(raw: RawTask) -> list[str]:
     """URLs of the tabs that are open when the task begins."""
     tabs: list[str] = []
     for step in raw.get("config") or []:
-        given = step.get("parameters") or {}
+        parameters = step.get("parameters") or {}
         if step["type"] == "launch" and _program((_command(step) or [""])[0]) != "socat":
             tabs += _urls([part for part in _command(step)[1:] if not part.startswith("-")])
         elif step["type"] == "chrome_open_tabs":
-            tabs += _urls(given.get("urls_to_open"))
+            tabs += _urls(parameters.get("urls_to_open"))
         elif step["type"] == "chrome_close_tabs":
-            closed = [url.rstrip("/") for url in _urls(given.get("urls_to_close"))]
+            closed = [url.rstrip("/") for url in _urls(parameters.get("urls_to_close"))]
             tabs = [url for url in tabs if url.rstrip("/") not in closed]
     return tabs
 
 
-def _urls(given: Any) -> list[str]:
-    urls = given if isinstance(given, list) else [given]
+def _urls(entry: Opaque) -> list[str]:
+    urls = entry if isinstance(entry, list) else [entry]
     wrong = [url for url in urls if not str(url).startswith(("http://", "https://"))]
     if wrong:
         raise TaskError(f"config: got the URL {wrong[0]!r}, expected http:// or https://")
@@ -141,7 +141,7 @@ def _reached(url: str, sites: Mapping[str, Path], allow: Sequence[Allowed]) -> b
     return at_site or any(entry.admits(host, port) for entry in allow)
 
 
-def task_of(name: str, raw: Mapping[str, Any], file: Path, split: Split) -> GuiTask:
+def task_of(name: str, raw: RawTask, file: Path, split: Split) -> GuiTask:
     """A task of which nothing is missing."""
     tabs = _tabs(raw) or [_BLANK]
     grader: OsworldGrader = grader_of(raw["evaluator"])
@@ -161,5 +161,5 @@ def task_of(name: str, raw: Mapping[str, Any], file: Path, split: Split) -> GuiT
     )
 
 
-def _family(raw: Mapping[str, Any]) -> str:
+def _family(raw: RawTask) -> str:
     return re.sub(r"[^\w.-]", "_", str(raw.get("snapshot") or "chrome"))

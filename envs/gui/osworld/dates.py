@@ -9,10 +9,10 @@ import calendar
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.browser.context import CLOCK_STARTS_S
+from clawrl_gym.envs.gui.osworld import Opaque
 
 TODAY = datetime.fromtimestamp(CLOCK_STARTS_S, UTC).date()
 _SUNDAY = 6
@@ -25,10 +25,10 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
 _MONTHS_LATER = {"four": 4, "eight": 8}
 
 
-def rules_of(given: Mapping[str, Any], today: date = TODAY) -> dict[str, Any]:
+def rules_of(rules: Mapping[str, Opaque], today: date = TODAY) -> dict[str, Opaque]:
     """The rules with their days filled in. Raises TaskError for a day it does not know."""
     try:
-        relative, expected = given["relativeTime"], dict(given["expected"])
+        relative, expected = rules["relativeTime"], dict(rules["expected"])
         for end, keys in _WRITTEN.items():
             if end not in relative:
                 continue
@@ -41,7 +41,7 @@ def rules_of(given: Mapping[str, Any], today: date = TODAY) -> dict[str, Any]:
             f"evaluator: rule_relativeTime: {type(error).__name__}: {error}, expected "
             "relativeTime with 'from' and perhaps 'to', and expected"
         ) from error
-    return {**given, "expected": expected}
+    return {**rules, "expected": expected}
 
 
 def day_of(words: str, today: date) -> date:
@@ -52,21 +52,21 @@ def day_of(words: str, today: date) -> date:
         return today + timedelta(days=1)
     if words == "this month":
         return today
-    if found := re.fullmatch(r"(\d+)(?:st|nd|rd|th) next month", words):
-        return _first(today, 1).replace(day=int(found[1]))
-    if found := re.fullmatch(r"first monday (four|eight) months later", words):
-        first = _first(today, _MONTHS_LATER[found[1]])
+    if match := re.fullmatch(r"(\d+)(?:st|nd|rd|th) next month", words):
+        return _first(today, 1).replace(day=int(match[1]))
+    if match := re.fullmatch(r"first monday (four|eight) months later", words):
+        first = _first(today, _MONTHS_LATER[match[1]])
         return first + timedelta(days=-first.weekday() % 7)
-    if found := re.fullmatch(rf"(.+) ({'|'.join(_WEEKDAYS)})", words):
-        weekday = _WEEKDAYS.index(found[2])
+    if match := re.fullmatch(rf"(.+) ({'|'.join(_WEEKDAYS)})", words):
+        weekday = _WEEKDAYS.index(match[2])
         ahead = {
             "this": weekday - today.weekday(),
             "next": (weekday - today.weekday() - 1) % 7 + 1,
             "next week": (monday - today).days + weekday,
             "week after next": (monday - today).days + weekday + 7,
         }
-        if found[1] in ahead and (found[1], weekday) != ("next", _SUNDAY):
-            return today + timedelta(days=ahead[found[1]])
+        if match[1] in ahead and (match[1], weekday) != ("next", _SUNDAY):
+            return today + timedelta(days=ahead[match[1]])
     raise TaskError(f"evaluator: rule_relativeTime of {words!r} is not supported")
 
 
@@ -76,7 +76,7 @@ def _first(today: date, months: int) -> date:
     return date(today.year + years, month + 1, 1)
 
 
-def _filled(text: Any, day: date) -> Any:
+def _filled(text: Opaque, day: date) -> Opaque:
     if isinstance(text, list):
         return [_filled(one, day) for one in text]
     month = calendar.month_name[day.month]
@@ -91,4 +91,4 @@ def _filled(text: Any, day: date) -> Any:
         "Day0D": f"{day.day:02d}",
         "Year": str(day.year),
     }
-    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)

@@ -13,11 +13,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
+from clawrl_gym.envs.gui.osworld import Opaque, RawTask
 from clawrl_gym.envs.gui.osworld.convert import NAME, PREFIX, malformed, missing, task_of
 from clawrl_gym.envs.gui.task import GuiTask
 
@@ -61,10 +61,10 @@ def open_osworld(
     admitted = [Allowed.read(entry) for entry in allow]
     tasks, left_out = _read(path, admitted)
     if heldout is not None:
-        others, others_left_out = _read(heldout, admitted)
-        _refuse_shared(tasks, others, path, heldout)
-        tasks = {**_all(tasks, "train"), **_all(others, "heldout")}
-        left_out |= {name: why for name, why in others_left_out.items() if name not in tasks}
+        heldout_tasks, heldout_left_out = _read(heldout, admitted)
+        _refuse_shared(tasks, heldout_tasks, path, heldout)
+        tasks = {**_all(tasks, "train"), **_all(heldout_tasks, "heldout")}
+        left_out |= {name: why for name, why in heldout_left_out.items() if name not in tasks}
     return OsworldTasks({name: task for name, (task, _) in tasks.items()}, str(path), left_out)
 
 
@@ -95,18 +95,18 @@ def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, dict[str, str]]:
     return tasks, left_out
 
 
-def _refuse_shared(train: _Read, heldout: _Read, path: Path, other: Path) -> None:
-    seen = {content: name for name, (_, content) in train.items()}
+def _refuse_shared(train: _Read, heldout: _Read, path: Path, heldout_path: Path) -> None:
+    train_contents = {content: name for name, (_, content) in train.items()}
     twins = {
-        name: name if name in train else seen[content]
+        name: name if name in train else train_contents[content]
         for name, (_, content) in heldout.items()
-        if name in train or content in seen
+        if name in train or content in train_contents
     }
     if twins:
         name, twin = next(iter(twins.items()))
         raise TaskError(
-            f"{len(twins)} of the {len(heldout)} held-out tasks of {other} are train tasks of "
-            f"{path} too, such as {name!r} ({twin!r}): leave env.heldout out to have one path "
+            f"{len(twins)} of the {len(heldout)} held-out tasks of {heldout_path} are train tasks "
+            f"of {path} too, such as {name!r} ({twin!r}): leave env.heldout out to have one path "
             "split by content"
         )
 
@@ -118,38 +118,38 @@ def _all(tasks: _Read, split: Split) -> _Read:
 def _files(path: Path) -> Iterator[Path]:
     """The files of single tasks that a path stands for."""
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*.json") if file.is_file())
-        found = [file for file in found if _is_task(_json(file))]
+        files = sorted(file for file in path.rglob("*.json") if file.is_file())
+        files = [file for file in files if _is_task(_json(file))]
     else:
         raw = _json(path)
-        found = [path] if _is_task(raw) else list(_of_index(raw, path))
-    if not found or len(found) > MAX_TASKS:
-        raise TaskError(f"{path}: got {len(found)} tasks, expected 1 to {MAX_TASKS}")
-    yield from found
+        files = [path] if _is_task(raw) else list(_of_index(raw, path))
+    if not files or len(files) > MAX_TASKS:
+        raise TaskError(f"{path}: got {len(files)} tasks, expected 1 to {MAX_TASKS}")
+    yield from files
 
 
-def _is_task(raw: Any) -> bool:
+def _is_task(raw: Opaque) -> bool:
     return isinstance(raw, dict) and "instruction" in raw
 
 
-def _of_index(raw: Any, path: Path) -> Iterator[Path]:
+def _of_index(raw: Opaque, path: Path) -> Iterator[Path]:
     for domain, names in raw.items() if isinstance(raw, dict) else ():
         for name in names if isinstance(names, list) else (None,):
             if not all(isinstance(part, str) and NAME.fullmatch(part) for part in (domain, name)):
                 raise TaskError(f"{path}: got {domain!r}: {name!r}, expected names without a path")
             places = (path.parent / "examples" / domain, path.parent / domain)
             files = [place / f"{name}.json" for place in places]
-            found = next((file for file in files if file.is_file()), None)
-            if found is None:
+            existing = next((file for file in files if file.is_file()), None)
+            if existing is None:
                 raise TaskError(f"{path}: there is no {files[0]} for the task {name!r}")
-            yield found
+            yield existing
 
 
-def _name(raw: Any, file: Path) -> str:
-    given = raw.get("id") if isinstance(raw, dict) else None
-    if not (isinstance(given, str) and NAME.fullmatch(given)):
-        raise TaskError(f"{file}: got id {given!r}, expected letters, digits, '-', '_' and '.'")
-    return f"{PREFIX}{given}"
+def _name(raw: Opaque, file: Path) -> str:
+    task_id = raw.get("id") if isinstance(raw, dict) else None
+    if not (isinstance(task_id, str) and NAME.fullmatch(task_id)):
+        raise TaskError(f"{file}: got id {task_id!r}, expected letters, digits, '-', '_' and '.'")
+    return f"{PREFIX}{task_id}"
 
 
 def split_of(content: str) -> Split:
@@ -157,13 +157,13 @@ def split_of(content: str) -> Split:
     return "heldout" if int(content[:8], 16) % HELDOUT_SHARE == 0 else "train"
 
 
-def _content(raw: Mapping[str, Any]) -> str:
+def _content(raw: RawTask) -> str:
     """A hash of what is asked for and how it is judged, whatever the id."""
-    asked = {key: raw.get(key) for key in ("instruction", "config", "evaluator")}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    request = {key: raw.get(key) for key in ("instruction", "config", "evaluator")}
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
-def _json(file: Path) -> Any:
+def _json(file: Path) -> Opaque:
     if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
         raise TaskError(f"{file}: expected a file of at most {MAX_FILE_BYTES} bytes")
     try:

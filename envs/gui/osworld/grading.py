@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clawrl_gym.core.errors import TaskError
+from clawrl_gym.envs.gui.osworld import Opaque
 from clawrl_gym.envs.gui.osworld.dates import rules_of
 from clawrl_gym.envs.gui.osworld.metrics import METRICS
 from clawrl_gym.envs.gui.osworld.page_facts import html_script
@@ -29,9 +29,9 @@ class Check:
     """One metric over one result."""
 
     metric: str
-    result: Mapping[str, Any]
-    rules: Any
-    options: Mapping[str, Any]
+    result: Mapping[str, Opaque]
+    rules: Opaque
+    options: Mapping[str, Opaque]
     facts: int | None = None
     """Which of the facts read off the page is the result."""
 
@@ -70,9 +70,9 @@ class OsworldGrader:
         return (0.0 if 0.0 in scores else sum(scores) / len(scores)), missing
 
 
-def grader_of(evaluator: Mapping[str, Any]) -> OsworldGrader:
+def grader_of(evaluator: Mapping[str, Opaque]) -> OsworldGrader:
     """Raises TaskError that names every metric and getter that is not here, or what is wrong."""
-    names = _listed(evaluator.get("func"))
+    names = _as_list(evaluator.get("func"))
     if names == [INFEASIBLE]:
         return OsworldGrader(())
     conjunction = evaluator.get("conj", "and")
@@ -81,7 +81,7 @@ def grader_of(evaluator: Mapping[str, Any]) -> OsworldGrader:
     )
     lacking = [
         *(f"metric {name!r}" for name in names if name not in METRICS),
-        *(f"getter {_type(given)!r}" for given in results if _type(given) not in _GETTERS),
+        *(f"getter {_type(result)!r}" for result in results if _type(result) not in _GETTERS),
         *(f"expected {_type(one)!r}" for one in expected if one and _type(one) not in _RULES),
         *([] if conjunction in ("and", "or") else [f"conjunction {conjunction!r}"]),
     ]
@@ -102,9 +102,9 @@ def grader_of(evaluator: Mapping[str, Any]) -> OsworldGrader:
     return grader
 
 
-def _rules(given: Mapping[str, Any] | None) -> Any:
-    rules = (given or {}).get("rules")
-    return rules_of(rules or {}) if _type(given) == "rule_relativeTime" else rules
+def _rules(expected: Mapping[str, Opaque] | None) -> Opaque:
+    rules = (expected or {}).get("rules")
+    return rules_of(rules or {}) if _type(expected) == "rule_relativeTime" else rules
 
 
 def _try_out(grader: OsworldGrader) -> None:
@@ -133,43 +133,43 @@ def _measured(check: Check, final_state: FinalState) -> float:
     return float(METRICS[check.metric](result, check.rules, check.options))
 
 
-def _listed(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list) else [given]
+def _as_list(entry: Opaque) -> list[Opaque]:
+    return list(entry) if isinstance(entry, list) else [entry]
 
 
-def _aligned(given: Any, count: int) -> list[Any]:
+def _aligned(entry: Opaque, count: int) -> list[Opaque]:
     """One for each metric."""
-    listed = given if isinstance(given, list) else [given] * count
-    if len(listed) != count:
-        raise TaskError(f"evaluator: got {len(listed)} for {count} metrics, expected as many")
-    return listed
+    entries = entry if isinstance(entry, list) else [entry] * count
+    if len(entries) != count:
+        raise TaskError(f"evaluator: got {len(entries)} for {count} metrics, expected as many")
+    return entries
 
 
-def _type(given: Any) -> Any:
-    return given.get("type") if isinstance(given, dict) else None
+def _type(config: Opaque) -> Opaque:
+    return config.get("type") if isinstance(config, dict) else None
 
 
 def _active(final_state: FinalState) -> PageFacts:
     return final_state.tabs[min(max(final_state.active, 0), len(final_state.tabs) - 1)]
 
 
-def _info(tab: PageFacts) -> dict[str, Any]:
+def _info(tab: PageFacts) -> dict[str, Opaque]:
     return {"title": tab.title, "url": tab.url, "content": tab.html}
 
 
-def _active_info(check: Check, final_state: FinalState) -> Any:
+def _active_info(check: Check, final_state: FinalState) -> Opaque:
     return _info(_active(final_state))
 
 
-def _active_url(check: Check, final_state: FinalState) -> Any:
+def _active_url(check: Check, final_state: FinalState) -> Opaque:
     return _active(final_state).url
 
 
-def _tabs_info(check: Check, final_state: FinalState) -> Any:
+def _tabs_info(check: Check, final_state: FinalState) -> Opaque:
     return [{"title": tab.title, "url": tab.url} for tab in final_state.tabs]
 
 
-def _dash_part(check: Check, final_state: FinalState) -> Any:
+def _dash_part(check: Check, final_state: FinalState) -> Opaque:
     """One of the parts between the slashes of the URL."""
     config = check.result
     parts = _active(final_state).url.split("/")
@@ -180,28 +180,28 @@ def _dash_part(check: Check, final_state: FinalState) -> Any:
     return {config["key"]: part} if config["returnType"] == "json" else part
 
 
-def _query(check: Check, final_state: FinalState) -> Any:
+def _query(check: Check, final_state: FinalState) -> Opaque:
     """Fields of the URL's query."""
     config = check.result
     fields = parse_qs(urlsplit(_active(final_state).url).query)
-    found: dict[str, Any] = {key: fields.get(key, [""])[0] for key in config["parse_keys"]}
+    values: dict[str, Opaque] = {key: fields.get(key, [""])[0] for key in config["parse_keys"]}
     for key, new in (config.get("replace") or {}).items():
-        found[new] = found.pop(key)
-    for key, other in (config.get("or") or {}).items():
-        found[key] = found[key] or found[other]
+        values[new] = values.pop(key)
+    for key, substitute in (config.get("or") or {}).items():
+        values[key] = values[key] or values[substitute]
     if config.get("split_list"):
-        return {key: value.split(",") for key, value in found.items()}
-    return found
+        return {key: value.split(",") for key, value in values.items()}
+    return values
 
 
-def _html(check: Check, final_state: FinalState) -> Any:
+def _html(check: Check, final_state: FinalState) -> Opaque:
     facts = _active(final_state).facts
     if not isinstance(facts, list) or check.facts is None or check.facts >= len(facts):
         return None
     return facts[check.facts]
 
 
-_GETTERS: Mapping[str, Callable[[Check, FinalState], Any]] = {
+_GETTERS: Mapping[str, Callable[[Check, FinalState], Opaque]] = {
     "active_tab_info": _active_info,
     "active_url_from_accessTree": _active_url,
     "open_tabs_info": _tabs_info,

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-Metric = Callable[[Any, Any, Mapping[str, Any]], float]
+from clawrl_gym.envs.gui.osworld import Opaque
+
+Metric = Callable[[Opaque, Opaque, Mapping[str, Opaque]], float]
 
 
-def _exact(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _exact(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     return float(result == rules["expected"])
 
 
-def _in_list(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _in_list(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """The result is one of those expected."""
     return float(result in rules["expected"])
 
 
-def _has(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _has(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """What is expected is one of the results."""
     return float(rules["expected"] in (result or ()))
 
 
-def _literal(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _literal(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """Equal texts, or equal lists of texts."""
     expected = rules.get("expected") if isinstance(rules, dict) else rules
     fold = str.casefold if options.get("ignore_case") else str
@@ -39,18 +40,18 @@ def _literal(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
     return float(fold(str(result)) == fold(str(expected)))
 
 
-def _include_exclude(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _include_exclude(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     include, exclude = rules.get("include", []), rules.get("exclude", [])
-    if not all(isinstance(text, str) for text in (*include, *exclude)):
+    if not all(isinstance(word, str) for word in (*include, *exclude)):
         raise TypeError("expected texts to include and exclude")
     if result is None:
         return 0.0
-    said = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-    kept = all(text in said for text in include)
-    return float(kept and not any(text in said for text in exclude))
+    text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+    has_all = all(word in text for word in include)
+    return float(has_all and not any(word in text for word in exclude))
 
 
-def _json_object(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _json_object(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """Each expected key has its value; `expect_in_result`: the value has the expected in it."""
     expected = rules["expected"].items()
     if isinstance(result, str):
@@ -62,52 +63,52 @@ def _json_object(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
     return float(all(_within(result.get(key), value, rules) for key, value in expected))
 
 
-def _within(found: Any, expected: Any, rules: Mapping[str, Any]) -> bool:
+def _within(value: Opaque, expected: Opaque, rules: Mapping[str, Opaque]) -> bool:
     """Whether one of the expected is in what was found, or is it with `result_not_list`."""
-    wanted = expected if isinstance(expected, list) else [expected]
+    options = expected if isinstance(expected, list) else [expected]
     if isinstance(expected, list) and rules.get("result_not_list"):
-        return found in wanted
-    if isinstance(found, str) and all(isinstance(one, str) for one in wanted):
-        return any(one in found for one in wanted)
-    return isinstance(found, list | tuple | dict) and any(one in found for one in wanted)
+        return value in options
+    if isinstance(value, str) and all(isinstance(one, str) for one in options):
+        return any(one in value for one in options)
+    return isinstance(value, list | tuple | dict) and any(one in value for one in options)
 
 
-def _active_tab(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _active_tab(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     expected = _url_rule(rules, "url")
     return float(_plain_url(_url(result)) == _plain_url(expected))
 
 
-def _active_tab_roughly(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _active_tab_roughly(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """Whatever the query."""
     urls = (urlsplit(_url(result)), urlsplit(_url_rule(rules, "url")))
-    found, expected = (urlunsplit(url._replace(query="")) for url in urls)
-    return float(found == expected)
+    url, expected = (urlunsplit(parts._replace(query="")) for parts in urls)
+    return float(url == expected)
 
 
-def _tabs(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _tabs(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """As many tabs as expected, and each of those expected among them."""
     expected = [_plain_url(url) for url in _url_rule(rules, "urls")]
-    found = [_plain_url(tab["url"]) for tab in result]
-    return float(len(found) == len(expected) and all(url in found for url in expected))
+    urls = [_plain_url(tab["url"]) for tab in result]
+    return float(len(urls) == len(expected) and all(url in urls for url in expected))
 
 
-def _url_pattern(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _url_pattern(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     """All of the patterns."""
     patterns = [re.compile(pattern) for pattern in rules["expected"]]
     url = _url(result)
     return float(bool(url) and all(pattern.search(url) for pattern in patterns))
 
 
-def _search_query(result: Any, rules: Any, options: Mapping[str, Any]) -> float:
+def _search_query(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
     pattern = re.compile(rules["expect"]["pattern"])
     return float(pattern.search(_url(result)) is not None)
 
 
-def _url(result: Any) -> str:
+def _url(result: Opaque) -> str:
     return str(result["url"] if isinstance(result, dict) else result or "")
 
 
-def _url_rule(rules: Any, key: str) -> Any:
+def _url_rule(rules: Opaque, key: str) -> Opaque:
     if rules["type"] != "url":
         raise ValueError(f"got the type {rules['type']!r}, expected 'url'")
     return rules[key]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from clawrl_gym.core.errors import TaskError
 
@@ -22,7 +21,7 @@ CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "input": ("inputObject",),
 }  # fmt: skip
 """What each category looks at."""
-_KNOWN = ("type", "category", "goto_prefix", "xpath", "selectors")
+_COMMON_KEYS = ("type", "category", "goto_prefix", "xpath", "selectors")
 
 _SCRIPT = """((config) => {
   const found = {};
@@ -81,7 +80,7 @@ _SCRIPT = """((config) => {
 })(CONFIG)"""
 
 
-def html_script(config: Mapping[str, Any]) -> str:
+def html_script(config: Mapping[str, object]) -> str:
     """Raises TaskError for a category or key that is not here."""
     category = str(config.get("category"))
     if category not in CATEGORIES:
@@ -89,7 +88,7 @@ def html_script(config: Mapping[str, Any]) -> str:
             f"evaluator: active_tab_html_parse got category {category!r}, expected one of: "
             f"{', '.join(CATEGORIES)}"
         )
-    wrong = sorted(set(config) - {*_KNOWN, *CATEGORIES[category]})
+    wrong = sorted(set(config) - {*_COMMON_KEYS, *CATEGORIES[category]})
     if wrong:
         raise TaskError(
             f"evaluator: active_tab_html_parse of category {category!r} has {', '.join(wrong)}, "

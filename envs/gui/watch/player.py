@@ -43,7 +43,7 @@ class Stepped(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class PlayedTurn:
     """One reply, and what came back."""
 
     text: str
@@ -56,7 +56,7 @@ class Player:
 
     env: Stepped
     task_id: str
-    turns: list[Said] = field(default_factory=list)
+    turns: list[PlayedTurn] = field(default_factory=list)
     observation: str = ""
     """What was seen first: the instruction and the page."""
     picture: bytes | None = None
@@ -93,7 +93,7 @@ class Player:
         except EnvError as error:
             self.error = str(error)
             return
-        self.turns.append(Said(text, back))
+        self.turns.append(PlayedTurn(text, back))
         if terminated or truncated:
             self.reward = reward
         else:
@@ -114,9 +114,9 @@ class Player:
 
 def similar(task_id: str, env: Stepped) -> list[str]:
     """Known ids that look like this one."""
-    known: list[str] = []
+    ids: list[str] = []
     for split in ("train", "heldout"):
-        known += islice(env.task_ids(split), _LOOKED_AT)
-    close = get_close_matches(task_id, known, _ALIKE, 0.5)
-    parts = [known_id for known_id in known if task_id and task_id in known_id]
+        ids += islice(env.task_ids(split), _LOOKED_AT)
+    close = get_close_matches(task_id, ids, _ALIKE, 0.5)
+    parts = [known_id for known_id in ids if task_id and task_id in known_id]
     return list(dict.fromkeys([*parts, *close]))[:_ALIKE]

@@ -15,14 +15,17 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from aiohttp import web
 
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, TaskError
 from clawrl_gym.envs.gui.watch.player import Player
 
+T = TypeVar("T")
+P = ParamSpec("P")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _ASSETS = Path(__file__).resolve().parent / "page"
 _TYPES = {"watch.js": "text/javascript", "watch.css": "text/css"}
@@ -101,16 +104,16 @@ class WatchServer:
         await self._call(self._player.env.close)
         self._thread.shutdown(wait=False)
 
-    async def _call(self, function: Callable[..., Any], *args: Any) -> Any:
+    async def _call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, function, *args)
+        return await loop.run_in_executor(self._thread, partial(function, *args, **kwargs))
 
     @web.middleware
     async def _border(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.headers.get("Host", "") not in self._hosts:
             raise web.HTTPForbidden(text="unknown host", headers=_HEADERS)
-        given = request.path.split("/")[1]
-        if not hmac.compare_digest(given.encode(errors="replace"), self._token.encode()):
+        token = request.path.split("/")[1]
+        if not hmac.compare_digest(token.encode(errors="replace"), self._token.encode()):
             raise web.HTTPForbidden(
                 text="wrong token: use the address that was printed", headers=_HEADERS
             )
@@ -132,7 +135,7 @@ class WatchServer:
         return web.Response(text=text, content_type=content_type, charset="utf-8")
 
     async def _state(self, _: web.Request) -> web.Response:
-        return web.json_response(await self._call(self._told))
+        return web.json_response(await self._call(self._shown_state))
 
     async def _picture(self, _: web.Request) -> web.Response:
         return _jpeg(self._player.picture)
@@ -148,35 +151,35 @@ class WatchServer:
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(text="expected JSON", headers=_HEADERS)
         try:
-            asked = await request.json()
+            body = await request.json()
         except ValueError:
-            asked = None
-        do, text = (asked.get("do"), asked.get("text")) if isinstance(asked, dict) else (None, None)
+            body = None
+        do, text = (body.get("do"), body.get("text")) if isinstance(body, dict) else (None, None)
         if do == "reply" and isinstance(text, str) and len(text) <= _LONGEST_TEXT:
-            return await self._done(self._player.act, text)
+            return await self._respond_after(self._player.act, text)
         if do == "oracle":
-            return await self._done(self._player.oracle)
+            return await self._respond_after(self._player.oracle)
         if do == "again":
-            return await self._done(self._player.begin)
+            return await self._respond_after(self._player.begin)
         raise web.HTTPBadRequest(
             text="expected do: reply (with text), oracle or again", headers=_HEADERS
         )
 
-    async def _done(self, function: Callable[..., None], *args: str) -> web.Response:
-        said = ""
+    async def _respond_after(self, function: Callable[..., None], *args: str) -> web.Response:
+        message = ""
         try:
             await self._call(function, *args)
         except TaskError as error:
-            said = str(error)
+            message = str(error)
         except ClawError as error:
             self._player.error = str(error)
-        return web.json_response({**await self._call(self._told), "said": said})
+        return web.json_response({**await self._call(self._shown_state), "said": message})
 
-    def _told(self) -> dict[str, Any]:
+    def _shown_state(self) -> dict[str, object]:
         """All that the page shows."""
         player, env = self._player, self._player.env
         try:
-            view: dict[str, Any] | None = asdict(env.view)
+            view: dict[str, object] | None = asdict(env.view)
         except EnvError:
             view = None
         return {

@@ -16,7 +16,7 @@ _HELP = (
 
 
 def play(
-    player: Player, folder: Path | None, asked: TextIO, out: TextIO, *, by_oracle: bool
+    player: Player, folder: Path | None, source: TextIO, out: TextIO, *, by_oracle: bool
 ) -> int:
     """Until the input ends; returns the exit code: 0, or with the oracle 1 unless it is solved."""
     folder = folder or Path(tempfile.mkdtemp(prefix="clawrl-watch-"))
@@ -35,7 +35,7 @@ def play(
     while True:
         out.write("> ")
         out.flush()
-        line = asked.readline()
+        line = source.readline()
         if not line or line.strip() in ("quit", "exit"):
             out.write("\n")
             return 0
