@@ -21,7 +21,7 @@ from clawrl_gym.core.types import Split
 
 _KINDS = tuple(
     path.partition(":")[0].removesuffix(".config")
-    for name, path in ENVIRONMENTS.ours.items()
+    for name, path in ENVIRONMENTS.builtin.items()
     if name != "gym"
 )
 """The packages of the kinds that this package ships, each with its Gymnasium id and class."""

@@ -227,7 +227,7 @@ def _parse(
         "validate", help="play every task: the oracle must earn 1.0 and doing nothing 0.0"
     )
     command.add_argument("path", metavar="PATH", help="the tasks, as the environment names them")
-    command.add_argument("--sandbox", choices=("auto", *SANDBOXES.ours), default="auto")
+    command.add_argument("--sandbox", choices=("auto", *SANDBOXES.builtin), default="auto")
     command.add_argument("--split", choices=("all", *_SPLITS), default="all")
     command.add_argument("--ids", help="only these tasks, separated by commas")
     command.add_argument("--limit", type=_count, help="only so many tasks")

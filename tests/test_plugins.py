@@ -66,7 +66,7 @@ def configured(*overrides: str) -> RunConfig:
 
 @pytest.mark.parametrize("seam", SEAMS.values(), ids=SEAMS)
 def test_every_name_of_ours_is_a_class_of_its_seam(seam: Seam) -> None:
-    for name in seam.ours:
+    for name in seam.builtin:
         assert seam.resolve(name).target.__module__.startswith("clawrl_gym.")
 
 
@@ -221,3 +221,53 @@ async def test_a_worker_with_another_plug_in_does_not_start(package: Path) -> No
 def test_a_subclass_of_ours_is_built_as_ours() -> None:
     agent = build_agent(AgentConfig(type="outside_kind:EchoAgent"), configured().env)
     assert isinstance(agent, TextAgent)
+
+
+async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
+    from aiohttp import web
+    from aiohttp.test_utils import TestServer
+
+    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.rollout.episode import EpisodeSpec
+    from clawrl_gym.rollout.task_sampler import TaskSampler
+    from clawrl_gym.rollout.worker import RolloutWorker
+
+    async def answer(request: web.Request) -> web.Response:
+        body = await request.json()
+        assert body["messages"][-1]["content"] == "Say hello."
+        message = {"role": "assistant", "content": "hello"}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return web.json_response({"choices": [choice]})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        address = PolicyAddress(f"{server.make_url('/v1')}", "key", "m", is_gateway=False)
+        config = compose("train", ["env=outside_kind:EchoConfig"], RunConfig)
+        plugins = plugins_of(config.env, config.agent)
+        worker = RolloutWorker(config.env, config.agent, 1, address, 5.0, plugins)
+        task = TaskSampler.of(config.env, 0).train(3)
+        episode = await worker.run(EpisodeSpec("s", None, task, config.env.max_turns, 10.0))
+        await worker.close()
+    assert (episode.reward, episode.family) == (1.0, "echo")
+
+
+@pytest.mark.ray
+async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: Path) -> None:
+    from clawrl_gym.rollout.chat import PolicyAddress
+    from clawrl_gym.run import cluster
+
+    config = configured("agent=mine")
+    cluster.start_cluster()
+    try:
+        address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
+        worker = cluster.RayWorker(config.env, config.agent, 1, address, 1.0)
+        await worker.ready()
+        await worker.close()
+        (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
+        stale = cluster.RayWorker(config.env, config.agent, 1, address, 1.0)
+        (package / "outside_seams.py").write_text(outside.SEAMS)
+        with pytest.raises(ConfigError, match="differs between processes"):
+            await stale.ready()
+    finally:
+        cluster.stop_cluster()

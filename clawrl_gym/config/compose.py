@@ -106,8 +106,8 @@ def split_search_path(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def groups_of(config_name: str, places: Sequence[str] = ()) -> dict[str, list[str]]:
     """The Hydra groups that a command takes, and their options, those of `places` too."""
-    listed = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
-    names = [name for entry in listed if isinstance(entry, dict) for name in entry]
+    defaults = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
+    names = [name for entry in defaults if isinstance(entry, dict) for name in entry]
     folders = [conf_dir(), *(Path(place.removeprefix("file://")) for place in places)]
     return {
         name: sorted(
@@ -199,10 +199,10 @@ def _refuse_sweep(overrides: Sequence[str]) -> None:
 
 def _hydra_message(error: Exception, names: Sequence[str], model: type[Part]) -> str:
     """Hydra's message in one line, with the nearest known key."""
-    known = set(model.dotted_keys())
-    unknown = [name for name in names if "." in name and name not in known]
+    keys = set(model.dotted_keys())
+    unknown = [name for name in names if "." in name and name not in keys]
     if unknown and not unknown[0].startswith("hydra."):
-        return unknown_key(unknown[0], known)
+        return unknown_key(unknown[0], keys)
     unread = getattr(error, "override", None)
     if unread is not None:
         return f"cannot read {str(unread).lstrip('+')!r}; expected KEY=VALUE, quoted as YAML"

@@ -104,7 +104,7 @@ class EnvConfig(Part):
         """Of the base itself: the keys of all kinds of ours."""
         if cls is not EnvConfig:
             return super().dotted_keys(prefix)
-        kinds = map(_model_of, ENVIRONMENTS.ours)
+        kinds = map(_model_of, ENVIRONMENTS.builtin)
         return sorted({key for kind in kinds for key in kind.dotted_keys(prefix)})
 
     def options(self) -> dict[str, Any]:
@@ -119,11 +119,11 @@ def read_env_config(values: object) -> object:
     kind = values.get("type", "terminal")
     if not isinstance(kind, str):
         raise ConfigError(f"got env.type={kind!r}, expected a name or package.module:Name")
-    if kind not in ENVIRONMENTS.ours and _is_gymnasium(ENVIRONMENTS.path(kind)):
+    if kind not in ENVIRONMENTS.builtin and _is_gymnasium(ENVIRONMENTS.path(kind)):
         values, kind = {**values, "target": ENVIRONMENTS.path(kind)}, "gym"
     model = _model_of(kind)
     for name in set(values) - set(model.model_fields):
-        owners = [other for other in ENVIRONMENTS.ours if name in _model_of(other).model_fields]
+        owners = [kind for kind in ENVIRONMENTS.builtin if name in _model_of(kind).model_fields]
         if owners:
             raise ConfigError(
                 f"unknown configuration key 'env.{name}' of env={kind}; it is one of env="

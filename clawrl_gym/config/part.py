@@ -22,8 +22,8 @@ class Part(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            known = cls.dotted_keys(prefix)
-            raise ConfigError(validation_message(error, prefix, known)) from error
+            keys = cls.dotted_keys(prefix)
+            raise ConfigError(validation_message(error, prefix, keys)) from error
 
     @classmethod
     def dotted_keys(cls, prefix: str = "") -> list[str]:

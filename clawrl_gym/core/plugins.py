@@ -48,7 +48,7 @@ class Seam:
     """The configuration key of the class's own options."""
     group: str
     """Entry points `NAME = "package.module:Name"` of this group are found by their names."""
-    ours: Mapping[str, str]
+    builtin: Mapping[str, str]
     """Import paths by name."""
     methods: tuple[str, ...] = ()
     """What a class must have to fit."""
@@ -61,12 +61,12 @@ class Seam:
         """The import path that a name stands for. Raises ConfigError for an unknown one."""
         if ":" in name:
             return name
-        if name in self.ours:
-            return self.ours[name]
+        if name in self.builtin:
+            return self.builtin[name]
         installed = self.installed()
         if name in installed:
             return installed[name].value
-        names = [*self.words, *self.ours, *installed]
+        names = [*self.words, *self.builtin, *installed]
         near = difflib.get_close_matches(name, names, n=1)
         raise ConfigError(
             f"got {self.key}={name!r}"
@@ -77,8 +77,8 @@ class Seam:
 
     def installed(self) -> dict[str, EntryPoint]:
         """The entry points of installed packages, by name; names of ours are not replaced."""
-        found = {entry.name: entry for entry in entry_points(group=self.group)}
-        return {name: entry for name, entry in found.items() if name not in self.ours}
+        entries = {entry.name: entry for entry in entry_points(group=self.group)}
+        return {name: entry for name, entry in entries.items() if name not in self.builtin}
 
     def resolve(self, name: str) -> Plugin:
         """The class that a name or an import path stands for.
@@ -98,7 +98,7 @@ class Seam:
             if options:
                 raise ConfigError(f"{self.key}={name} takes no {self.options_key}")
             return {}
-        if name in self.ours and not options:
+        if name in self.builtin and not options:
             return {}
         parsed = self.resolve(name).options(options)
         return {} if parsed is None else parsed.model_dump()
@@ -116,7 +116,7 @@ class Seam:
             raise ConfigError(f"got {self.key}={name!r}, expected a name or package.module:Name")
         if not isinstance(options, Mapping):
             raise ConfigError(f"got {self.options_key}={options!r}, expected KEY=VALUE pairs")
-        if name not in self.words and not options and name in self.ours:
+        if name not in self.words and not options and name in self.builtin:
             return part
         return {**part, "options": self.checked_options(name, options)}
 
@@ -165,11 +165,13 @@ class Plugin:
                     "options (its class has no pydantic model `Options`)"
                 )
             return None
-        known = set(self.options_model.model_fields)
+        fields = set(self.options_model.model_fields)
         for name in values:
-            if name not in known:  # also for a model that would ignore it
+            if name not in fields:  # also for a model that would ignore it
                 key = f"{self.seam.options_key}.{name}"
-                raise ConfigError(unknown_key(key, [f"{self.seam.options_key}.{n}" for n in known]))
+                raise ConfigError(
+                    unknown_key(key, [f"{self.seam.options_key}.{n}" for n in fields])
+                )
         try:
             return self.options_model.model_validate(values)
         except ValidationError as error:
@@ -221,16 +223,16 @@ def load(path: str, origin: str) -> Any:
     return loaded
 
 
-def unknown_key(key: str, known: Iterable[str]) -> str:
+def unknown_key(key: str, keys: Iterable[str]) -> str:
     """The message about a configuration key that does not exist, with the nearest that does."""
-    near = [close for close in difflib.get_close_matches(key, sorted(known), n=2) if close != key]
+    near = [close for close in difflib.get_close_matches(key, sorted(keys), n=2) if close != key]
     return f"unknown configuration key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def validation_message(error: ValidationError, prefix: str = "", known: Iterable[str] = ()) -> str:
+def validation_message(error: ValidationError, prefix: str = "", keys: Iterable[str] = ()) -> str:
     """All problems of a configuration in one line; `prefix` stands before each key.
 
-    `known` are the keys that unknown ones are compared with.
+    `keys` are those that unknown ones are compared with.
     """
     problems = []
     for problem in error.errors():
@@ -238,7 +240,7 @@ def validation_message(error: ValidationError, prefix: str = "", known: Iterable
         if problem["type"] == "value_error" and not problem["loc"]:
             problems.append(problem["msg"].removeprefix("Value error, "))
         elif problem["type"] == "extra_forbidden":
-            problems.append(unknown_key(key, known))
+            problems.append(unknown_key(key, keys))
         else:
             problems.append(f"{key}: got {problem['input']!r}: {problem['msg']}")
     return "; ".join(problems)
@@ -278,14 +280,9 @@ def _bases(target: type) -> str:
     return ", ".join(base.__name__ for base in target.__mro__[1:-1]) or "nothing"
 
 
-def is_own(name: str) -> bool:
-    """Whether a name or import path is somebody else's, not one of ours."""
-    return ":" in name and not name.startswith("clawrl_gym.")
-
-
 AGENTS = Seam(
     "agent", "agent.type", "agent.options", "clawrl_gym.agents",
-    ours={
+    builtin={
         "terminal": "clawrl_gym.envs.terminal.agent:TerminalAgent",
         "conversation": "clawrl_gym.envs.conversation.agent:ConversationAgent",
         "swe": "clawrl_gym.envs.swe.agent:SweAgent",
@@ -298,7 +295,7 @@ AGENTS = Seam(
 )  # fmt: skip
 ALGORITHMS = Seam(
     "algorithm", "trainer.algorithm", "trainer.options", "clawrl_gym.algorithms",
-    ours={
+    builtin={
         "grpo": "clawrl_gym.trainers.grpo:Grpo",
         "binary": "clawrl_gym.trainers.binary:Binary",
         "opd": "clawrl_gym.trainers.opd:Opd",
@@ -308,7 +305,7 @@ ALGORITHMS = Seam(
 )  # fmt: skip
 ENVIRONMENTS = Seam(
     "environment", "env.type", "env", "clawrl_gym.envs",
-    ours={
+    builtin={
         "terminal": "clawrl_gym.envs.terminal.config:TerminalEnvConfig",
         "conversation": "clawrl_gym.envs.conversation.config:ConversationEnvConfig",
         "swe": "clawrl_gym.envs.swe.config:SweEnvConfig",
@@ -320,11 +317,11 @@ ENVIRONMENTS = Seam(
 )  # fmt: skip
 HINT_SOURCES = Seam(
     "hint source", "judge.hints.source", "judge.hints.options", "clawrl_gym.hint_sources",
-    ours={}, methods=("hints",), words=("judge",),
+    builtin={}, methods=("hints",), words=("judge",),
 )  # fmt: skip
 JUDGES = Seam(
     "judge", "judge.type", "judge.options", "clawrl_gym.judges",
-    ours={
+    builtin={
         "rule": "clawrl_gym.judge.rules:RuleJudge",
         "model": "clawrl_gym.judge.model:ModelJudge",
         "reward_model": "clawrl_gym.judge.reward_model:RewardModelJudge",
@@ -335,7 +332,7 @@ JUDGES = Seam(
 )  # fmt: skip
 LEARNERS = Seam(
     "learner", "learner.backend", "learner.options", "clawrl_gym.learners",
-    ours={
+    builtin={
         "torch": "clawrl_gym.trainers.learner:Learner",
         "simulated": "clawrl_gym.trainers.simulated:SimulatedLearner",
     },
@@ -343,7 +340,7 @@ LEARNERS = Seam(
 )  # fmt: skip
 LOGGERS = Seam(
     "logger", "logger", "logger_options", "clawrl_gym.loggers",
-    ours={
+    builtin={
         "tensorboard": "clawrl_gym.core.loggers:TensorBoardLogger",
         "wandb": "clawrl_gym.core.loggers:WandbLogger",
     },
@@ -352,7 +349,7 @@ LOGGERS = Seam(
 )  # fmt: skip
 SANDBOXES = Seam(
     "sandbox", "sandbox.type", "sandbox.options", "clawrl_gym.sandboxes",
-    ours={
+    builtin={
         "bubblewrap": "clawrl_gym.envs.sandbox.bubblewrap:BubblewrapSandbox",
         "docker": "clawrl_gym.envs.sandbox.docker.sandbox:DockerSandbox",
     },

@@ -13,10 +13,10 @@ def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
 
     Raises ConfigError for what cannot be made, EnvError for what cannot be isolated here.
     """
-    others = other_envs(config)
-    for env_config in (config.env, *(other.config for other in others)):
+    measured = other_envs(config)
+    for env_config in (config.env, *(env.config for env in measured)):
         check_env(env_config, say)
-    return others
+    return measured
 
 
 def check_env(config: EnvConfig, say: Callable[[str], None]) -> None:

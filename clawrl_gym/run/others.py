@@ -44,14 +44,14 @@ def other_envs(config: RunConfig) -> list[OtherEnv]:
     """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
     from clawrl_gym.config.compose import compose
 
-    found: dict[str, OtherEnv] = {}
+    environments: dict[str, OtherEnv] = {}
     for name in config.eval.also if config.eval.tasks else ():
         env = compose("train", [*_search_path(config), f"env={name}"], RunConfig).env
         if env == config.env:
             continue
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
-        found[name] = OtherEnv(name, env, tasks)
-    return list(found.values())
+        environments[name] = OtherEnv(name, env, tasks)
+    return list(environments.values())
 
 
 def other_metrics(name: str, result: Evaluation) -> dict[str, float]:

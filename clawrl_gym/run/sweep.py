@@ -29,7 +29,7 @@ from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
 FLAGS = ("--multirun", "-m")
 TRAIN = (sys.executable, "-m", "clawrl_gym.train")
 _RESERVED = ("run.dir", "resume")
-_DONE = "done"
+_FINISHED = "done"
 """A file in the folder of a run that ended well."""
 
 
@@ -132,7 +132,7 @@ async def _run(run: SweepRun, command: Sequence[str]) -> Outcome:
     """Stopping the sweep stops its run, in order."""
     start_s = time.monotonic()
     exit_code = 0
-    if not (run.folder / _DONE).exists():
+    if not (run.folder / _FINISHED).exists():
         process = await asyncio.create_subprocess_exec(
             *command, *run.arguments, start_new_session=True
         )
@@ -144,7 +144,7 @@ async def _run(run: SweepRun, command: Sequence[str]) -> Outcome:
             await asyncio.shield(process.wait())
             raise
         if exit_code == 0 and run.folder.is_dir():
-            (run.folder / _DONE).touch()
+            (run.folder / _FINISHED).touch()
     first, last = _heldout(run.folder)
     return Outcome(run, exit_code, time.monotonic() - start_s, first, last)
 
