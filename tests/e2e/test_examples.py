@@ -149,7 +149,8 @@ def test_every_seam_takes_a_class_of_an_outside_package(tmp_path: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    steps = [json.loads(line)["step"] for line in (folder / "outside.jsonl").open()]
+    lines = (folder / "outside.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
     assert {0, 1, 2} <= set(steps)
     assert (folder / "noted").read_text() == "2"
     store = StoreReader(folder)
