@@ -421,7 +421,7 @@ async def test_a_half_closed_connection_is_a_client_that_left(bench: Bench) -> N
     bench.policy.delay_s = 30
     async with bench.connection() as (reader, writer):
         writer.write(request_of(bench, {"messages": HELLO, "stream": True}))
-        await until(lambda: bench.gateway.stats.inside == 1)
+        await until(lambda: bench.policy.bodies)  # it generates
         writer.write_eof()
         async with asyncio.timeout(2):
             await bench.policy.left.wait()
