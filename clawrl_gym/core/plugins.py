@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Protocol
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clawrl_gym.core.errors import ConfigError
+
+if TYPE_CHECKING:  # importing the package must stay light
+    from pydantic import BaseModel, ValidationError
 
 
 class Options(Protocol):
@@ -152,11 +153,15 @@ class Plugin:
     @cached_property
     def options_model(self) -> type[BaseModel] | None:
         """The model of its options; None for a class that takes none."""
+        from pydantic import BaseModel
+
         model = getattr(self.target, "Options", None)
         return model if inspect.isclass(model) and issubclass(model, BaseModel) else None
 
     def options(self, values: Mapping[str, object]) -> BaseModel | None:
         """Its options, checked. Raises ConfigError naming each wrong key."""
+        from pydantic import ValidationError
+
         if self.options_model is None:
             if values:
                 key = f"{self.seam.options_key}.{next(iter(values))}"
