@@ -7,17 +7,14 @@ without anything that the driver had registered.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Any, ClassVar
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from clawrl_gym.config.envs import EnvConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import ENVIRONMENTS, load
-from clawrl_gym.core.types import Split
 
 _KINDS = tuple(
     path.partition(":")[0].removesuffix(".config")
@@ -71,30 +68,6 @@ def make_env(
         ) from error
     except ModuleNotFoundError as error:
         raise ConfigError(f"cannot import the module of env.id={env_id!r}: {error}") from error
-
-
-class RegisteredEnvConfig(EnvConfig):
-    """Of a kind of ours, whose environment is registered under an id.
-
-    The environment's class reads this configuration; so it is found by name, never imported.
-    """
-
-    gym_class: ClassVar[str]
-    """package.module:Name of the environment."""
-
-    id: str
-    """What `gymnasium.make` takes."""
-
-    def make(self) -> gymnasium.Env[str, str]:
-        return make_env(self.id, None, self.options())
-
-    def task_ids(self, split: Split) -> Sequence[str]:
-        ids: Sequence[str] = self.env_class().list_tasks(self, split)
-        return ids
-
-    @classmethod
-    def env_class(cls) -> Any:
-        return load(cls.gym_class, cls.gym_class)
 
 
 def builtin_specs() -> list[EnvSpec]:

@@ -12,7 +12,7 @@ from clawrl_gym.envs.registration import builtin_specs, make_env
 
 
 def test_importing_the_package_loads_no_heavy_module() -> None:
-    heavy = "{'torch', 'ray', 'vllm', 'transformers', 'aiohttp', 'rich'}"
+    heavy = "{'torch', 'ray', 'vllm', 'transformers', 'aiohttp', 'rich', 'pydantic'}"
     code = f"import clawrl_gym, sys; print(sorted({heavy} & set(sys.modules)))"
     output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

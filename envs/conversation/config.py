@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from clawrl_gym.envs.conversation import GYM_CLASS, GYM_ID
-from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.kind import RegisteredEnvConfig
 
 
 class ConversationEnvConfig(RegisteredEnvConfig):

@@ -10,7 +10,7 @@ from pydantic import Field
 from clawrl_gym.config.envs import Films
 from clawrl_gym.config.part import Part
 from clawrl_gym.envs.gui import GYM_CLASS, GYM_ID
-from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.kind import RegisteredEnvConfig
 
 
 class BrowserConfig(Part):

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from clawrl_gym.config.envs import SandboxConfig
-from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.kind import RegisteredEnvConfig
 from clawrl_gym.envs.terminal import GYM_CLASS, GYM_ID
 
 

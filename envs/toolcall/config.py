@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.config.part import Part
-from clawrl_gym.envs.registration import RegisteredEnvConfig
+from clawrl_gym.envs.kind import RegisteredEnvConfig
 from clawrl_gym.envs.toolcall import GYM_CLASS, GYM_ID
 
 
