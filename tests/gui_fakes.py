@@ -17,9 +17,9 @@ from clawrl_gym.envs.gui.task import FinalState, GuiTask
 def jpeg(width: int = 64, height: int = 64, colour: str = "white") -> bytes:
     from PIL import Image
 
-    held = BytesIO()
-    Image.new("RGB", (width, height), colour).save(held, "JPEG")
-    return held.getvalue()
+    jpeg_file = BytesIO()
+    Image.new("RGB", (width, height), colour).save(jpeg_file, "JPEG")
+    return jpeg_file.getvalue()
 
 
 @dataclass
@@ -57,8 +57,8 @@ class FakeScreen:
         self.left_document = False
         if (why := self.fails(action)) is not None:
             return why
-        known = {part.id for part in self.look().elements}
-        if action.id is not None and action.id not in known:
+        element_ids = {part.id for part in self.look().elements}
+        if action.id is not None and action.id not in element_ids:
             return f"there is no element {action.id} on this page"
         if action.kind == "type":
             self.written = action.text
@@ -67,8 +67,8 @@ class FakeScreen:
         return None
 
     def notices(self) -> list[str]:
-        told, self.noticed = self.noticed, []
-        return told
+        notices_so_far, self.noticed = self.noticed, []
+        return notices_so_far
 
     def shot(self) -> bytes:
         self._check()

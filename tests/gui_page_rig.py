@@ -39,14 +39,14 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 @dataclass
-class Desk:
+class PageRig:
     """One page, and what the addresses that it can reach answer."""
 
     tab: Tab
     context: BrowserContext
     bodies: dict[str, str | Callable[[], Any]] = field(default_factory=dict)
     """By URL: text, or what makes it."""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     """Method and URL of each request."""
 
     @property
@@ -60,7 +60,7 @@ class Desk:
     async def lines(self) -> tuple[Line, ...]:
         return (await read_page(self.tab, 5))[2]
 
-    async def said(self) -> list[str]:
+    async def texts(self) -> list[str]:
         """The page as the model reads it."""
         return [line_text(line) for line in await self.lines()]
 
@@ -69,8 +69,8 @@ class Desk:
         return [part for line in lines for part in line if isinstance(part, Element)]
 
     async def element(self, name: str) -> Element:
-        (found,) = [element for element in await self.elements() if element.name == name]
-        return found
+        (match,) = [element for element in await self.elements() if element.name == name]
+        return match
 
     async def do(self, kind: Kind, name: str = "", **fields: Any) -> str | None:
         """Look, and act on the element of that name."""
@@ -84,29 +84,29 @@ class Desk:
 
     async def answer(self, route: Route) -> None:
         url = route.request.url
-        self.asked.append(f"{route.request.method} {url}")
+        self.requests.append(f"{route.request.method} {url}")
         body = self.bodies.get(url.split("?")[0])
         if callable(body):
             body = body()
             if asyncio.iscoroutine(body):
                 body = await body
-        found = body is not None
+        exists = body is not None
         await route.fulfill(
-            status=200 if found else 404,
-            body=str(body) if found else "not there",
+            status=200 if exists else 404,
+            body=str(body) if exists else "not there",
             content_type="text/html; charset=utf-8",
         )
 
 
 @asynccontextmanager
-async def desk(browser: Browser, width: int = 800, height: int = 600) -> AsyncIterator[Desk]:
+async def page_rig(browser: Browser, width: int = 800, height: int = 600) -> AsyncIterator[PageRig]:
     """A page of its own."""
     context = await browser.new_context(viewport={"width": width, "height": height})
     page = await context.new_page()
-    made = Desk(await Tab.open(page), context)
-    await context.route("**/*", made.answer)
+    rig = PageRig(await Tab.open(page), context)
+    await context.route("**/*", rig.answer)
     page.on("dialog", lambda dialog: dialog.dismiss())
     try:
-        yield made
+        yield rig
     finally:
         await context.close()

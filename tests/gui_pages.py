@@ -31,22 +31,22 @@ class Pages:
     """Answers each path with its page or response; what is posted is kept."""
 
     pages: Mapping[str, str | Response]
-    asked: list[Request] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
     def handle(self, request: Request) -> Response:
-        self.asked.append(request)
+        self.requests.append(request)
         page = self.pages.get(request.path)
         if page is None:
             return Response("<title>missing</title>missing", 404)
         return Response(page) if isinstance(page, str) else page
 
     def state(self) -> Any:
-        return [(one.method, one.path, dict(one.form)) for one in self.asked]
+        return [(one.method, one.path, dict(one.form)) for one in self.requests]
 
 
 def a_task(pages: Mapping[str, str | Response], **more: Any) -> GuiTask:
-    given = {"start": "http://site.test/", "sites": {"site.test": lambda: Pages(pages)}, **more}
-    return GuiTask("t", "family", "train", "do it", grader=Nothing(), **given)
+    fields = {"start": "http://site.test/", "sites": {"site.test": lambda: Pages(pages)}, **more}
+    return GuiTask("t", "family", "train", "do it", grader=Nothing(), **fields)
 
 
 @contextmanager
@@ -54,8 +54,8 @@ def a_screen(
     pages: str | Mapping[str, str | Response], options: GuiEnvConfig = PATIENT, **more: Any
 ) -> Iterator[BrowserScreen]:
     """`pages`: by path, or the only one."""
-    given = {"/": pages} if isinstance(pages, str) else pages
-    screen = BrowserScreen.open(a_task(given, **more), options)
+    fields = {"/": pages} if isinstance(pages, str) else pages
+    screen = BrowserScreen.open(a_task(fields, **more), options)
     try:
         yield screen
     finally:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.action import Kind
-from tests.gui_page_rig import LOG, chromium, desk
+from tests.gui_page_rig import LOG, chromium, page_rig
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -35,7 +35,7 @@ CLICKS: dict[Kind, list[tuple[str, int]]] = {
 @pytest.mark.parametrize("by", ["id", "place"])
 async def test_the_mouse_is_trusted(browser: Browser, kind: Kind, by: str) -> None:
     """Defect of the reference (4.3): triple clicks were offered and did nothing."""
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(f"<button id=b style='position:fixed;left:50px;top:50px'>B</button>{LOG}")
         where: dict[str, Any] = (
             {"id": (await at.element("B")).id} if by == "id" else {"x": 55, "y": 55}
@@ -50,7 +50,7 @@ async def test_the_mouse_is_trusted(browser: Browser, kind: Kind, by: str) -> No
 
 
 async def test_what_is_out_of_sight_is_brought_into_view(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<div style='height:5000px'></div><div style='height:50px;overflow:auto'><div style="
             "'height:900px'></div><button onclick='this.textContent = 1'>Far</button></div>"
@@ -60,7 +60,7 @@ async def test_what_is_out_of_sight_is_brought_into_view(browser: Browser) -> No
 
 
 async def test_what_is_covered_is_told_with_what_covers_it(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button onclick='hit = 1'>Buy</button> <label>Name <input></label> "
             "<select aria-label=S><option>a<option>b</select>"
@@ -75,7 +75,7 @@ async def test_what_is_covered_is_told_with_what_covers_it(browser: Browser) -> 
 
 
 async def test_what_is_covered_in_part_is_reached_beside_it(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button style='position:fixed;left:0;top:0;width:200px;height:50px' "
             "onclick='this.textContent = 1'>Wide</button>"
@@ -86,7 +86,7 @@ async def test_what_is_covered_in_part_is_reached_beside_it(browser: Browser) ->
 
 
 async def test_a_link_over_two_lines_is_reached(browser: Browser) -> None:
-    async with desk(browser, width=220) as at:
+    async with page_rig(browser, width=220) as at:
         await at.show(
             "<p style='font:16px monospace;width:200px'>aaaaaaaaaaaaaaa <a href='#x'>bbb cccc</a> ddddddddddd"
         )
@@ -95,7 +95,7 @@ async def test_a_link_over_two_lines_is_reached(browser: Browser) -> None:
 
 
 async def test_a_hidden_box_is_clicked_through_its_label(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<label><input id=a type=checkbox style='opacity:0;position:absolute'><i>Over</i></label>"
             "<label><input id=b type=checkbox style='display:none'>Stand</label>"
@@ -106,7 +106,7 @@ async def test_a_hidden_box_is_clicked_through_its_label(browser: Browser) -> No
 
 
 async def test_an_element_that_has_gone_is_told(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<button id=b>Buy</button><button id=c>Hide</button>")
         await at.lines()
         await at.js("b.remove(); c.style.display = 'none'")
@@ -118,7 +118,7 @@ async def test_an_element_that_has_gone_is_told(browser: Browser) -> None:
 
 async def test_pages_and_boxes_are_scrolled_in_four_directions(browser: Browser) -> None:
     """Defect of the reference (4.3): scrolling to the side was offered and did nothing."""
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<body style='margin:0;width:5000px;height:5000px'><div id=d tabindex=0 style='width:100px;"
             "height:100px;overflow:auto'><div style='width:900px;height:900px'>x</div></div>"
@@ -138,7 +138,7 @@ async def test_pages_and_boxes_are_scrolled_in_four_directions(browser: Browser)
 
 
 async def test_a_page_whose_box_scrolls_is_scrolled_there(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<body style='margin:0'><div id=d style='height:600px;overflow:auto'><p style='height:3000px'>x"
         )
@@ -147,7 +147,7 @@ async def test_a_page_whose_box_scrolls_is_scrolled_there(browser: Browser) -> N
 
 
 async def test_things_are_dragged_with_moves_in_between(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<div id=d style="position:fixed;left:10px;top:10px;width:40px;height:40px;cursor:move;z-index:1">D</div>
             <div style="position:fixed;left:300px;top:300px;width:40px;height:40px" tabindex=0>T</div>
@@ -164,7 +164,7 @@ async def test_things_are_dragged_with_moves_in_between(browser: Browser) -> Non
 
 
 async def test_what_is_draggable_by_html_is_dropped(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<p draggable=true id=a ondragstart="event.dataTransfer.setData('text/plain', 'note')">Note</p>
             <p id=b tabindex=0 ondragover="event.preventDefault()"
@@ -176,7 +176,7 @@ async def test_what_is_draggable_by_html_is_dropped(browser: Browser) -> None:
 
 
 async def test_fields_in_frames_and_shadow_roots_take_what_is_typed(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<iframe srcdoc='<input aria-label=f><select aria-label=s><option>a<option>b</select>'></iframe>"
             "<x-a></x-a><script>customElements.define('x-a', class extends HTMLElement { constructor() { "
@@ -191,7 +191,7 @@ async def test_fields_in_frames_and_shadow_roots_take_what_is_typed(browser: Bro
 
 
 async def test_a_page_cannot_forge_what_is_done(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<input aria-label=f><select aria-label=s><option>a<option>b</select>
             <button onclick="hit = event.isTrusted">Buy</button><script>
@@ -209,19 +209,19 @@ async def test_a_page_cannot_forge_what_is_done(browser: Browser) -> None:
 
 
 async def test_an_element_that_runs_away_under_the_mouse_breaks_nothing(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<p>Rest</p><button onmouseover='this.remove()'>Shy</button>")
         assert await at.do("click", "Shy") is None
-        assert await at.said() == ["Rest"]
+        assert await at.texts() == ["Rest"]
 
 
 async def test_a_document_that_is_written_anew_under_the_mouse_breaks_nothing(
     browser: Browser,
 ) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button onmousedown='document.open(); document.write(`<b tabindex=0>new</b>`); "
             "document.close()'>Gone</button>"
         )
         assert await at.do("click", "Gone") is None
-        assert await at.said() == ['clickable "new" [2]']
+        assert await at.texts() == ['clickable "new" [2]']

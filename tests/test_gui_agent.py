@@ -18,7 +18,7 @@ NATIVE, TEXT = GuiAgent(), GuiAgent(protocol="text")
 TOOL = tool(1024, 640)
 
 
-def said(content, *calls):
+def reply_with_calls(content, *calls):
     reply = {"role": "assistant", "content": content}
     if calls:
         reply["tool_calls"] = [
@@ -34,12 +34,12 @@ def page(number):
 
 def pictures(messages):
     """Texts of the messages, with "+" where a picture is."""
-    told = []
+    texts = []
     for message in messages[1:]:
         content = message["content"]
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        told.append("".join(part.get("text", "+") for part in parts))
-    return told
+        texts.append("".join(part.get("text", "+") for part in parts))
+    return texts
 
 
 def test_native_offers_the_tool_and_text_says_it_in_words():
@@ -52,7 +52,7 @@ def test_native_offers_the_tool_and_text_says_it_in_words():
 
 
 def test_calls_become_one_action_and_results_come_back_one_by_one():
-    reply = said(None, '{"action": "click", "id": 3}', '{"action": "done"}')
+    reply = reply_with_calls(None, '{"action": "click", "id": 3}', '{"action": "done"}')
     action = NATIVE.action(reply)
     assert isinstance(action, Action)
     calls = tuple(decode(action.text).calls)
@@ -71,17 +71,17 @@ def test_calls_become_one_action_and_results_come_back_one_by_one():
 
 
 def test_a_text_is_the_action_even_when_it_reads_like_calls():
-    assert TEXT.action(said("I buy it.\nclick(3)")) == Action("I buy it.\nclick(3)")
+    assert TEXT.action(reply_with_calls("I buy it.\nclick(3)")) == Action("I buy it.\nclick(3)")
     form = '{"content": "x", "tool_calls": [{"id": "1", "name": "computer", "arguments": "{}"}]}'
-    assert decode(action(TEXT.action(said(form))).text) == Reply(form)
-    assert TEXT.action(said(None)) == Action("")
+    assert decode(action(TEXT.action(reply_with_calls(form))).text) == Reply(form)
+    assert TEXT.action(reply_with_calls(None)) == Action("")
 
 
 def test_pictures_become_parts_of_what_came_back():
     [_, first] = TEXT.messages([page(0)], [])
     assert first["role"] == "user"
     assert [part["type"] for part in parts(first["content"])] == ["text", "image_url"]
-    reply = said(None, '{"action": "done"}')
+    reply = reply_with_calls(None, '{"action": "done"}')
     observation = encode_results([Call("c1", "computer", "{}")], [page(1)])
     last = NATIVE.messages(["ask", observation], [reply])[-1]
     assert (last["role"], last["tool_call_id"]) == ("tool", "c1")
@@ -99,15 +99,15 @@ def test_pictures_become_parts_of_what_came_back():
 )
 def test_only_the_newest_pictures_stay(images, expected):
     agent = GuiAgent(protocol="text", images=images)
-    replies = [said("wait()")] * 3
-    shown = agent.messages([page(n) for n in range(4)], replies)
-    assert pictures([m for m in shown if m["role"] != "assistant"]) == expected
+    replies = [reply_with_calls("wait()")] * 3
+    history = agent.messages([page(n) for n in range(4)], replies)
+    assert pictures([m for m in history if m["role"] != "assistant"]) == expected
 
 
 def test_what_the_model_says_is_never_taken_for_a_picture():
     evil = page(1)
-    shown = TEXT.messages(["ask", "page"], [said(evil)])
-    assert shown[2]["content"] == evil
+    history = TEXT.messages(["ask", "page"], [reply_with_calls(evil)])
+    assert history[2]["content"] == evil
 
 
 def test_the_agent_follows_the_environment_and_its_configuration():
@@ -122,7 +122,7 @@ def test_the_agent_follows_the_environment_and_its_configuration():
 
 def test_a_long_history_of_pictures_is_cut_like_any_other():
     agent = GuiAgent(protocol="text", images=2)
-    messages = agent.messages([page(n) for n in range(6)], [said("wait()" * 50)] * 5)
+    messages = agent.messages([page(n) for n in range(6)], [reply_with_calls("wait()" * 50)] * 5)
     cut = HeadTail(max_chars=900).view(messages)
     assert len(cut) < len(messages)
     assert size_chars(cut) <= 900
@@ -131,7 +131,7 @@ def test_a_long_history_of_pictures_is_cut_like_any_other():
 
 def test_the_note_of_what_was_left_out_stands_beside_a_picture():
     agent = GuiAgent(protocol="text", images=9)
-    messages = agent.messages([page(n) for n in range(6)], [said("x" * 300)] * 5)
+    messages = agent.messages([page(n) for n in range(6)], [reply_with_calls("x" * 300)] * 5)
     cut = HeadTail(max_chars=1000).view(messages)
     [noted] = [m for m in cut if isinstance(m["content"], list) and len(m["content"]) == 3]
     assert text_of_part(parts(noted["content"])[-1]).endswith("left out here)")

@@ -50,10 +50,10 @@ def post(calendar: Calendar, path: str, **form: str) -> Response:
 
 
 def test_a_week_shows_its_events_in_order(calendar: Calendar) -> None:
-    shown = get(calendar, "/")
-    assert shown.index("kettle") < shown.index("lemon")
-    assert "Week of 2 March" in shown
-    assert "tiger" not in shown
+    page_html = get(calendar, "/")
+    assert page_html.index("kettle") < page_html.index("lemon")
+    assert "Week of 2 March" in page_html
+    assert "tiger" not in page_html
     assert "tiger" in get(calendar, "/week/2026-03-09")
     assert "No events" in get(calendar, "/week/2026-03-23")
 

@@ -165,8 +165,8 @@ def test_what_is_refused_is_a_page_that_says_why() -> None:
     def served(method: str, path: str) -> Response:
         return serve(Request(method, path), {"a": fails}, {"b": fails}, "Shop", ())
 
-    asked = [("GET", "/a/x/y"), ("POST", "/a"), ("GET", "/b"), ("PUT", "/a"), ("GET", "/c")]
-    answers = [served(*one) for one in asked]
+    requests = [("GET", "/a/x/y"), ("POST", "/a"), ("GET", "/b"), ("PUT", "/a"), ("GET", "/c")]
+    answers = [served(*one) for one in requests]
     assert [answer.status for answer in answers] == [404, 405, 405, 405, 404]
     assert "no &lt;x/y&gt;" in str(answers[0].body)
 

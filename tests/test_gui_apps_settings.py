@@ -21,8 +21,8 @@ EACH = 8
 
 
 def setting(name: str, value: Any, default: Any, **more: Any) -> Any:
-    known = {"options": [], "low": 0, "high": 100, "locked": False}
-    return {"name": name, "value": value, "default": default, **known, **more}
+    common_fields = {"options": [], "low": 0, "high": 100, "locked": False}
+    return {"name": name, "value": value, "default": default, **common_fields, **more}
 
 
 def world() -> SettingsWorld:
@@ -56,8 +56,8 @@ def test_a_saved_form_is_what_is_stored_and_nothing_else_changes() -> None:
     before = state_of(site)
     form = sound(Volume="31", Station="<b>'x'</b> & {y}")
     form.pop("Mute")
-    answered = post(site, "/sound", **form)
-    assert (answered.status, answered.headers["location"]) == (303, "/sound?saved=1")
+    response = post(site, "/sound", **form)
+    assert (response.status, response.headers["location"]) == (303, "/sound?saved=1")
     values = {"Mute": False, "Volume": 31, "Station": "<b>'x'</b> & {y}"}
     assert state_of(site)["values"]["Sound"] == before["values"]["Sound"] | values
     assert state_of(site)["values"]["Display"] == before["values"]["Display"]
@@ -123,9 +123,9 @@ def test_search_finds_by_part_of_a_name_and_nothing_for_no_name() -> None:
 )
 def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(form: dict[str, str]) -> None:
     site = Settings(world())
-    answered = post(site, "/sound", **form)
-    assert answered.status == 400
-    assert "Sorry" in text_of(answered)
+    response = post(site, "/sound", **form)
+    assert response.status == 400
+    assert "Sorry" in text_of(response)
     assert site.state() == Settings(world()).state()
 
 
@@ -146,19 +146,19 @@ def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(form: dict
 )
 def test_strange_requests_are_answered_in_words(method: str, path: str, status: int) -> None:
     site = Settings(world())
-    answered = site.handle(Request(method, path, form={"section": "Sound"}))
-    assert answered.status == status
-    assert "Sorry" in text_of(answered)
+    response = site.handle(Request(method, path, form={"section": "Sound"}))
+    assert response.status == status
+    assert "Sorry" in text_of(response)
     assert site.state() == Settings(world()).state()
 
 
 def test_the_sites_world_is_not_the_tasks() -> None:
-    given = world()
-    kept = copy.deepcopy(given)
-    site = Settings(given)
+    world_before = world()
+    world_copy = copy.deepcopy(world_before)
+    site = Settings(world_before)
     post(site, "/sound", **sound(Volume="77"))
     post(site, "/sound/danger", section="Sound", sure="yes")
-    assert given == kept
+    assert world_before == world_copy
 
 
 @pytest.mark.parametrize("family", [family.name for family in FAMILIES])
@@ -177,9 +177,11 @@ def test_a_change_that_is_not_saved_or_not_alone_earns_nothing() -> None:
         assert reward_of(env, task_id, [(change,), ending]) == 0.0
         assert reward_of(env, task_id, [(change, save), answer("done")]) == 1.0
         env.reset(options={"task": task_id})
-        toggles = [it for it in env.view.elements if it.role == "checkbox"]
-        other = [it.name for it in toggles if change.locator and it.name != change.locator.name]
-        assert reward_of(env, task_id, [(tick(other[0]), change, save), ending]) == 0.0
+        toggles = [entry for entry in env.view.elements if entry.role == "checkbox"]
+        untouched = [
+            entry.name for entry in toggles if change.locator and entry.name != change.locator.name
+        ]
+        assert reward_of(env, task_id, [(tick(untouched[0]), change, save), ending]) == 0.0
 
 
 def test_the_wrong_number_and_the_defaults_besides_earn_nothing() -> None:
@@ -209,13 +211,14 @@ def test_settings_are_found_missing_or_locked_by_looking_alone() -> None:
 def test_giving_up_after_a_change_earns_nothing() -> None:
     env = paper_env()
     tasks = map(make_task, task_ids("train", ("settings_find",))[:20])
-    task = next(it for it in tasks if isinstance(it.grader, InfeasibleGrader))
+    task = next(entry for entry in tasks if isinstance(entry.grader, InfeasibleGrader))
     world = task.sites["settings"].world  # type: ignore[attr-defined]
     section = next(
-        part for part in world["sections"] if any(type(it["value"]) is bool and not it["locked"]
-                                                  for it in part["settings"])
-    )  # fmt: skip
-    name = next(it["name"] for it in section["settings"] if type(it["value"]) is bool)
+        part
+        for part in world["sections"]
+        if any(type(entry["value"]) is bool and not entry["locked"] for entry in part["settings"])
+    )
+    name = next(entry["name"] for entry in section["settings"] if type(entry["value"]) is bool)
     meddled = [(link(section["name"]),), (tick(name), press("Save")), give_up("no")]
     assert reward_of(env, task.id, meddled) == 0.0
     assert reward_of(env, task.id, [give_up("no")]) == 1.0

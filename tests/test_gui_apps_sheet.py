@@ -107,8 +107,8 @@ def test_formulas_that_refer_to_each_other_in_a_circle_or_a_long_chain_are_refus
 def test_a_cell_is_entered_and_nothing_else_changes() -> None:
     site = Sheets(world())
     before = state_of(site)
-    answered = post(site, "/stock/cell", cell=" b3 ", content="<b>'7'</b>")
-    assert (answered.status, answered.headers["location"]) == (303, "/stock")
+    response = post(site, "/stock/cell", cell=" b3 ", content="<b>'7'</b>")
+    assert (response.status, response.headers["location"]) == (303, "/stock")
     before["Stock"]["rows"][2][1] = "<b>'7'</b>"
     assert site.state() == before
     shown_page = get(site, "/stock").body
@@ -117,11 +117,11 @@ def test_a_cell_is_entered_and_nothing_else_changes() -> None:
 
 
 def test_a_formula_counts_by_what_it_gives_and_reads() -> None:
-    one, other, typed = (Sheets(world()) for _ in range(3))
+    one, alternative, typed = (Sheets(world()) for _ in range(3))
     post(one, "/stock/cell", cell="B4", content="=B2+B3")
-    post(other, "/stock/cell", cell="B4", content="=sum( b2:b3 )")
+    post(alternative, "/stock/cell", cell="B4", content="=sum( b2:b3 )")
     post(typed, "/stock/cell", cell="B4", content="19")
-    assert one.state() == other.state() != typed.state()
+    assert one.state() == alternative.state() != typed.state()
     assert rows_of(one) == rows_of(typed)
 
 
@@ -138,9 +138,9 @@ def test_rows_are_added_rewritten_sorted_and_deleted() -> None:
 
 def test_locked_cells_stay_whichever_way_they_are_written() -> None:
     site = Sheets(world(locked=("B2",)))
-    answered = post(site, "/stock/cell", cell="B2", content="1")
-    assert answered.status == 400
-    assert "B2 is locked" in text_of(answered)
+    response = post(site, "/stock/cell", cell="B2", content="1")
+    assert response.status == 400
+    assert "B2 is locked" in text_of(response)
     assert "B2: 12 (locked)" in text_of(get(site, "/stock/2"))
     assert post(site, "/stock/2", A2="kettle", B2="1", C2="30").status == 303
     assert site.state() == Sheets(world()).state()
@@ -180,9 +180,9 @@ def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(
     path: str, form: dict[str, str]
 ) -> None:
     site = Sheets(world())
-    answered = post(site, f"/stock/{path}", **form)
-    assert answered.status == 400
-    assert "Sorry" in text_of(answered)
+    response = post(site, f"/stock/{path}", **form)
+    assert response.status == 400
+    assert "Sorry" in text_of(response)
     assert site.state() == Sheets(world()).state()
 
 
@@ -201,9 +201,9 @@ def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(
 )
 def test_strange_requests_are_answered_in_words(method: str, path: str, status: int) -> None:
     site = Sheets(world())
-    answered = site.handle(Request(method, path, form={"cell": "B2", "content": "1"}))
-    assert answered.status == status
-    assert "Sorry" in text_of(answered)
+    response = site.handle(Request(method, path, form={"cell": "B2", "content": "1"}))
+    assert response.status == status
+    assert "Sorry" in text_of(response)
     assert site.state() == Sheets(world()).state()
 
 
@@ -251,13 +251,14 @@ def test_the_wrong_row_or_order_earns_nothing() -> None:
     for task_id in task_ids("train", ("sheet_remove",))[:EACH]:
         (row,), *rest = solution_of(task_id)
         assert row.locator
-        other = "2" if row.locator.name != "2" else "3"
-        assert reward_of(env, task_id, [(link(other),), *rest]) == 0.0
+        alternative = "2" if row.locator.name != "2" else "3"
+        assert reward_of(env, task_id, [(link(alternative),), *rest]) == 0.0
     for task_id in task_ids("train", ("sheet_sort",))[:EACH]:
         first, (column, order, sort), *rest = solution_of(task_id)
-        other = "largest first" if order.text == "smallest first" else "smallest first"
+        alternative = "largest first" if order.text == "smallest first" else "smallest first"
         assert (
-            reward_of(env, task_id, [first, (column, select("Order", other), sort), *rest]) == 0.0
+            reward_of(env, task_id, [first, (column, select("Order", alternative), sort), *rest])
+            == 0.0
         )
         assert reward_of(env, task_id, rest) == 0.0
 

@@ -167,6 +167,6 @@ def test_an_empty_basket_cannot_be_ordered(shop: Shop) -> None:
 
 def test_what_a_buyer_typed_is_shown_as_text(shop: Shop) -> None:
     answer = post(shop, "/checkout", **BUYER | {"name": "<b>\"Tom'</b>"})
-    shown = get(shop, answer.headers["location"])
-    assert "<b>" not in shown
-    assert "&lt;b&gt;&#34;Tom&#39;" in shown
+    page_html = get(shop, answer.headers["location"])
+    assert "<b>" not in page_html
+    assert "&lt;b&gt;&#34;Tom&#39;" in page_html

@@ -50,20 +50,20 @@ EDIT = {"status": "waiting", "priority": "high", "owner": "Ben", "label": "<b>'x
 def test_an_edited_ticket_is_stored_and_nothing_else_changes() -> None:
     site = Tickets(world())
     before = state_of(site)
-    answered = post(site, "/edit/11", **EDIT)
-    assert (answered.status, answered.headers["location"]) == (303, "/ticket/11")
+    response = post(site, "/edit/11", **EDIT)
+    assert (response.status, response.headers["location"]) == (303, "/ticket/11")
     assert site.state() == before | {"11": before["11"] | EDIT}
-    shown = get(site, "/ticket/11").body
-    assert isinstance(shown, str)
-    assert "<b>" not in shown
+    page_html = get(site, "/ticket/11").body
+    assert isinstance(page_html, str)
+    assert "<b>" not in page_html
 
 
 def test_comments_new_tickets_closing_and_opening_again() -> None:
     site = Tickets(world())
     assert post(site, "/comment/12", text=" brick ").status == 303
     assert state_of(site)["12"]["comments"] == [["Ben", "amber"], ["You", "brick"]]
-    made = post(site, "/new", title="cold maple", priority="high", owner="nobody")
-    assert made.headers["location"] == "/ticket/14"
+    response = post(site, "/new", title="cold maple", priority="high", owner="nobody")
+    assert response.headers["location"] == "/ticket/14"
     assert state_of(site)["14"] == ticket("cold maple", priority="high", owner="nobody")
     assert post(site, "/close/14", reason="duplicate", of="11").status == 303
     closed = state_of(site)["14"]
@@ -97,7 +97,7 @@ def test_looking_changes_nothing() -> None:
 )
 def test_search_takes_words_status_and_owner(query: str, found: list[str]) -> None:
     text = text_of(get(Tickets(world()), f"/found?{query}"))
-    titles = [it["title"] for it in world()["tickets"].values()]
+    titles = [entry["title"] for entry in world()["tickets"].values()]
     assert [title for title in titles if title in text] == found
     assert ("There is no such ticket." in text) == (not found)
 
@@ -142,9 +142,9 @@ def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(
     path: str, form: dict[str, str]
 ) -> None:
     site = Tickets(world())
-    answered = post(site, path, **form)
-    assert answered.status == 400
-    assert "Sorry" in text_of(answered)
+    response = post(site, path, **form)
+    assert response.status == 400
+    assert "Sorry" in text_of(response)
     assert site.state() == Tickets(world()).state()
 
 
@@ -165,21 +165,21 @@ def test_a_form_that_is_wrong_is_refused_in_words_and_changes_nothing(
 )
 def test_strange_requests_are_answered_in_words(method: str, path: str, status: int) -> None:
     site = Tickets(world())
-    answered = site.handle(Request(method, path, form={"reason": "solved"}))
-    assert answered.status == status
-    assert "Sorry" in text_of(answered)
+    response = site.handle(Request(method, path, form={"reason": "solved"}))
+    assert response.status == status
+    assert "Sorry" in text_of(response)
     assert site.state() == Tickets(world()).state()
 
 
 def test_the_sites_world_is_not_the_tasks() -> None:
-    given = world()
-    kept = copy.deepcopy(given)
-    site = Tickets(copy.deepcopy(given))
+    world_before = world()
+    world_copy = copy.deepcopy(world_before)
+    site = Tickets(copy.deepcopy(world_before))
     state = state_of(site)
     post(site, "/comment/12", text="brick")
     post(site, "/edit/11", **EDIT)
-    assert given == kept
-    assert state == Tickets(kept).state()
+    assert world_before == world_copy
+    assert state == Tickets(world_copy).state()
 
 
 @pytest.mark.parametrize("family", [family.name for family in FAMILIES])
@@ -212,11 +212,13 @@ def test_the_wrong_reason_owner_or_comment_earns_nothing() -> None:
 def test_the_earlier_of_two_duplicates_stays_open() -> None:
     env = paper_env()
     for task_id in task_ids("train", ("tickets_duplicate",))[:EACH]:
-        search, locator, (wanted,), close, (reason, of, press_close), ending = solution_of(task_id)
-        assert wanted.locator
+        search, locator, (duplicate_link,), close, (reason, of, press_close), ending = solution_of(
+            task_id
+        )
+        assert duplicate_link.locator
         later = max(make_task(task_id).grader.expected["tickets"].items(),  # type: ignore[attr-defined]
-                    key=lambda it: (it[1]["reason"], int(it[0])))[0]  # fmt: skip
-        swapped = [search, locator, (link(wanted.locator.name),), close,
+                    key=lambda entry: (entry[1]["reason"], int(entry[0])))[0]  # fmt: skip
+        swapped = [search, locator, (link(duplicate_link.locator.name),), close,
                    (reason, Step("type", of.locator, text=later), press_close), ending]  # fmt: skip
         assert reward_of(env, task_id, swapped) == 0.0
 

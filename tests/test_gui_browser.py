@@ -26,9 +26,9 @@ from tests.gui_pages import Pages, a_screen, a_task, with_browser
 
 @pytest.fixture
 def loop() -> Iterator[LoopThread]:
-    made = LoopThread()
-    yield made
-    made.close()
+    loop_thread = LoopThread()
+    yield loop_thread
+    loop_thread.close()
 
 
 def test_a_coroutine_runs_on_the_loops_own_thread(loop):
@@ -83,7 +83,7 @@ def test_a_closed_loop_says_so(loop):
 
 def test_who_waits_when_the_loop_ends_is_told(loop):
     """A bare CancelledError came out, which no environment takes for a failure of its own."""
-    begun, told = threading.Event(), []
+    begun, refusals = threading.Event(), []
 
     async def for_ever() -> None:
         begun.set()
@@ -92,7 +92,7 @@ def test_who_waits_when_the_loop_ends_is_told(loop):
     def wait() -> None:
         with pytest.raises(EnvError, match="ended meanwhile") as raised:
             loop.run(for_ever(), 60)
-        told.append(raised.value)
+        refusals.append(raised.value)
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -102,7 +102,7 @@ def test_who_waits_when_the_loop_ends_is_told(loop):
         thread.start()
     for thread in [*closing, waiting]:
         thread.join(20)
-    assert len(told) == 1
+    assert len(refusals) == 1
 
 
 class SlowStart(pool.BrowserPool):
@@ -191,7 +191,7 @@ async def test_a_name_below_an_allowed_one_may_not_lead_into_the_own_net():
 # -- sites and the proxy ------------------------------------------------------------------------
 
 
-async def asked(network: Network, raw: bytes) -> bytes:
+async def requests(network: Network, raw: bytes) -> bytes:
     """What the proxy answers, until it hangs up or 1 s has passed without a word."""
     proxy = Proxy(None)
     address = await proxy.admit(network)
@@ -220,19 +220,23 @@ async def test_a_site_gets_path_query_form_and_headers():
         b"POST http://Site.test/a%20b?q=%C3%A4 HTTP/1.1\r\nX-One: 1\r\n"
         b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 13\r\n\r\n" + body
     )
-    answer = await asked(Network({"site.test": site}, ()), raw)
+    answer = await requests(Network({"site.test": site}, ()), raw)
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b"\r\n\r\nanswer")
-    got: Request = site.asked[0]
-    assert (got.method, got.path, got.query) == ("POST", "/a b", {"q": "ä"})
-    assert (got.form, got.headers["x-one"], got.body) == ({"x": "2", "y": "&"}, "1", body)
+    request: Request = site.requests[0]
+    assert (request.method, request.path, request.query) == ("POST", "/a b", {"q": "ä"})
+    assert (request.form, request.headers["x-one"], request.body) == (
+        {"x": "2", "y": "&"},
+        "1",
+        body,
+    )
 
 
 async def test_several_requests_go_over_one_connection():
     site = Pages({"/1": "one", "/2": "two"})
     raw = get("http://site.test/1") + get("http://site.test/2")
-    answer = await asked(Network({"site.test": site}, ()), raw)
-    assert [one.path for one in site.asked] == ["/1", "/2"]
+    answer = await requests(Network({"site.test": site}, ()), raw)
+    assert [one.path for one in site.requests] == ["/1", "/2"]
     assert answer.count(b"HTTP/1.1 200 OK") == 2
 
 
@@ -248,7 +252,7 @@ class Failing:
 
 @pytest.mark.parametrize("path", ["/", "/split"])
 async def test_a_site_that_fails_answers_500_without_its_reasons(path):
-    answer = await asked(Network({"site.test": Failing()}, ()), get(f"http://site.test{path}"))
+    answer = await requests(Network({"site.test": Failing()}, ()), get(f"http://site.test{path}"))
     assert answer.startswith(b"HTTP/1.1 500 ")
     assert b"secret" not in answer
     assert b"Set-Cookie" not in answer
@@ -279,10 +283,10 @@ async def test_sites_that_hang_hold_up_no_other_episode():
     ]
     try:
         await asyncio.sleep(0)
-        answered = await Network({"b.test": Pages({"/": "quick"})}, ()).answer(
+        response = await Network({"b.test": Pages({"/": "quick"})}, ()).answer(
             "b.test", "GET", "/", {}, b""
         )
-        assert answered.body == "quick"
+        assert response.body == "quick"
         assert not any(one.done() for one in waits)
     finally:
         for site in hanging:
@@ -320,8 +324,8 @@ async def test_a_site_that_hangs_is_not_called_again_at_the_same_time(monkeypatc
 async def test_what_is_no_site_is_refused_and_told(raw):
     site = Pages({})
     network = Network({"site.test": site}, ())
-    assert (await asked(network, raw)).startswith(b"HTTP/1.1 403 ")
-    assert site.asked == []
+    assert (await requests(network, raw)).startswith(b"HTTP/1.1 403 ")
+    assert site.requests == []
     assert len(network.refusals()) == 1
     assert network.refusals() == []
 
@@ -341,18 +345,18 @@ async def test_what_is_no_site_is_refused_and_told(raw):
 async def test_what_is_no_request_is_hung_up_on(raw):
     site = Pages({})
     try:
-        answer = await asked(Network({"site.test": site}, ()), raw)
+        answer = await requests(Network({"site.test": site}, ()), raw)
     except ConnectionError:
         answer = b""
     assert answer == b""
-    assert site.asked == []
+    assert site.requests == []
 
 
 @pytest.mark.parametrize(
     "header", ["Content-Length: 99999999999", "Content-Length: -1", "Transfer-Encoding: chunked"]
 )
 async def test_a_body_that_is_too_long_is_refused(header):
-    answer = await asked(
+    answer = await requests(
         Network({"site.test": Pages({})}, ()), get("http://site.test/", header + "\r\n")
     )
     assert answer.startswith(b"HTTP/1.1 413 ")
@@ -362,7 +366,7 @@ async def test_an_allowed_host_that_is_not_there_is_a_bad_gateway():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     network = Network({}, (Allowed("127.0.0.1", port),))
-    assert (await asked(network, get(f"http://127.0.0.1:{port}/"))).startswith(b"HTTP/1.1 502 ")
+    assert (await requests(network, get(f"http://127.0.0.1:{port}/"))).startswith(b"HTTP/1.1 502 ")
 
 
 async def test_bytes_go_both_ways_through_a_tunnel_to_an_allowed_host():
@@ -374,7 +378,7 @@ async def test_bytes_go_both_ways_through_a_tunnel_to_an_allowed_host():
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     network = Network({}, (Allowed("127.0.0.1", port),))
-    answer = await asked(network, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nhello".encode())
+    answer = await requests(network, f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\nhello".encode())
     server.close()
     await server.wait_closed()
     assert answer.endswith(b"\r\n\r\necho hello")
@@ -385,9 +389,9 @@ def test_many_refusals_are_counted():
     for number in range(12):
         network.refuse(f"http://h{number}.test/")
         network.refuse(f"http://h{number}.test/again")
-    told = network.refusals()
-    assert len(told) == 6
-    assert told[-1] == "refused: 7 more addresses"
+    refusals = network.refusals()
+    assert len(refusals) == 6
+    assert refusals[-1] == "refused: 7 more addresses"
 
 
 # -- which program ------------------------------------------------------------------------------

@@ -49,16 +49,16 @@ def test_without_a_browser_a_run_says_so_before_anything_is_started():
 
 @pytest.mark.browser
 def test_a_run_starts_one_browser_before_anything_else():
-    said: list[str] = []
-    assert check_envs(compose("train", ["env=gui"], RunConfig), said.append) == []
-    assert said[0].endswith(": ready")
+    messages: list[str] = []
+    assert check_envs(compose("train", ["env=gui"], RunConfig), messages.append) == []
+    assert messages[0].endswith(": ready")
 
 
 @pytest.mark.browser
 def test_preparing_says_which_chromium_is_used():
-    said: list[str] = []
-    GuiEnv.prepare(GuiEnvConfig.of({}), said.append)
-    assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", said[0])
+    messages: list[str] = []
+    GuiEnv.prepare(GuiEnvConfig.of({}), messages.append)
+    assert re.fullmatch(r"Chromium \d+\.[\d.]+: ready", messages[0])
 
 
 @pytest.mark.browser

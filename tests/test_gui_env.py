@@ -211,8 +211,8 @@ def test_what_the_page_asks_for_is_part_of_the_request():
 
 
 def test_an_oracle_may_follow_from_what_the_page_asks_for():
-    def solution(said):
-        assert said == "Buy pens!"
+    def solution(instruction):
+        assert instruction == "Buy pens!"
         return SOLUTION
 
     env = started(replace(TASK, solution=solution), Screens(page_instruction="Buy pens!"))

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from tests.gui_page_rig import LOG, chromium, desk
+from tests.gui_page_rig import LOG, chromium, page_rig
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -47,7 +47,7 @@ FIELDS: dict[str, tuple[str, str, str]] = {
 async def test_a_field_holds_what_was_typed(browser: Browser, case: str) -> None:
     """Defect of the reference (4.3): line breaks in what was typed broke the action."""
     html, text, expected = FIELDS[case]
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(f"{html}<script>changes = 0; oninput = () => changes++</script>")
         assert await at.do("type", "f", text=text) is None
         code = "(f => 'value' in f ? f.value : f.innerText)(document.querySelector('[aria-label]'))"
@@ -56,7 +56,7 @@ async def test_a_field_holds_what_was_typed(browser: Browser, case: str) -> None
 
 
 async def test_keys_are_pressed_for_what_is_typed(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(f"<input aria-label=f id=f>{LOG}")
         assert await at.do("type", "f", text="aB\n") is None
         keys = [
@@ -66,7 +66,7 @@ async def test_keys_are_pressed_for_what_is_typed(browser: Browser) -> None:
 
 
 async def test_one_can_type_where_the_focus_is(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<input aria-label=f value=a autofocus> <input aria-label=g style='position:fixed;left:0;top:90px'>"
         )
@@ -77,7 +77,7 @@ async def test_one_can_type_where_the_focus_is(browser: Browser) -> None:
 
 
 async def test_a_slider_or_editor_of_the_page_s_own_takes_keys(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<div tabindex=0 role=textbox aria-label=f onkeydown='this.textContent += event.key'></div>"
             "<style>div{height:20px}</style>"
@@ -96,7 +96,7 @@ async def test_a_slider_or_editor_of_the_page_s_own_takes_keys(browser: Browser)
 async def test_keys_are_known_by_their_usual_names(
     browser: Browser, keys: str, expected: str
 ) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<script>got = []; onkeydown = (e) => { e.preventDefault(); got.push([e.key, e.ctrlKey, "
             "e.isTrusted]) }; oninput = (e) => got.push([e.data, false, true])</script>"
@@ -108,7 +108,7 @@ async def test_keys_are_known_by_their_usual_names(
 
 
 async def test_enter_sends_a_form_and_control_a_selects(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<form onsubmit='event.preventDefault(); sent = f.value'><input id=f aria-label=f value=abc></form>"
         )
@@ -134,7 +134,7 @@ SELECTS: dict[str, tuple[str, str, list[str]]] = {
 @pytest.mark.parametrize("case", SELECTS)
 async def test_options_are_chosen(browser: Browser, case: str) -> None:
     more, text, expected = SELECTS[case]
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             f"<select id=s aria-label=s {more}><option value=0 selected>Zero<option value=1>One"
             "<option value=2>Two words<option value=3>Three<option value=x>2</select>"

@@ -20,7 +20,7 @@ def page() -> bytes:
     return PAGE
 
 
-def gone() -> bytes:
+def raise_env_error() -> bytes:
     raise EnvError("the browser died")
 
 
@@ -78,20 +78,22 @@ def test_long_episodes_are_thinned_evenly_and_keep_first_and_last(replies: int) 
 
 def test_a_thinned_film_says_how_much_is_left_out() -> None:
     film = filmed(60)
-    shown = sum(frame.number > 0 for frame in film.frames)
-    assert film.hidden == 60 - shown > 0
+    frames_shown = sum(frame.number > 0 for frame in film.frames)
+    assert film.hidden == 60 - frames_shown > 0
     assert filmed(3).hidden == 0
     assert size_of(film)[1] < 12_000
 
 
 def test_a_page_that_cannot_be_pictured_is_a_blank_frame() -> None:
-    film = filmed(2, shot=gone)
+    film = filmed(2, shot=raise_env_error)
     assert [frame.jpeg for frame in film.frames] == [None, None, None]
     assert size_of(film)[0] == size_of(filmed(1))[0]
 
 
 def test_a_broken_picture_is_a_blank_frame() -> None:
-    assert size_of(filmed(1, shot=lambda: b"\xff\xd8\xff nothing")) == size_of(filmed(1, shot=gone))
+    assert size_of(filmed(1, shot=lambda: b"\xff\xd8\xff nothing")) == size_of(
+        filmed(1, shot=raise_env_error)
+    )
 
 
 def test_a_film_without_any_reply_shows_the_page_and_the_outcome() -> None:

@@ -172,15 +172,15 @@ def test_the_same_done_to_something_else_earns_nothing(
     env = on_paper(family)
     for task_id in ids_of(family, each=3):
         env.reset(options={"task": task_id})
-        asked = int(env.oracle(0).removeprefix("click(").removesuffix(")"))
+        first_id = int(env.oracle(0).removeprefix("click(").removesuffix(")"))
         rows = [line for line in env.view.lines if "|" in line]
-        others = [
+        other_ids = [
             part.id
             for line in rows
             for part in line[1 if family.startswith("calendar") else 0 :]
-            if not isinstance(part, str) and part.role == role and part.id != asked
+            if not isinstance(part, str) and part.role == role and part.id != first_id
         ]
-        for action in (f"click({others[0]})", *then):
+        for action in (f"click({other_ids[0]})", *then):
             env.step(action)
         _, reward, done, _, info = env.step("done()")
         assert (reward, done) == (0.0, True)
@@ -221,13 +221,13 @@ def test_an_id_names_one_task_in_every_process() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_heldout_request_is_met_in_training(family: str) -> None:
-    told = {
+    reports = {
         split: {make_task(task_id).instruction for task_id in task_ids(split, (family,))[:SAMPLE]}
         for split in ("train", "heldout")
     }
-    assert not told["train"] & told["heldout"]
-    assert len(told["train"]) > 50
-    assert len(told["heldout"]) > 9
+    assert not reports["train"] & reports["heldout"]
+    assert len(reports["train"]) > 50
+    assert len(reports["heldout"]) > 9
 
 
 def test_a_request_belongs_to_one_split_whatever_the_phrasing() -> None:
@@ -238,9 +238,9 @@ def test_a_request_belongs_to_one_split_whatever_the_phrasing() -> None:
         for number in range(200):
             draft = family.draft(Draw(f"split/{number}"))
             splits.setdefault(draft.key, set()).add(split_of(name, draft))
-        assert all(len(found) == 1 for found in splits.values())
-        held = sum("heldout" in found for found in splits.values())
-        assert held < len(splits) / 2
+        assert all(len(splits_of_key) == 1 for splits_of_key in splits.values())
+        heldout_count = sum("heldout" in splits_of_key for splits_of_key in splits.values())
+        assert heldout_count < len(splits) / 2
 
 
 @pytest.mark.parametrize("family", EASY)
@@ -249,20 +249,22 @@ def test_easy_tasks_are_short_enough_for_a_small_policy(family: str) -> None:
     for task_id in ids_of(family):
         first, _ = env.reset(options={"task": task_id})
         assert len(first) <= FIRST_CHARS, first
-        shown = [first.partition("\n\n")[2]]
+        pages_seen = [first.partition("\n\n")[2]]
         for played, action in enumerate(env.solve(), start=1):
-            shown.append(env.step(action)[0])
+            pages_seen.append(env.step(action)[0])
             assert played <= EASY_TURNS
-        assert max(map(len, shown)) <= PAGE_CHARS, max(shown, key=len)
+        assert max(map(len, pages_seen)) <= PAGE_CHARS, max(pages_seen, key=len)
 
 
 @pytest.mark.parametrize("app", APPS)
 def test_every_application_has_easy_long_and_impossible_tasks(app: str) -> None:
-    mine = [name for name in FAMILIES if name.partition("_")[0] == app]
-    easy = [name for name in mine if name in EASY]
-    assert len(mine) >= 6
-    assert 3 <= len(easy) < len(mine)
-    shares = {name: sum(map(is_infeasible, task_ids("train", (name,))[:60])) / 60 for name in mine}
+    family_names = [name for name in FAMILIES if name.partition("_")[0] == app]
+    easy = [name for name in family_names if name in EASY]
+    assert len(family_names) >= 6
+    assert 3 <= len(easy) < len(family_names)
+    shares = {
+        name: sum(map(is_infeasible, task_ids("train", (name,))[:60])) / 60 for name in family_names
+    }
     assert any(0.1 < share < 0.6 for share in shares.values())
     assert not any(share > 0.6 for share in shares.values())
 

@@ -22,8 +22,8 @@ def test_the_whole_state_counts():
     grader = StateGrader({"shop": STATE})
     assert grader.grade(final_state()) == (1.0, ())
     assert not grader.needs_pages
-    other = {"shop": {"basket": [{"name": "pens", "count": 3}], "orders": []}}
-    assert grader.grade(final_state(other)) == (0.0, ("shop.basket[0].count is 3, expected 2",))
+    different = {"shop": {"basket": [{"name": "pens", "count": 3}], "orders": []}}
+    assert grader.grade(final_state(different)) == (0.0, ("shop.basket[0].count is 3, expected 2",))
 
 
 def test_side_effects_cost_the_reward():

@@ -132,11 +132,11 @@ def test_the_oracle_wins_and_doing_nothing_does_not(env: GuiEnv, family: str) ->
 def test_an_id_is_one_problem(env: GuiEnv) -> None:
     """Its seed decides what is asked for, where it lies and what else is there."""
     name = "miniwob-click-checkboxes-large-train-00000"
-    first, again, other = (
+    first, again, different = (
         env.reset(options={"task": f"{name}{number}"})[0] for number in (1, 1, 2)
     )
     assert first == again
-    assert first != other
+    assert first != different
 
 
 @pytest.mark.browser

@@ -104,12 +104,12 @@ def test_all_that_a_task_needs_and_is_missing_is_named_at_once(tmp_path: Path) -
     )
     with pytest.raises(TaskError) as refused:
         open_osworld(write(tmp_path, task))
-    for named in (
+    for name_of_task in (
         "osworld-some-task", "config: 'download'", "launch of 'gimp'", "postconfig: 'execute'",
         "metric 'compare_table'", "getter 'vm_file'", "getter 'vm_command_line'",
         "expected 'cloud_file'",
     ):  # fmt: skip
-        assert named in str(refused.value)
+        assert name_of_task in str(refused.value)
     assert "exact_match" not in str(refused.value)
 
 
@@ -226,8 +226,8 @@ def test_the_same_task_under_another_id_is_no_heldout_task(tmp_path: Path) -> No
 
 
 def test_two_paths_that_share_nothing_are_the_two_splits(tmp_path: Path) -> None:
-    other = raw(id="other", instruction="Go elsewhere.")
-    train, heldout = write(tmp_path / "a", raw()), write(tmp_path / "b", other)
+    different = raw(id="other", instruction="Go elsewhere.")
+    train, heldout = write(tmp_path / "a", raw()), write(tmp_path / "b", different)
     source = open_osworld(train, allow=["a.test"], heldout=heldout)
     assert source.ids("train") == ["osworld-some-task"]
     assert source.ids("heldout") == ["osworld-other"]
@@ -251,8 +251,8 @@ def test_giving_up_what_can_be_done_is_worth_nothing() -> None:
 
 def graded(func: Any, result: Any, expected: Any, *, facts: Any = None, **more: Any) -> float:
     grader = grader_of({"func": func, "result": result, "expected": expected, **more})
-    seen = PageFacts("https://shop.test/list-2/a?q=pens&id=7", "Shop", "<p>pens</p>", facts)
-    return grader.grade(final_state(FRONT, seen, active=1))[0]
+    page_facts = PageFacts("https://shop.test/list-2/a?q=pens&id=7", "Shop", "<p>pens</p>", facts)
+    return grader.grade(final_state(FRONT, page_facts, active=1))[0]
 
 
 @pytest.mark.parametrize(
@@ -347,12 +347,12 @@ def test_what_is_read_off_the_page_goes_to_its_own_metric() -> None:
         {**page, "class_singleObject": {"a": "x"}},
         {**page, "class_singleObject": {"b": "x"}},
     )
-    wanted = [rule(expected={"x": "1"}), rule(expected={"x": "2"})]
+    rules = [rule(expected={"x": "1"}), rule(expected={"x": "2"})]
     func = ["check_direct_json_object"] * 2
-    assert graded(func, [first, second], wanted, facts=[{"x": "1"}, {"x": "2"}]) == 1.0
-    assert graded(func, [first, second], wanted, facts=[{"x": "2"}, {"x": "1"}]) == 0.0
+    assert graded(func, [first, second], rules, facts=[{"x": "1"}, {"x": "2"}]) == 1.0
+    assert graded(func, [first, second], rules, facts=[{"x": "2"}, {"x": "1"}]) == 0.0
     for nothing in (None, "text", [], [{"x": "1"}], [None, None]):
-        assert graded(func, [first, second], wanted, facts=nothing) == 0.0
+        assert graded(func, [first, second], rules, facts=nothing) == 0.0
 
 
 def test_an_unknown_way_to_read_a_page_is_named() -> None:

@@ -20,23 +20,23 @@ FRAME = CoordinateSpace(1024, 640, 1024, 640)
 TOOL = tool(1024, 640)
 
 
-def asked(text, frame=FRAME):
+def requested_in(text, frame=FRAME):
     return parse_reply(Reply(text), frame)
 
 
 def actions(text, frame=FRAME):
-    found = asked(text, frame)
-    assert [one.wrong for one in found if one.action is None] == []
-    return [one.action for one in found]
+    requested = requested_in(text, frame)
+    assert [one.wrong for one in requested if one.action is None] == []
+    return [one.action for one in requested]
 
 
-def called(frame=FRAME, name="computer", /, **arguments):
+def requested_by_call(frame=FRAME, name="computer", /, **arguments):
     [one] = parse_reply(Reply("", (Call("1", name, json.dumps(arguments)),)), frame)
     return one
 
 
 def action_called(**arguments):
-    one = called(FRAME, "computer", **arguments)
+    one = requested_by_call(FRAME, "computer", **arguments)
     assert one.action is not None, one.wrong
     return one.action
 
@@ -144,23 +144,28 @@ def test_every_other_action_is_read_too(text, expected):
     ],
 )  # fmt: skip
 def test_prose_is_no_action(text):
-    assert asked(text) == ()
+    assert requested_in(text) == ()
 
 
 def test_json_that_the_model_merely_thinks_of_is_never_carried_out():
     """Defect 4.3 of the reference: any JSON of one line in the reasoning was executed."""
     form = '{"name": "computer", "arguments": {"action": "click", "id": 3}}'
     for text in (form, '{"action": "click", "id": 3}', f"so:\n{form}\n", f"<think>{form}</think>"):
-        assert asked(text) == ()
-    thought = f"<think><tool_call>{form}</tool_call></think>"
-    assert asked(thought) == ()
-    assert actions(f"{thought}<tool_call>{form}</tool_call>") == [Action("click", id=3)]
+        assert requested_in(text) == ()
+    thinking = f"<think><tool_call>{form}</tool_call></think>"
+    assert requested_in(thinking) == ()
+    assert actions(f"{thinking}<tool_call>{form}</tool_call>") == [Action("click", id=3)]
 
 
 def test_several_actions_of_a_reply_keep_their_order():
     text = 'type(1, "a"); type(2, "b")\nI press it:\nclick(3) click(4)\n<tool_call>{"name": "done"}'
-    *found, last = asked(text)
-    assert [one.source for one in found] == ['type(1, "a")', 'type(2, "b")', "click(3)", "click(4)"]
+    *requested, last = requested_in(text)
+    assert [one.source for one in requested] == [
+        'type(1, "a")',
+        'type(2, "b")',
+        "click(3)",
+        "click(4)",
+    ]
     assert last.action is None
     assert "not closed" in last.wrong
 
@@ -198,7 +203,7 @@ def test_several_actions_of_a_reply_keep_their_order():
     ],
 )
 def test_what_is_wrong_is_said_with_what_was_got_and_what_is_expected(text, wrong):
-    [one] = asked(text)
+    [one] = requested_in(text)
     assert one.action is None
     assert re.search(wrong, one.wrong), one.wrong
 
@@ -206,7 +211,7 @@ def test_what_is_wrong_is_said_with_what_was_got_and_what_is_expected(text, wron
 @pytest.mark.parametrize("char", ["\x00", "\x03", "\x1b", "\x7f", "\x85", "\x0b"])
 def test_control_characters_are_refused_and_line_breaks_are_typed(char):
     """Defect 4.3 of the reference: control characters in typed text made broken programs of it."""
-    one = called(action="type", id=3, text=f"a{char}b")
+    one = requested_by_call(action="type", id=3, text=f"a{char}b")
     assert one.action is None
     assert "control character" in one.wrong
     assert action_called(action="type", id=3, text="a\r\nb\tc\rd").text == "a\nb\tc\nd"
@@ -216,13 +221,13 @@ def test_text_that_would_be_a_program_elsewhere_is_only_text():
     """Defect 4.3 of the reference: texts and keys were put into Python that was then executed."""
     evil = "'); import os; os.system('id') #"
     assert action_called(action="type", id=3, text=evil).text == evil
-    assert called(action="press", keys=evil).action is None
-    assert called(action="click", id="__import__('os')").action is None
+    assert requested_by_call(action="press", keys=evil).action is None
+    assert requested_by_call(action="click", id="__import__('os')").action is None
 
 
 def test_half_a_character_is_refused():
-    assert "not valid Unicode" in asked('type(3, "\\ud83d")')[0].wrong
-    assert called(action="type", text="\ud83d").action is None
+    assert "not valid Unicode" in requested_in('type(3, "\\ud83d")')[0].wrong
+    assert requested_by_call(action="type", text="\ud83d").action is None
 
 
 def test_thousandths_count_to_a_thousand():
@@ -234,7 +239,7 @@ def test_thousandths_count_to_a_thousand():
     assert (first.x, first.y) == (0, 0)
     [last] = actions("click(x=1000, y=1000)", frame)
     assert (last.x, last.y) == (1919, 1079)
-    assert "expected 0 to 1000" in asked("click(x=1001, y=0)", frame)[0].wrong
+    assert "expected 0 to 1000" in requested_in("click(x=1001, y=0)", frame)[0].wrong
 
 
 def test_pixels_of_a_picture_become_css_pixels():
@@ -243,7 +248,7 @@ def test_pixels_of_a_picture_become_css_pixels():
 
 
 POINT = {"coordinate": [30, 40]}
-OTHERS = [
+ALIASES = [
     ({"action": "left_click", **POINT}, Action("click", x=30, y=40)),
     ({"action": "click", "x": 30, "y": 40, "button": "right"}, Action("right_click", x=30, y=40)),
     ({"action": "click", "x": 30, "y": 40, "button": "left"}, Action("click", x=30, y=40)),
@@ -283,7 +288,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), OTHERS)
+@pytest.mark.parametrize(("arguments", "expected"), ALIASES)
 def test_actions_of_other_computer_tools_mean_ours(arguments, expected):
     """Defect 4.3 of the reference: triple_click and hscroll did nothing, wait.time was ignored."""
     assert action_called(**arguments) == expected
@@ -293,7 +298,7 @@ def test_actions_of_other_computer_tools_mean_ours(arguments, expected):
     "name", ["middle_click", "left_mouse_down", "cursor_position", "", 3, None]
 )
 def test_an_action_that_we_have_not_is_answered_with_those_that_we_have(name):
-    wrong = called(action=name).wrong
+    wrong = requested_by_call(action=name).wrong
     assert "expected one of: click, double_click" in wrong
 
 
@@ -345,9 +350,9 @@ def test_an_action_is_written_so_that_it_is_read_again(action):
 
 def test_the_advertised_actions_are_exactly_those_that_work():
     """Defect 4.3 of the reference: it advertised actions that nothing handled."""
-    offered = TOOL["function"]["parameters"]["properties"]["action"]["enum"]
-    assert sorted(offered) == sorted(get_args(Kind)) == sorted(FORMS)
-    assert {action.kind for action in ONE_OF_EACH} == set(offered)
+    action_names = TOOL["function"]["parameters"]["properties"]["action"]["enum"]
+    assert sorted(action_names) == sorted(get_args(Kind)) == sorted(FORMS)
+    assert {action.kind for action in ONE_OF_EACH} == set(action_names)
     for form in FORMS.values():
         assert len(actions(form.example)) == 1
         assert form.example in in_words(TOOL)
@@ -357,8 +362,8 @@ def test_the_advertised_actions_are_exactly_those_that_work():
 def test_a_call_by_the_schema_works(action):
     form = FORMS[action.kind]
     plain = {one.name: one.default for one in fields(Action) if one.name != "kind"}
-    given = {n: getattr(action, n) for n in form.fields if getattr(action, n) != plain[n]}
-    arguments = {"action": action.kind, **given}
+    changed_fields = {n: getattr(action, n) for n in form.fields if getattr(action, n) != plain[n]}
+    arguments = {"action": action.kind, **changed_fields}
     assert arguments_of(json.dumps(arguments), TOOL) == arguments
     assert action_called(**arguments) == action
 
@@ -376,7 +381,7 @@ def test_the_schema_is_one_and_every_field_is_described():
 @settings(deadline=None, max_examples=300)
 @given(st.text(alphabet=st.sampled_from("clickdone(),=\"'[]{}\\`<>/ \n12.-_;:typ"), max_size=80))
 def test_no_text_breaks_the_reader(text):
-    for one in asked(text):
+    for one in requested_in(text):
         assert (one.action is None) == bool(one.wrong)
 
 
@@ -400,7 +405,7 @@ def test_no_arguments_break_the_reader(arguments):
 @given(st.text(max_size=40).map(lambda text: text.replace("\r", "")))
 def test_any_text_that_can_be_typed_survives_being_written(text):
     action = Action("type", id=3, text=text)
-    [one] = asked(format_action(action))
+    [one] = requested_in(format_action(action))
     assert one.action == action or "control character" in one.wrong or "Unicode" in one.wrong
 
 
@@ -408,11 +413,11 @@ def test_any_text_that_can_be_typed_survives_being_written(text):
     "piece", ["click(\n", "click('\n", "<tool_call>", "click([", "`", "<think>"]
 )
 def test_of_a_reply_made_to_cost_time_only_so_much_is_read(piece):
-    assert len(asked(piece * (200_000 // len(piece)))) <= MAX_CALLS
+    assert len(requested_in(piece * (200_000 // len(piece)))) <= MAX_CALLS
 
 
 @pytest.mark.parametrize("name", ["[]", "{}", "3", "null"])
 def test_a_tool_whose_name_is_no_text_is_told_to_the_model(name: str) -> None:
-    [action] = asked(f'<tool_call>{{"name": {name}, "arguments": {{}}}}</tool_call>')
+    [action] = requested_in(f'<tool_call>{{"name": {name}, "arguments": {{}}}}</tool_call>')
     assert action.action is None
     assert action.wrong.startswith("got the tool ")

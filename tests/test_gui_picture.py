@@ -24,9 +24,9 @@ def opened(jpeg: bytes) -> Image.Image:
     return picture.convert("RGB")
 
 
-def changed(one: bytes, other: bytes) -> tuple[int, int, int, int] | None:
+def changed(one: bytes, different: bytes) -> tuple[int, int, int, int] | None:
     """Where two pictures differ by more than JPEG's own noise."""
-    differs = ImageChops.difference(opened(one), opened(other)).convert("L")
+    differs = ImageChops.difference(opened(one), opened(different)).convert("L")
     return differs.point([0] * 60 + [255] * 196).getbbox()
 
 
@@ -52,13 +52,14 @@ def test_marks_fit_a_picture_of_another_scale() -> None:
 
 
 def test_numbers_do_not_lie_on_each_other_while_there_is_room() -> None:
-    taken: list[tuple[float, float, float, float]] = []
+    places: list[tuple[float, float, float, float]] = []
     for _ in range(6):
-        place = label_place((100, 100, 60, 30), (18, 14), VIEWPORT, taken)
+        place = label_place((100, 100, 60, 30), (18, 14), VIEWPORT, places)
         assert not any(
-            abs(place[0] - other[0]) < 18 and abs(place[1] - other[1]) < 14 for other in taken
+            abs(place[0] - different[0]) < 18 and abs(place[1] - different[1]) < 14
+            for different in places
         )
-        taken.append(place)
+        places.append(place)
 
 
 @pytest.mark.parametrize("box", [(-30, -30, 60, 60), (380, 280, 90, 90), (-9, -9, 900, 900)])
@@ -127,7 +128,7 @@ def test_a_tiny_page_can_be_annotated() -> None:
 
 
 def test_captions_speak_of_names() -> None:
-    said = [
+    captions = [
         caption(Attempt(action), VIEW)
         for action in (
             Action("click", id=2), Action("type", id=1, text="pens"), Action("click", x=3.2, y=4),
@@ -137,7 +138,7 @@ def test_captions_speak_of_names() -> None:
             Action("switch_tab", tab=2),
         )
     ]  # fmt: skip
-    assert said == [
+    assert captions == [
         "click “Find”", "type “pens” into “Search”", "click at 3, 4", "double click [77]",
         "drag “Search” to “Find”", "scroll up", "press Enter", "done", "give up “no pens”",
         "wait 2 s", "switch tab 2",

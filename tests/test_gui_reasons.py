@@ -12,7 +12,7 @@ from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.action import Action
 from clawrl_gym.envs.gui.page.act import carry_out
-from tests.gui_page_rig import chromium, desk
+from tests.gui_page_rig import chromium, page_rig
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -92,9 +92,9 @@ REASONS: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REASONS)
 async def test_what_cannot_be_done_is_told(browser: Browser, case: str) -> None:
     html, fields, reason = REASONS[case]
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(f"<!doctype html>{html}")
         await at.lines()
-        said = await carry_out(at.tab, Action(**fields), 5)
-        assert said is not None
-        assert said.startswith(reason)
+        refusal = await carry_out(at.tab, Action(**fields), 5)
+        assert refusal is not None
+        assert refusal.startswith(reason)

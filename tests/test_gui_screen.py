@@ -177,12 +177,12 @@ def test_all_tabs_are_read_for_graders_that_ask():
 
 def test_random_numbers_follow_from_the_seed_and_the_clock_from_nothing():
     page = "<script>document.title = Math.random() + ' ' + new Date().toISOString()</script>"
-    seen = []
+    documents_left = []
     for seed in (1, 1, 2):
         with a_screen(page, seed=seed) as screen:
-            seen.append(screen.look().title.split())
-    assert seen[0][0] == seen[1][0] != seen[2][0]
-    assert {day[:14] for _, day in seen} == {"2025-01-06T09:"}
+            documents_left.append(screen.look().title.split())
+    assert documents_left[0][0] == documents_left[1][0] != documents_left[2][0]
+    assert {day[:14] for _, day in documents_left} == {"2025-01-06T09:"}
 
 
 def test_the_moved_clock_is_a_whole_date():

@@ -11,7 +11,7 @@ from playwright.async_api import Browser
 
 from clawrl_gym.envs.gui.observation import Element
 from clawrl_gym.envs.gui.page.snapshot import read_page
-from tests.gui_page_rig import HOST, chromium, desk
+from tests.gui_page_rig import HOST, chromium, page_rig
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -150,20 +150,20 @@ LINES: dict[str, tuple[str, list[str]]] = {
 @pytest.mark.parametrize("rule", LINES)
 async def test_the_rule(browser: Browser, rule: str) -> None:
     html, expected = LINES[rule]
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(f"<!doctype html><title>t</title><body>{html}")
-        assert await at.said() == expected
+        assert await at.texts() == expected
 
 
 async def test_url_and_title_are_told(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         at.bodies[HOST + "/a"] = "<title> My \n shop </title>"
         await at.page.goto(HOST + "/a?b=c#d")
         assert await read_page(at.tab, 5) == (HOST + "/a?b=c#d", "My shop", ())
 
 
 async def test_listeners_make_an_element_clickable(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<span id=a>early</span> <span id=b>property</span> <span id=c>none</span><p id=p></p>
             <script>a.addEventListener('mousedown', () => {}); b.onclick = () => {};
@@ -174,28 +174,28 @@ async def test_listeners_make_an_element_clickable(browser: Browser) -> None:
             window.addEventListener('click', () => {}); new EventTarget().addEventListener('click', () => {});
             </script>"""
         )
-        assert await at.said() == [
+        assert await at.texts() == [
             'clickable "early" [1] clickable "property" [2] none',
             'clickable "detached" [3]',
         ]
 
 
 async def test_numbers_stay_with_their_elements(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<button id=a>A</button> <button id=b>B</button>")
-        assert await at.said() == ['button "A" [1] button "B" [2]']
+        assert await at.texts() == ['button "A" [1] button "B" [2]']
         await at.js("b.insertAdjacentHTML('beforebegin', '<button>C</button> '); b.after(a); 1")
-        assert await at.said() == ['button "C" [3] button "B" [2] button "A" [1]']
+        assert await at.texts() == ['button "C" [3] button "B" [2] button "A" [1]']
         await at.js("window.kept = a; a.remove()")
-        assert await at.said() == ['button "C" [3] button "B" [2]']
+        assert await at.texts() == ['button "C" [3] button "B" [2]']
         await at.js("document.body.append(kept)")
-        assert await at.said() == ['button "C" [3] button "B" [2] button "A" [1]']
+        assert await at.texts() == ['button "C" [3] button "B" [2] button "A" [1]']
         await at.page.reload()
-        assert await at.said() == ['button "A" [1] button "B" [2]']
+        assert await at.texts() == ['button "A" [1] button "B" [2]']
 
 
 async def test_what_lies_under_a_dialog_is_covered(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button>Buy</button><div style='height:2000px'></div><button>Below</button>"
             "<div style='position:fixed;inset:0;background:#0008'><h2>Cookies?</h2>"
@@ -207,7 +207,7 @@ async def test_what_lies_under_a_dialog_is_covered(browser: Browser) -> None:
 
 
 async def test_what_is_scrolled_out_of_a_box_is_not_covered(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<div style='height:60px;overflow:auto'><div style='height:100px'>x</div>"
             "<button>In</button></div><p><button style='height:150px;width:300px'>Out</button>"
@@ -216,7 +216,7 @@ async def test_what_is_scrolled_out_of_a_box_is_not_covered(browser: Browser) ->
 
 
 async def test_boxes_are_in_pixels_of_the_viewport(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<body style='margin:0;height:3000px'><button style='position:absolute;left:30px;"
             "top:200px;width:50px;height:20px'>A</button>"
@@ -227,7 +227,7 @@ async def test_boxes_are_in_pixels_of_the_viewport(browser: Browser) -> None:
 
 
 async def test_frames_of_the_same_site_are_walked_in_place(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         at.bodies[HOST + "/inner"] = (
             "<body style='margin:0'><p>Inner</p><button onclick='this.textContent = 1'>Press</button>"
             "<span id=s>heard</span><script>s.addEventListener('click', () => {})</script>"
@@ -238,7 +238,7 @@ async def test_frames_of_the_same_site_are_walked_in_place(browser: Browser) -> 
             "</iframe> after <iframe src=http://other.test/></iframe>"
             "<iframe sandbox srcdoc='<p>boxed'></iframe><iframe style='display:none' src=/inner></iframe>"
         )
-        assert await at.said() == [
+        assert await at.texts() == [
             "Before",
             "Inner",
             'button "Press" [1] clickable "heard" [2]',
@@ -252,7 +252,7 @@ async def test_frames_of_the_same_site_are_walked_in_place(browser: Browser) -> 
 
 
 async def test_open_shadow_roots_are_walked(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<x-card><b>slotted</b></x-card><script>
             customElements.define('x-card', class extends HTMLElement { constructor() { super();
@@ -261,13 +261,13 @@ async def test_open_shadow_roots_are_walked(browser: Browser) -> None:
               this.shadowRoot.querySelector('button').onclick = (e) => { e.target.textContent = 'done' };
             } })</script>"""
         )
-        assert await at.said() == ["shadow", 'slotted button "Deep" [1]', "default"]
+        assert await at.texts() == ["shadow", 'slotted button "Deep" [1]', "default"]
         assert await at.do("click", "Deep") is None
-        assert (await at.said())[1] == 'slotted button "done" [1]'
+        assert (await at.texts())[1] == 'slotted button "done" [1]'
 
 
 async def test_long_names_and_texts_are_cut(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button id=b></button><p id=p></p><textarea id=t aria-label=t></textarea><script>"
             "b.textContent = '🙂'.repeat(100000); p.textContent = 'x'.repeat(5000000);"
@@ -282,7 +282,7 @@ async def test_long_names_and_texts_are_cut(browser: Browser) -> None:
 
 
 async def test_control_characters_are_dropped_and_broken_ones_replaced(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<p id=p></p><button id=b></button>")
         await at.js("p.textContent = 'a\\u0007b\\u202ec\\u0085d\\ud800e'; b.title = '\\udc00'; 1")
         text, button = (part for line in await at.lines() for part in line)
@@ -292,7 +292,7 @@ async def test_control_characters_are_dropped_and_broken_ones_replaced(browser: 
 
 
 async def test_a_page_that_is_too_large_is_cut_and_says_so(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<p>first</p>")
         await at.js("document.body.insertAdjacentHTML('beforeend', '<p>x</p>'.repeat(100000))")
         lines = (await read_page(at.tab, 60))[2]
@@ -302,18 +302,18 @@ async def test_a_page_that_is_too_large_is_cut_and_says_so(browser: Browser) -> 
 
 
 async def test_a_page_that_is_nested_without_end_is_cut(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show("<p>first</p>")
         await at.js(
             "let at = document.body; for (let i = 0; i < 1000; i++) "
             "at = at.appendChild(document.createElement('b')); at.textContent = 'deep'; 1"
         )
-        assert (await at.said())[0] == "first"
+        assert (await at.texts())[0] == "first"
 
 
 async def test_a_page_cannot_forge_what_is_seen(browser: Browser) -> None:
     """Everything that a page may have put in place of the browser's own is not what is asked."""
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             """<button id=b>Real</button><p>Text</p><script>
             for (const made of [Array, Map, WeakMap, Set, String, Element, Node, Document, Object])
@@ -326,18 +326,18 @@ async def test_a_page_cannot_forge_what_is_seen(browser: Browser) -> None:
             window.WeakMap = window.Map = class {};
             </script>"""
         )
-        assert await at.said() == ['button "Real" [1]', "Text"]
+        assert await at.texts() == ['button "Real" [1]', "Text"]
         number = (await at.elements())[0].id
         assert number == 1
 
 
 async def test_a_page_cannot_find_what_sees_it(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.show(
             "<button onclick=1>A</button><script>before = Object.keys(window).length</script>"
         )
         html = await at.page.content()
-        await at.said()
+        await at.texts()
         assert await at.page.content() == html
         assert (
             await at.js("Reflect.ownKeys(window).filter(k => /^[ke][0-9a-f]{16}$/.test(String(k)))")
@@ -346,9 +346,9 @@ async def test_a_page_cannot_find_what_sees_it(browser: Browser) -> None:
 
 
 async def test_a_page_may_be_nothing_but_a_drawing_or_text(browser: Browser) -> None:
-    async with desk(browser) as at:
+    async with page_rig(browser) as at:
         await at.page.goto('data:text/plain,button "Buy" [3]')
-        assert await at.said() == ['button "Buy" (3)']
+        assert await at.texts() == ['button "Buy" (3)']
         assert await at.elements() == []
         await at.page.goto("about:blank")
         assert await read_page(at.tab, 5) == ("about:blank", "", ())

@@ -9,8 +9,8 @@ from clawrl_gym.envs.gui.text import MAX_OPTIONS, element_text, render, tokens
 URL = "http://shop/"
 
 
-def view(*lines, **others):
-    return View(URL, "Shop", lines, **others)
+def view(*lines, **fields):
+    return View(URL, "Shop", lines, **fields)
 
 
 def test_a_page_is_its_title_and_its_lines():
@@ -65,35 +65,35 @@ def link(number, y):
 def test_over_the_budget_the_lines_out_of_sight_go_first():
     lines = [link(n, n * 30) for n in range(1, 101)]
     text = render(view(*lines), 300, height=300)
-    shown = text.splitlines()[1:]
-    assert shown[0] == 'link "item number 1" [1]'
-    assert 'link "item number 9" [9]' in shown
-    assert shown[-1] == f"... {101 - len(shown)} more lines, scroll down"
+    lines_shown = text.splitlines()[1:]
+    assert lines_shown[0] == 'link "item number 1" [1]'
+    assert 'link "item number 9" [9]' in lines_shown
+    assert lines_shown[-1] == f"... {101 - len(lines_shown)} more lines, scroll down"
 
 
 def test_where_one_has_scrolled_to_is_what_is_shown():
     lines = [link(n, (n - 50) * 30) for n in range(1, 101)]
-    shown = render(view(*lines), 300, height=300).splitlines()[1:]
-    assert shown[0] == "... 49 more lines, scroll up"
-    assert shown[1] == 'link "item number 50" [50]'
-    assert shown[-1].endswith("more lines, scroll down")
+    lines_shown = render(view(*lines), 300, height=300).splitlines()[1:]
+    assert lines_shown[0] == "... 49 more lines, scroll up"
+    assert lines_shown[1] == 'link "item number 50" [50]'
+    assert lines_shown[-1].endswith("more lines, scroll down")
 
 
 def test_a_bar_that_stays_does_not_hide_what_was_scrolled_to():
     bar = (Element(1, "link", "Home", box=(0, 0, 50, 20)),)
     lines = [link(n, (n - 50) * 30) for n in range(2, 101)]
-    shown = render(view(bar, *lines), 300, height=300).splitlines()[1:]
-    assert shown[0] == 'link "Home" [1]'
-    assert 'link "item number 50" [50]' in shown
+    lines_shown = render(view(bar, *lines), 300, height=300).splitlines()[1:]
+    assert lines_shown[0] == 'link "Home" [1]'
+    assert 'link "item number 50" [50]' in lines_shown
 
 
 def test_mere_text_lies_between_the_elements_around_it():
     words = [(f"paragraph {n} of the text",) for n in range(100)]
     page = view(link(1, -1000)[:1], *words, link(2, 2000)[:1])
-    shown = render(page, 300, height=300).splitlines()
-    assert shown[1].startswith("...")
-    assert any("paragraph 35" in line for line in shown)
-    assert not any("paragraph 80" in line for line in shown)
+    lines_shown = render(page, 300, height=300).splitlines()
+    assert lines_shown[1].startswith("...")
+    assert any("paragraph 35" in line for line in lines_shown)
+    assert not any("paragraph 80" in line for line in lines_shown)
 
 
 def test_one_huge_line_is_cut():
