@@ -125,13 +125,13 @@ class Speaker:
 
     def hear(self, reply: Message) -> None:
         """Take a reply into the history, as clients spell it."""
-        heard: Any = dict(reply)
+        copied: Any = dict(reply)
         if self.style != "rollout":
             if self.chance(0.4):
-                heard.pop("reasoning_content", None)
+                copied.pop("reasoning_content", None)
             if self.chance(0.4):
-                heard["content"] = f" {heard['content']}\n" if heard.get("content") else None
-        self.history.append(heard)
+                copied["content"] = f" {copied['content']}\n" if copied.get("content") else None
+        self.history.append(copied)
 
 
 def user(text: str) -> Message:
@@ -426,9 +426,9 @@ def random_addition(draw: random.Random) -> list[int]:
     """Ids with an addition, where the used ids differ from the rendering here or there."""
     before, after, added = ([draw.randrange(3) for _ in range(draw.randrange(6))] for _ in "abc")
     used = [before, after]
-    spelt = draw.randrange(3)
-    if spelt:
-        used[spelt - 1] = [draw.randrange(3, 6) for _ in range(draw.randrange(6))]
+    changed_side = draw.randrange(3)
+    if changed_side:
+        used[changed_side - 1] = [draw.randrange(3, 6) for _ in range(draw.randrange(6))]
     return insert_addition(used[0] + used[1], before + after, before + added + after)
 
 

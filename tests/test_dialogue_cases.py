@@ -21,17 +21,17 @@ def as_json(outcome: object) -> object:
     return json.loads(json.dumps(outcome))
 
 
-def named(prefix: str) -> list[str]:
+def names_with(prefix: str) -> list[str]:
     return [name.removeprefix(prefix) for name in EXPECTED if name.startswith(prefix)]
 
 
-@pytest.mark.parametrize("folder", named("recorded "))
+@pytest.mark.parametrize("folder", names_with("recorded "))
 async def test_recorded_requests_come_to_what_they_did(folder: str) -> None:
     outcome = await cases.recorded_conversation(folder)
     assert as_json(outcome) == EXPECTED[f"recorded {folder}"]
 
 
-@pytest.mark.parametrize("seed", named("random "))
+@pytest.mark.parametrize("seed", names_with("random "))
 async def test_random_conversations_come_to_what_they_did(seed: str) -> None:
     outcome = await cases.random_conversation(int(seed))
     assert as_json(outcome) == EXPECTED[f"random {seed}"]
