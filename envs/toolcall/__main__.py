@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
@@ -16,7 +15,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = 'PATH: "generated", "shop", or a file or folder of tasks'
 
 
-def _make(arguments: argparse.Namespace, sandbox: Mapping[str, Any]) -> ToolCallEnv:
+def _make(arguments: argparse.Namespace, sandbox: Mapping[str, object]) -> ToolCallEnv:
     defaults = ToolCallEnvConfig().model_dump(exclude={"type", "id"})
     defaults |= {"tasks": arguments.path, "sandbox": {**defaults["sandbox"], **sandbox}}
     return ToolCallEnv(**defaults)

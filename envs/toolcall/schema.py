@@ -41,7 +41,7 @@ def check_tool(tool: Tool) -> None:
         ) from error
 
 
-def arguments_of(text: str, tool: Tool) -> dict[str, Any]:
+def arguments_of(text: str, tool: Tool) -> dict[str, object]:
     """The parsed arguments. Raises ToolFailure for what is not JSON or does not fit."""
     arguments = _parsed(text, tool)
     _check_bounds(arguments)
@@ -49,7 +49,7 @@ def arguments_of(text: str, tool: Tool) -> dict[str, Any]:
     return arguments
 
 
-def _parsed(text: str, tool: Tool) -> dict[str, Any]:
+def _parsed(text: str, tool: Tool) -> dict[str, object]:
     if len(text) > MAX_CHARS:
         raise ToolFailure(f"the arguments are too long: at most {MAX_CHARS} characters")
     try:
@@ -65,7 +65,7 @@ def _parsed(text: str, tool: Tool) -> dict[str, Any]:
     return arguments
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     arguments = dict(pairs)
     if len(arguments) != len(pairs):
         names = [name for name, _ in pairs]
@@ -74,11 +74,11 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return arguments
 
 
-def _no_constant(word: str) -> Any:
+def _no_constant(word: str) -> object:
     raise ToolFailure(f"{word} is not a JSON number")
 
 
-def _check_bounds(arguments: Any) -> None:
+def _check_bounds(arguments: object) -> None:
     for text in _texts(arguments):
         try:
             text.encode()
@@ -86,7 +86,7 @@ def _check_bounds(arguments: Any) -> None:
             raise ToolFailure("a text in the arguments is not valid Unicode") from None
 
 
-def _texts(content: Any) -> Iterator[str]:
+def _texts(content: object) -> Iterator[str]:
     """Every text, keys too. Raises ToolFailure for what is nested too deeply."""
     left = [(content, 1)]
     while left:
@@ -102,7 +102,7 @@ def _texts(content: Any) -> Iterator[str]:
             left += [(part, depth + 1) for part in value]
 
 
-def _check_schema(arguments: dict[str, Any], tool: Tool) -> None:
+def _check_schema(arguments: dict[str, object], tool: Tool) -> None:
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 

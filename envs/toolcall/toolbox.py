@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, failure
 from clawrl_gym.core.errors import TaskError
@@ -76,7 +75,7 @@ class Toolbox:
         too_many = f"too many calls at once: at most {MAX_CALLS}"
         return (*executed, *(_failed(call, {}, too_many) for call in calls[MAX_CALLS:]))
 
-    def states(self) -> dict[str, Any]:
+    def states(self) -> dict[str, object]:
         return {name: toolset.state() for name, toolset in self._toolsets.items()}
 
     def close(self) -> None:
@@ -85,7 +84,7 @@ class Toolbox:
         _close(toolsets)
 
     def _carry_out(self, call: Call, timeout_s: float) -> ExecutedCall:
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, object] = {}
         try:
             offer = self._offers.get(call.name)
             if offer is None:
@@ -145,7 +144,7 @@ def _close(toolsets: Mapping[str, Toolset]) -> None:
         toolset.close()
 
 
-def _failed(call: Call, arguments: Mapping[str, Any], why: str) -> ExecutedCall:
+def _failed(call: Call, arguments: Mapping[str, object], why: str) -> ExecutedCall:
     result = failure(call.name[:_MAX_NAME_CHARS], _cut(why))
     return ExecutedCall(call, arguments, result, failed=True)
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from clawrl_gym.core.types import Json, Message, Tool
 from tools.tiny_policy.tokenizer import END, START, unmarked, untrained
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Mixture:
 
 
 def render(
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerFast,
     messages: Sequence[Message],
     tools: Sequence[Json] | None = None,
     *,
@@ -83,7 +86,9 @@ def texts_of(conversations: Iterable[Conversation]) -> list[str]:
     ]
 
 
-def encode(tokenizer: Any, conversations: Sequence[Conversation]) -> list[Encoded]:
+def encode(
+    tokenizer: PreTrainedTokenizerFast, conversations: Sequence[Conversation]
+) -> list[Encoded]:
     """Ids and masks of a batch."""
     texts = [
         render(tokenizer, conversation.messages, conversation.tools)

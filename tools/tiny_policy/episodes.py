@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.core.types import FunctionCall, Message
 from clawrl_gym.envs.conversation.agent import ConversationAgent
@@ -12,6 +12,9 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from tools.tiny_policy.conversations import render
 from tools.tiny_policy.sampling import sample
 from tools.tiny_policy.tokenizer import END
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 MAX_REPLY_TOKENS = 96
 
@@ -31,7 +34,13 @@ class _Episode:
 
 
 def hold_conversations(
-    model: Any, tokenizer: Any, persona: str, *, seed: int, tasks: int, temperature: float = 0.0
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    persona: str,
+    *,
+    seed: int,
+    tasks: int,
+    temperature: float = 0.0,
 ) -> dict[str, float]:
     """Held-out conversations with one persona, as means.
 
@@ -80,7 +89,9 @@ def _started(persona: str, seed: int, number: int) -> _Episode:
     return _Episode(env, [opening], info)
 
 
-def _prompt(tokenizer: Any, agent: ConversationAgent, episode: _Episode) -> list[int]:
+def _prompt(
+    tokenizer: PreTrainedTokenizerFast, agent: ConversationAgent, episode: _Episode
+) -> list[int]:
     messages = agent.messages(episode.observations, episode.replies)
     text = render(tokenizer, messages, agent.tools(episode.info["tools"]) or None, ask=True)
     ids_T: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tools.tiny_policy.conversations import Conversation, Source, render
 from tools.tiny_policy.sampling import sample
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 MAX_REPLY_TOKENS = 128
 PROMPTS_AT_A_TIME = 64
 
 
-def prompts_of(tokenizer: Any, conversation: Conversation) -> list[tuple[list[int], str]]:
+def prompts_of(
+    tokenizer: PreTrainedTokenizerFast, conversation: Conversation
+) -> list[tuple[list[int], str]]:
     """Each imitated reply of a demonstration as (ids before it, its text)."""
     turns = []
     for place, message in enumerate(conversation.messages):
@@ -31,7 +36,13 @@ def prompts_of(tokenizer: Any, conversation: Conversation) -> list[tuple[list[in
 
 
 def exact_match(
-    model: Any, tokenizer: Any, source: Source, *, seed: int, tasks: int, temperature: float = 0.0
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    source: Source,
+    *,
+    seed: int,
+    tasks: int,
+    temperature: float = 0.0,
 ) -> dict[str, float]:
     """Share of demonstrations whose every reply is reproduced: by family, and under `all`."""
     conversations = list(itertools.islice(source.conversations(seed), tasks))
@@ -46,7 +57,9 @@ def exact_match(
     return {family: sum(hits) / len(hits) for family, hits in sorted(right.items())}
 
 
-def _in_parts(model: Any, prompts: list[list[int]], temperature: float) -> list[list[int]]:
+def _in_parts(
+    model: PreTrainedModel, prompts: list[list[int]], temperature: float
+) -> list[list[int]]:
     """One reply per prompt; few at a time and of about the same length, which memory allows."""
     replies: list[list[int]] = [[] for _ in prompts]
     order = sorted(range(len(prompts)), key=lambda place: len(prompts[place]))

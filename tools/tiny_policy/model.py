@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 MAX_POSITIONS = 32_768
 
 
-def build_model(tokenizer: Any, seed: int) -> Any:
+def build_model(tokenizer: PreTrainedTokenizerFast, seed: int) -> PreTrainedModel:
     """A freshly initialised `Qwen3ForCausalLM` for `tokenizer`."""
     import torch
     from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.policy.models import shipped_dir
@@ -26,6 +26,9 @@ from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import train_tokenizer
 from tools.tiny_policy.tool_tasks import ToolDemonstrations
 from tools.tiny_policy.training import fit
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 DEMONSTRATOR = (
     "in the last phase the oracle's last command carries its family's typical slip in a fixed "
@@ -96,8 +99,8 @@ class Measured:
 class TrainedPolicy:
     """A tiny policy and how it was measured."""
 
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
     losses: list[float]
     greedy: Measured
     sampled: Measured
@@ -146,7 +149,7 @@ def pages_recipe() -> Recipe:
     )
 
 
-def _begin(recipe: Recipe) -> tuple[Any, Any]:
+def _begin(recipe: Recipe) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Model and tokenizer before the first phase."""
     if recipe.start is not None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -160,7 +163,9 @@ def _begin(recipe: Recipe) -> tuple[Any, Any]:
     return build_model(tokenizer, recipe.seed), tokenizer
 
 
-def measure(recipe: Recipe, model: Any, tokenizer: Any, temperature: float) -> Measured:
+def measure(
+    recipe: Recipe, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, temperature: float
+) -> Measured:
     """On the recipe's held-out tasks and conversations."""
 
     def match(source: Source, tasks: int) -> dict[str, float]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Generator
+    from transformers import PreTrainedModel
 
 
 def sample(
-    model: Any,
+    model: PreTrainedModel,
     prompts: list[list[int]],
     *,
     temperature: float,
     max_tokens: int,
-    generator: Any = None,
+    generator: Generator | None = None,
 ) -> list[list[int]]:
     """One reply per prompt, up to and including the end token; temperature 0 is greedy."""
     import torch

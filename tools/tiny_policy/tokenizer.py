@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 VOCAB_SIZE = 2048
 MIN_FREQUENCY = 8
@@ -66,7 +69,7 @@ def template() -> str:
     return (Path(__file__).parent / "chat_template.jinja").read_text()
 
 
-def untrained() -> Any:
+def untrained() -> PreTrainedTokenizerFast:
     """A tokenizer that renders conversations and knows no token."""
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
@@ -81,7 +84,7 @@ def unmarked(text: str) -> list[str]:
     return [piece for piece in _MARKED.split(text) if piece]
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> Any:
+def train_tokenizer(texts: Iterable[str], vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
     """A `PreTrainedTokenizerFast` trained on `texts`; the same texts give the same tokenizer."""
     from tokenizers import (
         AddedToken,

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply
 from clawrl_gym.envs.draw import Draw
@@ -95,13 +94,13 @@ def _tells_the_stock(task: ToolTask) -> Replies:
     return task.solution[0], Reply(f"The price is {product['stock']}.")
 
 
-def _arguments(task: ToolTask, place: int) -> dict[str, Any]:
+def _arguments(task: ToolTask, place: int) -> dict[str, str]:
     """Of the first call of the solution's reply at this place."""
-    arguments: dict[str, Any] = json.loads(task.solution[place].calls[0].arguments)
+    arguments: dict[str, str] = json.loads(task.solution[place].calls[0].arguments)
     return arguments
 
 
-def _with_arguments(reply: Reply, arguments: Mapping[str, Any]) -> Reply:
+def _with_arguments(reply: Reply, arguments: Mapping[str, str]) -> Reply:
     (call,) = reply.calls
     return replace(reply, calls=(replace(call, arguments=json.dumps(arguments)),))
 

@@ -7,11 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Reply, encode_results, message_of
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split, Tool
+from clawrl_gym.core.types import Json, Split, Tool
 from clawrl_gym.envs.toolcall import shop
 from clawrl_gym.envs.toolcall.agent import ToolCallAgent
 from clawrl_gym.envs.toolcall.generated import make_task, task_ids
@@ -71,8 +70,8 @@ class _Sums:
     def tools(self) -> list[Tool]:
         return [PYTHON]
 
-    def call(self, name: str, arguments: Mapping[str, Any], timeout_s: float) -> str:
-        code = arguments["code"]
+    def call(self, name: str, arguments: Json, timeout_s: float) -> str:
+        code = str(arguments["code"])
         match = re.fullmatch(r"sum\(range\((\d+), (\d+)( \+ 1)?\)\)", code)
         if match is None:
             raise TaskError(f"got {code!r}, expected sum(range(A, B + 1)): no sandbox runs here")

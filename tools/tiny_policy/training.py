@@ -7,9 +7,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tools.tiny_policy.conversations import Encoded, Source, encode
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 PART_TOKENS = 2048
 """Tokens, padding included, that go through the model at once: what a cache holds."""
@@ -31,8 +35,8 @@ class TrainingPlan:
 
 
 def fit(
-    model: Any,
-    tokenizer: Any,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
     source: Source,
     plan: TrainingPlan,
     on_step: Callable[[int, float], None] = lambda step, loss: None,
@@ -60,7 +64,7 @@ def fit(
 
 
 @contextmanager
-def _matmuls_in_bfloat16(model: Any, in_bfloat16: bool | None) -> Iterator[None]:
+def _matmuls_in_bfloat16(model: PreTrainedModel, in_bfloat16: bool | None) -> Iterator[None]:
     """Autocast for all but attention, whose backward pass on a CPU is slower in bfloat16."""
     import torch
     from transformers import AttentionInterface
@@ -69,7 +73,9 @@ def _matmuls_in_bfloat16(model: Any, in_bfloat16: bool | None) -> Iterator[None]
     if in_bfloat16 is None:
         in_bfloat16 = bool(torch.cpu.get_capabilities().get("avx512_bf16"))
 
-    def attend(module: Any, q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
+    def attend(
+        module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: object
+    ) -> object:
         with torch.autocast("cpu", enabled=False):
             return sdpa_attention_forward(module, q.float(), k.float(), v.float(), mask, **options)
 
@@ -83,13 +89,13 @@ def _matmuls_in_bfloat16(model: Any, in_bfloat16: bool | None) -> Iterator[None]
         model.set_attn_implementation(before)
 
 
-def _accumulate(model: Any, batch: list[Encoded]) -> float:
+def _accumulate(model: PreTrainedModel, batch: list[Encoded]) -> float:
     """Gradients of the batch's mean loss, rows of about the same length together."""
     learned = sum(sum(row.mask_T) for row in batch)
     total = 0.0
     for part in _parts(batch):
         loss = reply_loss(model, part) / learned
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         total += float(loss.detach())
     return total
 
@@ -105,7 +111,7 @@ def _parts(batch: list[Encoded]) -> Iterator[list[Encoded]]:
     yield part
 
 
-def reply_loss(model: Any, batch: list[Encoded]) -> Any:
+def reply_loss(model: PreTrainedModel, batch: list[Encoded]) -> Tensor:
     """Summed cross-entropy of the reply tokens. Padding stands on the right: causality hides it."""
     import torch
 

@@ -106,7 +106,7 @@ def _category(file: Path) -> str | None:
     return match.group(1) if match else None
 
 
-def _answers(file: Path) -> dict[str, Any]:
+def _answers(file: Path) -> dict[str, object]:
     path = file.parent / "possible_answer" / file.name
     if not path.is_file():
         raise TaskError(f"{file}: there is no {path}, expected BFCL's answers there")
@@ -257,12 +257,12 @@ def _call(expected: ExpectedCall, number: int, functions: Mapping[str, Tool]) ->
     return Call(f"call-{number + 1}", expected.name, json.dumps(arguments))
 
 
-def _first(values: Any) -> Any:
+def _first(values: object) -> object:
     """Of a list of allowed values the first, and so inside it."""
     return _inside(values[0] if isinstance(values, list) and values else values)
 
 
-def _inside(value: Any) -> Any:
+def _inside(value: object) -> object:
     if isinstance(value, Mapping):
         return {k: _first(v) for k, v in value.items() if not (isinstance(v, list) and "" in v)}
     return [_inside(one) for one in value] if isinstance(value, list) else value
@@ -276,7 +276,7 @@ def any_call(function: Tool) -> Call:
     return Call("call-1", function["function"]["name"], json.dumps(arguments))
 
 
-def _sample(schema: Mapping[str, Any]) -> Any:
+def _sample(schema: Mapping[str, Any]) -> object:
     if schema.get("enum"):
         return schema["enum"][0]
     if schema.get("type") == "object":

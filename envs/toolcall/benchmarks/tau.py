@@ -17,7 +17,7 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyReplyGoal, TaskTable
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Data, TauRetail
@@ -44,7 +44,7 @@ class _Row:
     id: str
     split: Split | None
     instruction: str
-    actions: tuple[tuple[str, dict[str, Any]], ...]
+    actions: tuple[tuple[str, dict[str, object]], ...]
     outputs: tuple[str, ...]
     usable: bool = True
 
@@ -100,11 +100,11 @@ def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
     )
 
 
-def _call(number: int, name: str, arguments: Mapping[str, Any]) -> Call:
+def _call(number: int, name: str, arguments: Json) -> Call:
     return Call(f"call-{number + 1}", name, json.dumps(arguments))
 
 
-def _left_by(row: _Row, data: Data) -> dict[str, Any]:
+def _left_by(row: _Row, data: Data) -> dict[str, object]:
     """What the gold actions change; some of them fail, and are meant to."""
     shop = TauRetail(data)
     for name, arguments in row.actions:
@@ -163,7 +163,7 @@ def _keywords(call: Any) -> dict[str, Any]:
     return {keyword.arg: keyword.value for keyword in call.keywords}
 
 
-def _action(node: Any) -> tuple[str, dict[str, Any]]:
+def _action(node: ast.expr) -> tuple[str, dict[str, object]]:
     keywords = _keywords(node)
     return ast.literal_eval(keywords["name"]), ast.literal_eval(keywords["kwargs"])
 

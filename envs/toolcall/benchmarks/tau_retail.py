@@ -258,7 +258,7 @@ def _check_items(order: Mapping[str, Any], item_ids: Sequence[str]) -> None:
         raise ToolFailure(f"the order has no item {next(iter(missing))[:40]}")
 
 
-def _payment(kind: str, amount: float, method: str) -> dict[str, Any]:
+def _payment(kind: str, amount: float, method: str) -> dict[str, object]:
     return {"transaction_type": kind, "amount": amount, "payment_method_id": method}
 
 
@@ -285,7 +285,7 @@ class Tables:
             self._changed[table][row] = copy.deepcopy(self._data[table][row])
         return self._changed[table][row]
 
-    def changes(self) -> dict[str, Any]:
+    def changes(self) -> dict[str, object]:
         """The rows that are other than at the start, by table and id."""
         return {
             table: {row: value for row, value in rows.items() if value != self._data[table][row]}

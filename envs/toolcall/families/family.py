@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.task import Goal
 
-CallSpec = tuple[str, Mapping[str, Any]]
+CallSpec = tuple[str, Mapping[str, object]]
 """A tool's name and its arguments."""
 
 
@@ -25,7 +24,7 @@ class TaskContent:
     toolsets: tuple[str, ...]
     tools: tuple[str, ...]
     """At most four: a small policy sees no more signatures."""
-    state: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class ShopRequest:
     """What a family asks for in its shop."""
 
     opening: str
-    customer: Mapping[str, Any]
+    customer: Mapping[str, object]
     """Script of the customer."""
     solution: tuple[Reply, ...]
     goals: tuple[Goal, ...] = ()
@@ -74,7 +74,7 @@ class ShopCase:
     def price_of(self, items: Sequence[str]) -> int:
         return sum(self.world.products[item].price for item in items)
 
-    def call(self, tool: str, **arguments: Any) -> Reply:
+    def call(self, tool: str, **arguments: object) -> Reply:
         """A reply with one call."""
         self._calls += 1
         return Reply("", (Call(f"call-{self._calls}", tool, json.dumps(arguments)),))
@@ -162,7 +162,7 @@ def _order(
     return name
 
 
-def _fresh(draw: Draw, ids: Mapping[str, Any], low: int) -> int:
+def _fresh(draw: Draw, ids: Mapping[str, object], low: int) -> int:
     """A number of one length whose id is not taken, whatever letter stands before it."""
     numbers = {int(name[1:]) for name in ids}
     while (number := draw.between(low, 10 * low - 1)) in numbers:

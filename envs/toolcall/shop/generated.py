@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
@@ -75,7 +74,7 @@ def _task(
     )
 
 
-def _left_by(request: ShopRequest, state: dict[str, Any]) -> dict[str, Any]:
+def _left_by(request: ShopRequest, state: dict[str, object]) -> dict[str, object]:
     """The state after the solution's calls."""
     shop = Shop(read_world(state))
     for reply in request.solution:

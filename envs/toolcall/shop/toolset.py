@@ -197,5 +197,5 @@ def _list(items: Counter[str]) -> str:
     return ", ".join(sorted(items.elements())) or "nothing"
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -66,7 +66,7 @@ class World(_Row):
     """Whether a human colleague was called."""
 
 
-def read_world(state: Mapping[str, Any]) -> World:
+def read_world(state: Mapping[str, object]) -> World:
     """The shop of a task's state; a copy. Raises TaskError for what is none."""
     try:
         world = World.model_validate(state)

@@ -49,7 +49,7 @@ def main() -> None:
             os._exit(0)
 
 
-def _scope() -> dict[str, Any]:
+def _scope() -> dict[str, object]:
     """The variables of the code: those of a module named __main__."""
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
@@ -82,7 +82,7 @@ def _streams(out: int) -> None:
         vars(sys).update({name: stream, f"__{name}__": stream})
 
 
-def _call(name: str, code: str, limit_s: float, scope: dict[str, Any]) -> bytes:
+def _call(name: str, code: str, limit_s: float, scope: dict[str, object]) -> bytes:
     try:
         _signal.signal(_signal.SIGALRM, _late)
         _signal.setitimer(_signal.ITIMER_REAL, limit_s)
@@ -104,7 +104,7 @@ def _late(*_: object) -> None:
     raise TookTooLong
 
 
-def _run(name: str, code: str, scope: dict[str, Any]) -> None:
+def _run(name: str, code: str, scope: dict[str, object]) -> None:
     """Run the statements; print the value when the last one is an expression."""
     tree: Any = compile(code, name, "exec", TREE_ONLY, dont_inherit=True)
     last = None

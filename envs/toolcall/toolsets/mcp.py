@@ -64,7 +64,7 @@ def make(task: ToolTask, context: ToolContext) -> McpToolset:
     return McpToolset(read_servers(context.config.mcp))
 
 
-def read_servers(servers: Iterable[Any]) -> list[McpServerConfig]:
+def read_servers(servers: Iterable[object]) -> list[McpServerConfig]:
     """Raises ConfigError unless each has a name of its own and either a command or a URL."""
     configs = []
     for server in servers:

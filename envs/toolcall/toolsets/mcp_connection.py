@@ -13,12 +13,15 @@ import os
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_transport import Ending, process_transport
+
+if TYPE_CHECKING:
+    from mcp.shared.exceptions import MCPError
 
 CONNECT_TIMEOUT_S = 30.0
 CLOSE_TIMEOUT_S = 10.0
@@ -62,7 +65,7 @@ class Connection:
             raise connection._failed("could not be used", why) from error
         return connection
 
-    def call(self, name: str, arguments: dict[str, Any], timeout_s: float) -> Any:
+    def call(self, name: str, arguments: dict[str, object], timeout_s: float) -> Any:
         """The result of one call. Raises ToolFailure for what the server refuses or takes too
         long for, EnvError when the server is gone or no longer answers."""
         from mcp.shared.exceptions import MCPError
@@ -114,7 +117,7 @@ class Connection:
             return False
         return True
 
-    def _is_over(self, error: Any) -> bool:
+    def _is_over(self, error: MCPError) -> bool:
         from mcp_types import CONNECTION_CLOSED
 
         return bool(error.code == CONNECTION_CLOSED or self._served.done())
