@@ -27,7 +27,7 @@ _COMMAND_S = 3600.0
 """Longest wait for a step: the environment has its own limits, which are shorter."""
 
 
-class Answer(TypedDict, total=False):
+class StepAnswer(TypedDict, total=False):
     """What the episode sends back to an action."""
 
     observation: str
@@ -68,12 +68,12 @@ class EpisodeEnvironment:
         kind = f"{type(self).__module__}.{type(self).__name__}"
         return {"info": {"config": {"environment": self.config, "environment_type": kind}}}
 
-    def _step(self, command: str) -> Answer:
+    def _step(self, command: str) -> StepAnswer:
         self._socket.sendall(json.dumps({"action": command}).encode() + b"\n")
         line = self._lines.readline()
         if not line:
             return {"done": True, "error": "the episode's environment is gone"}
-        answer: Answer = json.loads(line)
+        answer: StepAnswer = json.loads(line)
         return answer
 
     def _leave(self, error: str) -> None:

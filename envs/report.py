@@ -1,14 +1,21 @@
-"""The report of a grade: passed, or what failed, a line each.
-
-For whoever learns from the episode; no prompt of the episode has it.
-"""
+"""A grade and its report: passed, or what failed, a line each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 REPORT_PASSED = "Test report: passed"
 REPORT_FAILED = "Test report: failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What an episode earned, and why not more."""
+
+    reward: float
+    report: str
+    """For whoever learns from the episode; no prompt of the episode has it."""
 
 
 def report_of(failures: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
@@ -28,10 +28,10 @@ class FakeScreen:
 
     task: GuiTask
     options: GuiEnvConfig
-    fails: Callable[[Action], str | None] = lambda action: None
+    fails: Callable[[GuiAction], str | None] = lambda action: None
     page_instruction: str = ""
     left_document: bool = False
-    acted: list[Action] = field(default_factory=list)
+    acted: list[GuiAction] = field(default_factory=list)
     noticed: list[str] = field(default_factory=list)
     result: Any = None
     bought: str | None = None
@@ -51,7 +51,7 @@ class FakeScreen:
         field_ = Element(1, "textbox", "What", value=self.written)
         return View("http://shop/", "Shop", (("# Shop",), (field_, Element(2, "button", "Buy"))))
 
-    def act(self, action: Action) -> str | None:
+    def act(self, action: GuiAction) -> str | None:
         self._check()
         self.acted.append(action)
         self.left_document = False

@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright
 
-from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.page.act import carry_out
 from clawrl_gym.envs.gui.page.snapshot import read_page
@@ -76,7 +76,7 @@ class PageRig:
         """Look, and act on the element of that name."""
         if name:
             fields["id"] = (await self.element(name)).id
-        return await carry_out(self.tab, Action(kind, **fields), 5)
+        return await carry_out(self.tab, GuiAction(kind, **fields), 5)
 
     async def js(self, code: str) -> Any:
         """Asked of the page itself."""

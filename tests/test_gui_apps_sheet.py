@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.envs.gui.apps.sheet import MAX_ROWS, Sheets, SheetsWorld
-from clawrl_gym.envs.gui.apps.sheet_formula import Evaluation, FormulaError, show_cell
+from clawrl_gym.envs.gui.apps.sheet_formula import FormulaError, SheetValues, show_cell
 from clawrl_gym.envs.gui.families.family import done, give_up, link, press, select, write
 from clawrl_gym.envs.gui.families.sheet import SHEET
 from clawrl_gym.envs.gui.generated import make_task, task_ids
@@ -34,7 +34,7 @@ def rows_of(site: Sheets) -> list[list[str]]:
 
 def value(formula: str, *cells: str) -> str:
     """What A2 shows with this formula, below a row with these cells."""
-    worked = Evaluation([list(cells), [formula, *[""] * (len(cells) - 1)]])
+    worked = SheetValues([list(cells), [formula, *[""] * (len(cells) - 1)]])
     return show_cell(worked.values["A2"])
 
 
@@ -97,10 +97,10 @@ def test_what_is_no_formula_is_refused_in_words(formula: str, why: str) -> None:
 
 def test_formulas_that_refer_to_each_other_in_a_circle_or_a_long_chain_are_refused() -> None:
     with pytest.raises(FormulaError, match="refers to itself"):
-        Evaluation([["=B1", "=C1", "=A1+1"]])
+        SheetValues([["=B1", "=C1", "=A1+1"]])
     with pytest.raises(FormulaError, match="too long a chain"):
-        Evaluation([[f"=A{row + 1}"] for row in range(1, 40)] + [["1"]])
-    chain = Evaluation([["1"]] + [[f"=A{row}+1"] for row in range(1, 40)])
+        SheetValues([[f"=A{row + 1}"] for row in range(1, 40)] + [["1"]])
+    chain = SheetValues([["1"]] + [[f"=A{row}+1"] for row in range(1, 40)])
     assert show_cell(chain.values["A40"]) == "40"
 
 

@@ -8,12 +8,12 @@ import pytest
 from PIL import Image
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.film import MOST_FRAMES, Attempt, Film
 from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
 
 PAGE = page_jpeg()
-CLICK, DONE = Attempt(Action("click", id=2)), Attempt(Action("done"))
+CLICK, DONE = Attempt(GuiAction("click", id=2)), Attempt(GuiAction("done"))
 
 
 def page() -> bytes:
@@ -117,7 +117,7 @@ def test_empty_ground_is_left_out_of_all_frames_alike() -> None:
     wide.add(VIEW, (CLICK,))
     tall = Film("x", (1600, 1200))
     tall.expose(lambda: page_jpeg((1600, 1200)))
-    tall.add(VIEW, (Attempt(Action("click", x=60, y=1190)),))
+    tall.add(VIEW, (Attempt(GuiAction("click", x=60, y=1190)),))
     assert size_of(wide)[1] < size_of(tall)[1]  # a click far down is shown where it was
 
 
@@ -126,7 +126,7 @@ def test_long_texts_and_reports_stay_in_their_cards() -> None:
     film.expose(page)
     film.add(
         VIEW,
-        tuple(Attempt(Action("type", id=1, text="漢字" * 200), "why " * 99) for _ in "1234567"),
+        tuple(Attempt(GuiAction("type", id=1, text="漢字" * 200), "why " * 99) for _ in "1234567"),
     )
     film.end(page)
     film.graded(0.5, "Test report: failed\n" + "\n".join("missing " * 40 for _ in range(50)))

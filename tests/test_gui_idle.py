@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.page.act import carry_out
 from clawrl_gym.envs.gui.page.idle import wait_until_idle
 from clawrl_gym.envs.gui.page.shot import shot
@@ -142,7 +142,7 @@ async def test_a_page_that_hangs_is_told_and_answers_again_when_its_script_is_st
         await at.show("<button onclick='for (;;);'>Hang</button>")
         number = (await at.element("Hang")).id
         with pytest.raises(PageHangs, match=r"does not answer within 0\.5 s"):
-            await carry_out(at.tab, Action("click", id=number), 0.5)
+            await carry_out(at.tab, GuiAction("click", id=number), 0.5)
         with pytest.raises(PageHangs):
             await read_page(at.tab, 0.3)
         with pytest.raises(PageHangs):

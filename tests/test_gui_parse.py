@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.parse import CoordinateSpace, describe_missing_action, parse_reply
 from clawrl_gym.envs.gui.schema import FORMS, in_words, tool
 from clawrl_gym.envs.gui.text_calls import MAX_CALLS, format_action
@@ -41,7 +41,7 @@ def action_called(**arguments):
     return one.action
 
 
-CLICK = Action("click", id=12)
+CLICK = GuiAction("click", id=12)
 
 
 @pytest.mark.parametrize(
@@ -87,47 +87,47 @@ def test_a_click_is_understood_however_it_is_written(text):
     ],
 )
 def test_what_is_typed_stays_as_it_was_written(text, expected):
-    assert actions(text) == [Action("type", id=3, text=expected)]
+    assert actions(text) == [GuiAction("type", id=3, text=expected)]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("press Enter", Action("press", keys="Enter")),
-        ("press(ctrl+a)", Action("press", keys="Control+a")),
-        ('press(4, "Return")', Action("press", id=4, keys="Enter")),
-        ('press("+")', Action("press", keys="+")),
-        ('press("Control++")', Action("press", keys="Control++")),
-        ('press(" ")', Action("press", keys="Space")),
-        ('press("Page_Down")', Action("press", keys="PageDown")),
-        ('press("pgdown")', Action("press", keys="PageDown")),
-        ("press(ctrl-a)", Action("press", keys="Control+a")),
-        ('press("ctrl-shift-t")', Action("press", keys="Control+Shift+t")),
-        ("scroll down", Action("scroll")),
-        ("scroll(up)", Action("scroll", direction="up")),
-        ('scroll("down", 2)', Action("scroll", amount=2)),
-        ('scroll(4, "left")', Action("scroll", id=4, direction="left")),
-        ('scroll("down", x=1, y=2)', Action("scroll", x=1, y=2)),
-        ("scroll(4)", Action("scroll", id=4)),
-        ("click(3, 4)", Action("click", x=3, y=4)),
-        ("click(x=3, y=4.5)", Action("click", x=3, y=4.5)),
-        ("click([3, 4])", Action("click", x=3, y=4)),
-        ("drag(3, 4)", Action("drag", id=3, to_id=4)),
-        ("drag(1, 2, 3, 4)", Action("drag", x=1, y=2, to_x=3, to_y=4)),
-        ("drag(3, to_x=5, to_y=6)", Action("drag", id=3, to_x=5, to_y=6)),
-        ("wait", Action("wait")),
-        ("wait(seconds=2)", Action("wait", seconds=2)),
-        ("goto shop/item?a=1", Action("goto", text="http://shop/item?a=1")),
-        ("goto(localhost:8000/x)", Action("goto", text="http://localhost:8000/x")),
-        ('goto(url="https://a.b/c(d)")', Action("goto", text="https://a.b/c(d)")),
-        ("new_tab", Action("new_tab")),
-        ("switch_tab(2)", Action("switch_tab", tab=2)),
-        ("answer(Yes, it is)", Action("answer", text="Yes, it is")),
-        ("answer(42)", Action("answer", text="42")),
-        ('terminate("success")', Action("done")),
-        ("terminate(status='failure')", Action("give_up")),
-        ("give_up()", Action("give_up")),
-        ('give_up("no such item")', Action("give_up", text="no such item")),
+        ("press Enter", GuiAction("press", keys="Enter")),
+        ("press(ctrl+a)", GuiAction("press", keys="Control+a")),
+        ('press(4, "Return")', GuiAction("press", id=4, keys="Enter")),
+        ('press("+")', GuiAction("press", keys="+")),
+        ('press("Control++")', GuiAction("press", keys="Control++")),
+        ('press(" ")', GuiAction("press", keys="Space")),
+        ('press("Page_Down")', GuiAction("press", keys="PageDown")),
+        ('press("pgdown")', GuiAction("press", keys="PageDown")),
+        ("press(ctrl-a)", GuiAction("press", keys="Control+a")),
+        ('press("ctrl-shift-t")', GuiAction("press", keys="Control+Shift+t")),
+        ("scroll down", GuiAction("scroll")),
+        ("scroll(up)", GuiAction("scroll", direction="up")),
+        ('scroll("down", 2)', GuiAction("scroll", amount=2)),
+        ('scroll(4, "left")', GuiAction("scroll", id=4, direction="left")),
+        ('scroll("down", x=1, y=2)', GuiAction("scroll", x=1, y=2)),
+        ("scroll(4)", GuiAction("scroll", id=4)),
+        ("click(3, 4)", GuiAction("click", x=3, y=4)),
+        ("click(x=3, y=4.5)", GuiAction("click", x=3, y=4.5)),
+        ("click([3, 4])", GuiAction("click", x=3, y=4)),
+        ("drag(3, 4)", GuiAction("drag", id=3, to_id=4)),
+        ("drag(1, 2, 3, 4)", GuiAction("drag", x=1, y=2, to_x=3, to_y=4)),
+        ("drag(3, to_x=5, to_y=6)", GuiAction("drag", id=3, to_x=5, to_y=6)),
+        ("wait", GuiAction("wait")),
+        ("wait(seconds=2)", GuiAction("wait", seconds=2)),
+        ("goto shop/item?a=1", GuiAction("goto", text="http://shop/item?a=1")),
+        ("goto(localhost:8000/x)", GuiAction("goto", text="http://localhost:8000/x")),
+        ('goto(url="https://a.b/c(d)")', GuiAction("goto", text="https://a.b/c(d)")),
+        ("new_tab", GuiAction("new_tab")),
+        ("switch_tab(2)", GuiAction("switch_tab", tab=2)),
+        ("answer(Yes, it is)", GuiAction("answer", text="Yes, it is")),
+        ("answer(42)", GuiAction("answer", text="42")),
+        ('terminate("success")', GuiAction("done")),
+        ("terminate(status='failure')", GuiAction("give_up")),
+        ("give_up()", GuiAction("give_up")),
+        ('give_up("no such item")', GuiAction("give_up", text="no such item")),
     ],
 )
 def test_every_other_action_is_read_too(text, expected):
@@ -154,7 +154,7 @@ def test_json_that_the_model_merely_thinks_of_is_never_carried_out():
         assert requested_in(text) == ()
     thinking = f"<think><tool_call>{form}</tool_call></think>"
     assert requested_in(thinking) == ()
-    assert actions(f"{thinking}<tool_call>{form}</tool_call>") == [Action("click", id=3)]
+    assert actions(f"{thinking}<tool_call>{form}</tool_call>") == [GuiAction("click", id=3)]
 
 
 def test_several_actions_of_a_reply_keep_their_order():
@@ -249,42 +249,45 @@ def test_pixels_of_a_picture_become_css_pixels():
 
 POINT = {"coordinate": [30, 40]}
 ALIASES = [
-    ({"action": "left_click", **POINT}, Action("click", x=30, y=40)),
-    ({"action": "click", "x": 30, "y": 40, "button": "right"}, Action("right_click", x=30, y=40)),
-    ({"action": "click", "x": 30, "y": 40, "button": "left"}, Action("click", x=30, y=40)),
-    ({"action": "right_click", **POINT}, Action("right_click", x=30, y=40)),
-    ({"action": "double_click", **POINT}, Action("double_click", x=30, y=40)),
-    ({"action": "triple_click", **POINT}, Action("triple_click", x=30, y=40)),
-    ({"action": "mouse_move", **POINT}, Action("hover", x=30, y=40)),
-    ({"action": "key", "keys": ["ctrl", "c"]}, Action("press", keys="Control+c")),
-    ({"action": "key", "text": "ctrl+c"}, Action("press", keys="Control+c")),
-    ({"action": "keypress", "keys": ["ENTER"]}, Action("press", keys="Enter")),
-    ({"action": "wait", "time": 3}, Action("wait", seconds=3)),
-    ({"action": "wait", "duration": 3}, Action("wait", seconds=3)),
-    ({"action": "scroll", "pixels": -320}, Action("scroll", direction="down", amount=0.5)),
-    ({"action": "scroll", "pixels": 320}, Action("scroll", direction="up", amount=0.5)),
-    ({"action": "hscroll", "pixels": 320}, Action("scroll", direction="right", amount=0.5)),
+    ({"action": "left_click", **POINT}, GuiAction("click", x=30, y=40)),
+    (
+        {"action": "click", "x": 30, "y": 40, "button": "right"},
+        GuiAction("right_click", x=30, y=40),
+    ),
+    ({"action": "click", "x": 30, "y": 40, "button": "left"}, GuiAction("click", x=30, y=40)),
+    ({"action": "right_click", **POINT}, GuiAction("right_click", x=30, y=40)),
+    ({"action": "double_click", **POINT}, GuiAction("double_click", x=30, y=40)),
+    ({"action": "triple_click", **POINT}, GuiAction("triple_click", x=30, y=40)),
+    ({"action": "mouse_move", **POINT}, GuiAction("hover", x=30, y=40)),
+    ({"action": "key", "keys": ["ctrl", "c"]}, GuiAction("press", keys="Control+c")),
+    ({"action": "key", "text": "ctrl+c"}, GuiAction("press", keys="Control+c")),
+    ({"action": "keypress", "keys": ["ENTER"]}, GuiAction("press", keys="Enter")),
+    ({"action": "wait", "time": 3}, GuiAction("wait", seconds=3)),
+    ({"action": "wait", "duration": 3}, GuiAction("wait", seconds=3)),
+    ({"action": "scroll", "pixels": -320}, GuiAction("scroll", direction="down", amount=0.5)),
+    ({"action": "scroll", "pixels": 320}, GuiAction("scroll", direction="up", amount=0.5)),
+    ({"action": "hscroll", "pixels": 320}, GuiAction("scroll", direction="right", amount=0.5)),
     (
         {"action": "scroll", **POINT, "scroll_direction": "down", "scroll_amount": 3.2},
-        Action("scroll", x=30, y=40, amount=0.5),
+        GuiAction("scroll", x=30, y=40, amount=0.5),
     ),
     (
         {"action": "scroll", "x": 30, "y": 40, "scroll_x": 0, "scroll_y": 640},
-        Action("scroll", x=30, y=40, amount=1.0),
+        GuiAction("scroll", x=30, y=40, amount=1.0),
     ),
     (
         {"action": "left_click_drag", "start_coordinate": [1, 2], **POINT},
-        Action("drag", x=1, y=2, to_x=30, to_y=40),
+        GuiAction("drag", x=1, y=2, to_x=30, to_y=40),
     ),
-    ({"action": "left_click_drag", **POINT}, Action("drag", to_x=30, to_y=40)),
+    ({"action": "left_click_drag", **POINT}, GuiAction("drag", to_x=30, to_y=40)),
     (
         {"action": "drag", "path": [{"x": 1, "y": 2}, {"x": 9, "y": 9}, {"x": 3, "y": 4}]},
-        Action("drag", x=1, y=2, to_x=3, to_y=4),
+        GuiAction("drag", x=1, y=2, to_x=3, to_y=4),
     ),
-    ({"action": "terminate", "status": "success"}, Action("done")),
-    ({"action": "terminate", "status": "failure"}, Action("give_up")),
-    ({"action": "answer", "text": "7"}, Action("answer", text="7")),
-    ({"action": "click", "id": 3, "text": None, "keys": ""}, Action("click", id=3)),
+    ({"action": "terminate", "status": "success"}, GuiAction("done")),
+    ({"action": "terminate", "status": "failure"}, GuiAction("give_up")),
+    ({"action": "answer", "text": "7"}, GuiAction("answer", text="7")),
+    ({"action": "click", "id": 3, "text": None, "keys": ""}, GuiAction("click", id=3)),
 ]
 
 
@@ -328,18 +331,20 @@ def test_a_reply_without_actions_is_told_what_they_are():
 
 
 ONE_OF_EACH = [
-    *(Action(kind, id=3) for kind in ("click", "double_click", "triple_click", "right_click")),
-    Action("hover", id=3), Action("hover", x=1, y=2),
-    Action("type", id=3, text='a "b"\n\\c'), Action("type", text="x"),
-    Action("press", keys="Control+a"), Action("press", id=3, keys="+"),
-    Action("select", id=3, text="Blue, or green"),
-    Action("scroll", direction="up", amount=2), Action("scroll", x=1, y=2),
-    Action("drag", id=3, to_id=4), Action("drag", x=1, y=2, to_id=4),
-    Action("wait", seconds=2), Action("goto", text="http://shop/"), Action("back"),
-    Action("forward"), Action("reload"), Action("new_tab"), Action("new_tab", text="http://a/"),
-    Action("switch_tab", tab=2), Action("close_tab"), Action("close_tab", tab=1),
-    Action("screenshot"), Action("answer", text="4,5"), Action("done"), Action("give_up"),
-    Action("give_up", text="why not"),
+    *(GuiAction(kind, id=3) for kind in ("click", "double_click", "triple_click", "right_click")),
+    GuiAction("hover", id=3), GuiAction("hover", x=1, y=2),
+    GuiAction("type", id=3, text='a "b"\n\\c'), GuiAction("type", text="x"),
+    GuiAction("press", keys="Control+a"), GuiAction("press", id=3, keys="+"),
+    GuiAction("select", id=3, text="Blue, or green"),
+    GuiAction("scroll", direction="up", amount=2), GuiAction("scroll", x=1, y=2),
+    GuiAction("drag", id=3, to_id=4), GuiAction("drag", x=1, y=2, to_id=4),
+    GuiAction("wait", seconds=2), GuiAction("goto", text="http://shop/"), GuiAction("back"),
+    GuiAction("forward"), GuiAction("reload"), GuiAction("new_tab"),
+    GuiAction("new_tab", text="http://a/"),
+    GuiAction("switch_tab", tab=2), GuiAction("close_tab"), GuiAction("close_tab", tab=1),
+    GuiAction("screenshot"), GuiAction("answer", text="4,5"), GuiAction("done"),
+    GuiAction("give_up"),
+    GuiAction("give_up", text="why not"),
 ]  # fmt: skip
 
 
@@ -361,7 +366,7 @@ def test_the_advertised_actions_are_exactly_those_that_work():
 @pytest.mark.parametrize("action", ONE_OF_EACH)
 def test_a_call_by_the_schema_works(action):
     form = FORMS[action.kind]
-    plain = {one.name: one.default for one in fields(Action) if one.name != "kind"}
+    plain = {one.name: one.default for one in fields(GuiAction) if one.name != "kind"}
     changed_fields = {n: getattr(action, n) for n in form.fields if getattr(action, n) != plain[n]}
     arguments = {"action": action.kind, **changed_fields}
     assert arguments_of(json.dumps(arguments), TOOL) == arguments
@@ -404,7 +409,7 @@ def test_no_arguments_break_the_reader(arguments):
 @settings(deadline=None)
 @given(st.text(max_size=40).map(lambda text: text.replace("\r", "")))
 def test_any_text_that_can_be_typed_survives_being_written(text):
-    action = Action("type", id=3, text=text)
+    action = GuiAction("type", id=3, text=text)
     [one] = requested_in(format_action(action))
     assert one.action == action or "control character" in one.wrong or "Unicode" in one.wrong
 

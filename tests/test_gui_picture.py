@@ -8,7 +8,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.attempt import Attempt, caption
 from clawrl_gym.envs.gui.observation import Element, View
 from clawrl_gym.envs.gui.overlay import fitted, font, legible, wrapped
@@ -73,18 +73,18 @@ def test_numbers_stay_in_the_picture(box: tuple[float, float, float, float]) -> 
 
 
 ACTIONS = {
-    "drag": Action("drag", id=1, to_id=2),
-    "type": Action("type", id=1, text="pens"),
-    "select": Action("select", id=1, text="large"),
-    "press": Action("press", keys="Control+a"),
-    "goto": Action("goto", text="http://shop/basket"),
+    "drag": GuiAction("drag", id=1, to_id=2),
+    "type": GuiAction("type", id=1, text="pens"),
+    "select": GuiAction("select", id=1, text="large"),
+    "press": GuiAction("press", keys="Control+a"),
+    "goto": GuiAction("goto", text="http://shop/basket"),
 }
 
 
 @pytest.mark.parametrize("kind", get_args(Kind))
 @pytest.mark.parametrize("failed", ["", "it is covered"])
 def test_every_action_is_drawn_and_said(kind: Kind, failed: str) -> None:
-    action = ACTIONS.get(kind) or Action(kind, id=2)
+    action = ACTIONS.get(kind) or GuiAction(kind, id=2)
     jpeg = page_jpeg()
     picture = opened(annotated(jpeg, [Attempt(action, failed)], VIEW, VIEWPORT))
     nothing = opened(annotated(jpeg, [], VIEW, VIEWPORT))
@@ -99,19 +99,19 @@ def test_every_action_is_drawn_and_said(kind: Kind, failed: str) -> None:
 @pytest.mark.parametrize(
     "action",
     [
-        Action("click"),
-        Action("click", id=99),
-        Action("click", x=-1e9, y=1e9),
-        Action("drag", id=1),
-        Action("drag", x=5, y=5, to_x=5, to_y=5),
-        Action("click", id=3),
-        Action("type", text=""),
-        Action("type", id=1, text="漢字 \x00\n" * 900),
-        Action("answer", text="x" * 5000),
-        Action("give_up"),
+        GuiAction("click"),
+        GuiAction("click", id=99),
+        GuiAction("click", x=-1e9, y=1e9),
+        GuiAction("drag", id=1),
+        GuiAction("drag", x=5, y=5, to_x=5, to_y=5),
+        GuiAction("click", id=3),
+        GuiAction("type", text=""),
+        GuiAction("type", id=1, text="漢字 \x00\n" * 900),
+        GuiAction("answer", text="x" * 5000),
+        GuiAction("give_up"),
     ],
 )
-def test_odd_actions_make_a_picture_all_the_same(action: Action) -> None:
+def test_odd_actions_make_a_picture_all_the_same(action: GuiAction) -> None:
     picture = opened(
         annotated(page_jpeg(), [Attempt(action), Attempt(action, "no")], VIEW, VIEWPORT)
     )
@@ -121,8 +121,8 @@ def test_odd_actions_make_a_picture_all_the_same(action: Action) -> None:
 def test_a_tiny_page_can_be_annotated() -> None:
     view = View("", "", ((Element(1, "button", "B", box=(0, 0, 4, 4)),),))
     attempts = [
-        Attempt(Action("type", id=1, text="long text")),
-        Attempt(Action("answer", text="no")),
+        Attempt(GuiAction("type", id=1, text="long text")),
+        Attempt(GuiAction("answer", text="no")),
     ]
     annotated(page_jpeg((64, 64)), attempts, view, (64, 64))
 
@@ -131,11 +131,13 @@ def test_captions_speak_of_names() -> None:
     captions = [
         caption(Attempt(action), VIEW)
         for action in (
-            Action("click", id=2), Action("type", id=1, text="pens"), Action("click", x=3.2, y=4),
-            Action("double_click", id=77), Action("drag", id=1, to_id=2),
-            Action("scroll", direction="up"), Action("press", keys="Enter"), Action("done"),
-            Action("give_up", text="no pens"), Action("wait", seconds=2),
-            Action("switch_tab", tab=2),
+            GuiAction("click", id=2), GuiAction("type", id=1, text="pens"),
+            GuiAction("click", x=3.2, y=4),
+            GuiAction("double_click", id=77), GuiAction("drag", id=1, to_id=2),
+            GuiAction("scroll", direction="up"), GuiAction("press", keys="Enter"),
+            GuiAction("done"),
+            GuiAction("give_up", text="no pens"), GuiAction("wait", seconds=2),
+            GuiAction("switch_tab", tab=2),
         )
     ]  # fmt: skip
     assert captions == [

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.page.act import carry_out
 from tests.gui_page_rig import chromium, page_rig
 
@@ -95,6 +95,6 @@ async def test_what_cannot_be_done_is_told(browser: Browser, case: str) -> None:
     async with page_rig(browser) as at:
         await at.show(f"<!doctype html>{html}")
         await at.lines()
-        refusal = await carry_out(at.tab, Action(**fields), 5)
+        refusal = await carry_out(at.tab, GuiAction(**fields), 5)
         assert refusal is not None
         assert refusal.startswith(reason)

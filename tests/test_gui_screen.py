@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.browser.pool import close_all
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Request, Response
@@ -46,9 +46,9 @@ def test_a_form_is_posted_redirected_and_the_sites_state_is_read():
     )
     done = Response("", 303, headers={"Location": "/done"})
     with a_screen({"/": form, "/do": done, "/done": "<title>done</title>"}) as screen:
-        assert screen.act(Action("type", id=id_of(screen, "Name"), text="Ann")) is None
+        assert screen.act(GuiAction("type", id=id_of(screen, "Name"), text="Ann")) is None
         assert screen.left_document is False
-        assert screen.act(Action("click", id=id_of(screen, "Go"))) is None
+        assert screen.act(GuiAction("click", id=id_of(screen, "Go"))) is None
         assert screen.left_document is True
         assert screen.look().url == "http://site.test/done"
         final_state = screen.final_state("an answer", False, False)
@@ -72,41 +72,41 @@ def test_a_redirect_from_site_to_site_is_followed():
 
 def test_history_goes_back_and_forward_and_not_before_the_first_page():
     with a_screen(TWO) as screen:
-        assert "no page before" in str(screen.act(Action("back")))
-        screen.act(Action("click", id=id_of(screen, "two")))
-        assert screen.act(Action("back")) is None
+        assert "no page before" in str(screen.act(GuiAction("back")))
+        screen.act(GuiAction("click", id=id_of(screen, "two")))
+        assert screen.act(GuiAction("back")) is None
         assert (screen.look().title, screen.left_document) == ("one", True)
-        assert screen.act(Action("forward")) is None
+        assert screen.act(GuiAction("forward")) is None
         assert screen.look().title == "two"
-        assert "no page after" in str(screen.act(Action("forward")))
-        assert screen.act(Action("reload")) is None
+        assert "no page after" in str(screen.act(GuiAction("forward")))
+        assert screen.act(GuiAction("reload")) is None
         assert screen.look().title == "two"
 
 
 def test_tabs_are_opened_switched_and_closed():
     with a_screen(TWO) as screen:
-        assert screen.act(Action("new_tab", text="http://site.test/two")) is None
+        assert screen.act(GuiAction("new_tab", text="http://site.test/two")) is None
         view = screen.look()
         assert (view.title, view.tabs, view.tab) == ("two", ("one", "two"), 2)
-        assert screen.act(Action("switch_tab", tab=1)) is None
+        assert screen.act(GuiAction("switch_tab", tab=1)) is None
         assert (screen.look().title, screen.left_document) == ("one", True)
-        assert "no tab 3" in str(screen.act(Action("switch_tab", tab=3)))
-        assert "no tab 0" in str(screen.act(Action("close_tab", tab=0)))
-        assert screen.act(Action("close_tab")) is None
+        assert "no tab 3" in str(screen.act(GuiAction("switch_tab", tab=3)))
+        assert "no tab 0" in str(screen.act(GuiAction("close_tab", tab=0)))
+        assert screen.act(GuiAction("close_tab")) is None
         assert (screen.look().title, screen.look().tabs) == ("two", ())
-        assert "only tab" in str(screen.act(Action("close_tab")))
+        assert "only tab" in str(screen.act(GuiAction("close_tab")))
         for _ in range(7):
-            assert screen.act(Action("new_tab")) is None
-        assert "8 tabs" in str(screen.act(Action("new_tab")))
+            assert screen.act(GuiAction("new_tab")) is None
+        assert "8 tabs" in str(screen.act(GuiAction("new_tab")))
 
 
 def test_a_page_that_closes_itself_leaves_the_others():
     pages = {"/": "<title>one</title><button onclick='window.open(\"/two\")'>go</button>"}
     pages["/two"] = "<title>two</title><button onclick='window.close()'>end</button>"
     with a_screen(pages) as screen:
-        screen.act(Action("click", id=id_of(screen, "go")))
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
         assert screen.look().title == "two"
-        screen.act(Action("click", id=id_of(screen, "end")))
+        screen.act(GuiAction("click", id=id_of(screen, "end")))
         assert (screen.look().title, screen.look().tabs) == ("one", ())
 
 
@@ -115,11 +115,11 @@ def test_a_page_that_never_loads_is_told_and_the_episode_goes_on():
     sites = {"slow.test": lambda: slow}
     try:
         with a_screen({}, QUICK, start="http://slow.test/", sites=sites) as screen:
-            failed = screen.act(Action("goto", text="http://slow.test/slow"))
+            failed = screen.act(GuiAction("goto", text="http://slow.test/slow"))
             assert "did not finish loading within 2 s" in str(failed)
             assert screen.look().title == "quick"
             slow.final_state.set()  # sites answer one request at a time
-            screen.act(Action("goto", text="http://slow.test/"))
+            screen.act(GuiAction("goto", text="http://slow.test/"))
             assert screen.look().url == "http://slow.test/"
     finally:
         slow.final_state.set()
@@ -151,9 +151,9 @@ def test_scripts_of_a_task_run_among_the_pages_own():
     with a_screen(page, **scripts) as screen:
         assert screen.page_instruction == "find it"
         assert screen.page_result() is None
-        screen.act(Action("click", id=id_of(screen, "go")))
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
         assert screen.page_result() == 0.5
-        screen.act(Action("reload"))
+        screen.act(GuiAction("reload"))
         assert screen.final_state(None, True, False).page_result == 0.5
 
 
@@ -250,5 +250,5 @@ def test_pages_have_no_permission():
         ".then(p => { document.body.textContent = p.state })"
     )
     with a_screen(f"<body><script>{body}</script>") as screen:
-        screen.act(Action("wait", seconds=0.1))
+        screen.act(GuiAction("wait", seconds=0.1))
         assert text(screen.look()) == "denied"

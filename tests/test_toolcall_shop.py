@@ -12,7 +12,7 @@ from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES
 from clawrl_gym.envs.toolcall.shop.generated import shop_tasks
-from clawrl_gym.envs.toolcall.shop.toolset import Shop
+from clawrl_gym.envs.toolcall.shop.toolset import ShopTools
 from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
@@ -36,12 +36,12 @@ WORLD = {
 }
 
 
-def opened(state: object = WORLD) -> Shop:
+def opened(state: object = WORLD) -> ShopTools:
     task = ToolTask("t", "f", "train", "hello", (), toolsets=("shop",), state={"shop": state})
     return shop.make(task, ToolContext())
 
 
-def call(toolset: Shop, tool: str, **arguments: object) -> str:
+def call(toolset: ShopTools, tool: str, **arguments: object) -> str:
     return toolset.call(tool, arguments, 1.0)
 
 

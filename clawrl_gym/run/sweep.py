@@ -49,7 +49,7 @@ class SweepRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run of the sweep went."""
 
     run: SweepRun
@@ -115,7 +115,7 @@ async def run_sweep(arguments: Sequence[str], command: Sequence[str] = TRAIN) ->
     return 0 if all(outcome.exit_code == 0 for outcome in outcomes) else 1
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
+def table(outcomes: Sequence[RunOutcome]) -> str:
     """A line a run: its values, exit code, duration, held-out success before and after."""
     width = max(len("run"), *(len(outcome.run.name) for outcome in outcomes))
     lines = [f"{'run':<{width}}  exit  seconds  held-out"]
@@ -128,7 +128,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def _run(run: SweepRun, command: Sequence[str]) -> Outcome:
+async def _run(run: SweepRun, command: Sequence[str]) -> RunOutcome:
     """Stopping the sweep stops its run, in order."""
     start_s = time.monotonic()
     exit_code = 0
@@ -146,7 +146,7 @@ async def _run(run: SweepRun, command: Sequence[str]) -> Outcome:
         if exit_code == 0 and run.folder.is_dir():
             (run.folder / _FINISHED).touch()
     first, last = _heldout(run.folder)
-    return Outcome(run, exit_code, time.monotonic() - start_s, first, last)
+    return RunOutcome(run, exit_code, time.monotonic() - start_s, first, last)
 
 
 def _heldout(folder: Path) -> tuple[float | None, float | None]:

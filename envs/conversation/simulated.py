@@ -9,7 +9,7 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.conversation.generated import ConversationTask, make_task, task_ids
 from clawrl_gym.envs.conversation.tools import Workspace, arguments_of
-from clawrl_gym.envs.conversation.user import Speaker, User
+from clawrl_gym.envs.conversation.user import SimulatedUser, Speaker
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_env import Info
 from clawrl_gym.envs.task_source import requested_task
@@ -44,7 +44,7 @@ class SimulatedPartner:
         ids = self.ids(split)
         task = make_task(ids[number % len(ids)] if task_id is None else str(task_id))
         self._task = task
-        self._user = User(task, self._speaker, Draw(f"user/{task.id}/{number}"))
+        self._user = SimulatedUser(task, self._speaker, Draw(f"user/{task.id}/{number}"))
         self._files = Workspace(
             task.files, frozenset(tool["function"]["name"] for tool in task.tools)
         )

@@ -46,7 +46,7 @@ class Reaction:
     satisfied: bool = False
 
 
-class User:
+class SimulatedUser:
     """One user in one conversation."""
 
     def __init__(self, task: ConversationTask, speaker: Speaker, draw: Draw) -> None:

@@ -29,7 +29,7 @@ ENDINGS = frozenset({"answer", "done", "give_up"})
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class GuiAction:
     """One action; which fields count follows from its kind."""
 
     kind: Kind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.observation import Element, View
 
 
@@ -12,7 +12,7 @@ from clawrl_gym.envs.gui.observation import Element, View
 class Attempt:
     """One action that was tried."""
 
-    action: Action
+    action: GuiAction
     failed: str = ""
     """Why it did nothing; empty when it was carried out."""
 
@@ -30,11 +30,11 @@ def caption(attempt: Attempt, view: View) -> str:
     return f"{words}: {attempt.failed}" if attempt.failed else words
 
 
-def _verb(action: Action) -> str:
+def _verb(action: GuiAction) -> str:
     return action.kind.replace("_", " ")
 
 
-def _objects(action: Action, view: View) -> list[str]:
+def _objects(action: GuiAction, view: View) -> list[str]:
     """What follows the verb."""
     where = _place(action.id, action.x, action.y, view)
     text = f"“{action.text}”"

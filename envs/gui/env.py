@@ -14,7 +14,7 @@ from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.gui import text_calls
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.execution import CARRIED_OUT, Execution, MousePosition, execute
 from clawrl_gym.envs.gui.observation import View
@@ -100,7 +100,7 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         self._view = _EMPTY
         self._first = ""
         self._page_instruction = ""
-        self._ending: Action | None = None
+        self._ending: GuiAction | None = None
         self._mouse = MousePosition()
         self._replied_with_calls = False
         """The last reply called tools: what comes back are their results."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from clawrl_gym.envs.gui.action import ENDINGS, Action
+from clawrl_gym.envs.gui.action import ENDINGS, GuiAction
 from clawrl_gym.envs.gui.attempt import Attempt
 from clawrl_gym.envs.gui.parse import RequestedAction
 from clawrl_gym.envs.gui.schema import MAX_ACTIONS
@@ -18,15 +18,15 @@ CARRIED_OUT = "done"
 class MousePosition:
     """Where the mouse was left: a drag may begin there."""
 
-    at: Action | None = None
+    at: GuiAction | None = None
 
-    def follow(self, action: Action) -> None:
+    def follow(self, action: GuiAction) -> None:
         if action.kind == "drag":
-            self.at = Action("hover", id=action.to_id, x=action.to_x, y=action.to_y)
+            self.at = GuiAction("hover", id=action.to_id, x=action.to_x, y=action.to_y)
         elif action.id is not None or action.x is not None:
             self.at = action
 
-    def start_of(self, action: Action) -> Action | None:
+    def start_of(self, action: GuiAction) -> GuiAction | None:
         """A drag with its beginning; None when nothing says where it begins."""
         if action.kind != "drag" or action.id is not None or action.x is not None:
             return action
@@ -43,7 +43,7 @@ class Execution:
     """One for each thing that was asked: "done", "Error: ..." or "Note: not carried out"."""
     attempts: list[Attempt] = field(default_factory=list)
     """What was tried."""
-    ending: Action | None = None
+    ending: GuiAction | None = None
     """The action that ended the task."""
 
     @property

@@ -12,7 +12,7 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gui.action import ENDINGS
 from clawrl_gym.envs.gui.attempt import Attempt
 from clawrl_gym.envs.gui.observation import View
-from clawrl_gym.envs.gui.storyboard import Frame, Outcome, draw_storyboard
+from clawrl_gym.envs.gui.storyboard import EpisodeOutcome, FilmFrame, draw_storyboard
 
 __all__ = ["MOST_FRAMES", "Attempt", "Film"]
 
@@ -25,9 +25,9 @@ class Film:
     def __init__(self, instruction: str, viewport: tuple[int, int]) -> None:
         self._instruction = instruction
         self._viewport = viewport
-        self._frames: list[Frame] = []
-        self._newest: Frame | None = None
-        self._last_page: Frame | None = None
+        self._frames: list[FilmFrame] = []
+        self._newest: FilmFrame | None = None
+        self._last_page: FilmFrame | None = None
         self._every = 1
         """Of so many frames one is kept."""
         self._count = 0
@@ -41,7 +41,7 @@ class Film:
 
     def add(self, view: View, attempts: Sequence[Attempt], failure: str = "") -> None:
         """What was done on the page that was exposed last; `view` holds the ids of the attempts."""
-        frame = Frame(self._count + 1, self._exposed, view, tuple(attempts), failure)
+        frame = FilmFrame(self._count + 1, self._exposed, view, tuple(attempts), failure)
         self._exposed = None
         if self._count % self._every == 0:
             self._frames.append(frame)
@@ -55,14 +55,14 @@ class Film:
         """The page that is left, unless the last reply only said that it is the end."""
         newest = self._newest
         if newest is None or any(attempt.action.kind not in ENDINGS for attempt in newest.attempts):
-            self._last_page = Frame(0, _picture(shot), View("", "", ()))
+            self._last_page = FilmFrame(0, _picture(shot), View("", "", ()))
 
     def graded(self, reward: float, report: str) -> None:
         """What came of it."""
         self._reward, self._report = reward, report
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[FilmFrame]:
         """Those that are shown."""
         frames = list(self._frames)
         if self._newest is not None and self._newest is not frames[-1]:
@@ -76,7 +76,7 @@ class Film:
 
     def strip(self) -> bytes:
         """The whole film as one JPEG."""
-        outcome = Outcome(self._reward, self._report, self._count, self.hidden)
+        outcome = EpisodeOutcome(self._reward, self._report, self._count, self.hidden)
         return draw_storyboard(self._instruction, self._viewport, self.frames, outcome)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.envs.gui.action import Action, Direction
+from clawrl_gym.envs.gui.action import Direction, GuiAction
 from clawrl_gym.envs.gui.aliases import FIELDS, NAMES, normalize_fields
 from clawrl_gym.envs.gui.keys import UnknownKey, parse_keys
 from clawrl_gym.envs.gui.schema import FORMS, POINT, TO, TOOL, Form
@@ -46,7 +46,7 @@ class RequestedAction:
 
     source: str
     """In short, for messages."""
-    action: Action | None = None
+    action: GuiAction | None = None
     wrong: str = ""
     """Why it is no action: what was got, what is expected."""
 
@@ -168,7 +168,7 @@ def _may_be(name: str, value: object) -> bool:
     return is_number or name in ("text", "keys")
 
 
-def action_of(written_fields: Mapping[str, object], frame: CoordinateSpace) -> Action:
+def action_of(written_fields: Mapping[str, object], frame: CoordinateSpace) -> GuiAction:
     """The action that fields of the schema, or of a known alias, ask for. Raises _InvalidAction."""
     fields = normalize_fields(written_fields, frame.height)
     kind = fields.pop("action", None)
@@ -184,7 +184,7 @@ def action_of(written_fields: Mapping[str, object], frame: CoordinateSpace) -> A
     values = {name: _value(name, value, frame) for name, value in fields.items()}
     if kind in ("goto", "new_tab") and values.get("text"):
         values["text"] = _url(str(values["text"]))
-    return Action(kind, **values)  # type: ignore[arg-type]
+    return GuiAction(kind, **values)  # type: ignore[arg-type]
 
 
 def _check_needs(kind: str, form: Form, fields: Mapping[str, object]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.task import FinalState, GuiTask
@@ -31,7 +31,7 @@ class Screen(Protocol):
 
     def look(self) -> View: ...
 
-    def act(self, action: Action) -> str | None:
+    def act(self, action: GuiAction) -> str | None:
         """Carry out anything but an ending; why it could not be done, in words."""
         ...
 

@@ -27,7 +27,7 @@ _GOOD, _BAD = "#12805c", "#c8322b"
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FilmFrame:
     """The page before a reply, and what the reply did on it."""
 
     number: int
@@ -41,7 +41,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EpisodeOutcome:
     """What came of an episode."""
 
     reward: float | None
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def draw_storyboard(
-    title: str, viewport: tuple[int, int], frames: Sequence[Frame], outcome: Outcome
+    title: str, viewport: tuple[int, int], frames: Sequence[FilmFrame], outcome: EpisodeOutcome
 ) -> bytes:
     """One JPEG, made to be looked at in the width of a report."""
     from PIL import Image, ImageDraw
@@ -87,7 +87,7 @@ def draw_storyboard(
     return jpeg_of(strip)
 
 
-def _card(frame: Frame, picture: Picture) -> Picture:
+def _card(frame: FilmFrame, picture: Picture) -> Picture:
     """A page with its number and its captions, on white."""
     from PIL import Image, ImageDraw
 
@@ -109,7 +109,7 @@ def _card(frame: Frame, picture: Picture) -> Picture:
 
 
 def _framed(
-    frame: Frame,
+    frame: FilmFrame,
     page: Picture | None,
     window: tuple[int, int],
     viewport: tuple[int, int],
@@ -131,7 +131,7 @@ def _framed(
 
 
 def _window(
-    frames: Sequence[Frame], pages: Sequence[Picture | None], viewport: tuple[int, int]
+    frames: Sequence[FilmFrame], pages: Sequence[Picture | None], viewport: tuple[int, int]
 ) -> tuple[int, int]:
     """What is shown of all pages: up to the end of what is on any of them, not empty ground."""
     right, bottom = (_LEAST * side for side in viewport)
@@ -149,7 +149,7 @@ def _window(
     return min(viewport[0], round(right + _EDGE)), min(viewport[1], round(bottom + _EDGE))
 
 
-def _outcome_card(outcome: Outcome, tile: int) -> Picture:
+def _outcome_card(outcome: EpisodeOutcome, tile: int) -> Picture:
     """What came of it, as the last card."""
     from PIL import Image, ImageDraw
 
@@ -169,7 +169,7 @@ def _outcome_card(outcome: Outcome, tile: int) -> Picture:
     return card
 
 
-def _colour_of(outcome: Outcome) -> str:
+def _colour_of(outcome: EpisodeOutcome) -> str:
     if outcome.reward is None:
         return _DIM
     return _GOOD if outcome.reward >= 1.0 else _BAD
@@ -182,7 +182,7 @@ def _missing(report: str, width: float) -> list[str]:
     return lines[:_REPORT_LINES]
 
 
-def _captions(frame: Frame) -> list[tuple[str, str]]:
+def _captions(frame: FilmFrame) -> list[tuple[str, str]]:
     """(words, colour) of each line."""
     if frame.number == 0:
         return [("the page that was left", _DIM)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.observation import Element, Line
 from clawrl_gym.envs.gui.site import Site
 
@@ -132,7 +132,7 @@ def find_element(locator: Locator, lines: Sequence[Line]) -> int | None:
     return matching[locator.nth] if locator.nth < len(matching) else None
 
 
-def resolve(step: Step, lines: Sequence[Line]) -> Action | None:
+def resolve(step: Step, lines: Sequence[Line]) -> GuiAction | None:
     """The step on the page that is there now; None when its element is missing."""
     element_id = None if step.locator is None else find_element(step.locator, lines)
     end_id = None if step.to is None else find_element(step.to, lines)
@@ -140,4 +140,4 @@ def resolve(step: Step, lines: Sequence[Line]) -> Action | None:
         step.to is not None and end_id is None
     ):
         return None
-    return Action(step.kind, id=element_id, to_id=end_id, text=step.text, keys=step.keys)
+    return GuiAction(step.kind, id=element_id, to_id=end_id, text=step.text, keys=step.keys)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.aliases import NAMES
 from clawrl_gym.envs.gui.schema import FORMS
 
@@ -96,12 +96,12 @@ def unknown_calls(text: str) -> list[str]:
     return [name for name in dict.fromkeys(_ALONE.findall(text)) if name.lower() not in NAMES]
 
 
-def format_action(action: Action) -> str:
+def format_action(action: GuiAction) -> str:
     """The usual notation of an action; `find_calls` reads it again."""
     return f"{action.kind}({', '.join(_arguments(action))})"
 
 
-def _arguments(action: Action) -> list[str]:
+def _arguments(action: GuiAction) -> list[str]:
     ids = [str(action.id)] if action.id is not None else []
     points = [f"{n}={getattr(action, n):g}" for n in ("x", "y") if getattr(action, n) is not None]
     text = [json.dumps(action.text, ensure_ascii=False)]
@@ -126,7 +126,7 @@ def _arguments(action: Action) -> list[str]:
     return ids + points
 
 
-def _drag_arguments(action: Action) -> list[str]:
+def _drag_arguments(action: GuiAction) -> list[str]:
     if action.id is not None and action.to_id is not None:
         return [str(action.id), str(action.to_id)]
     names = ("id", "x", "y", "to_id", "to_x", "to_y")

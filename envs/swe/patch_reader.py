@@ -35,7 +35,7 @@ def parse_patch(text: str) -> Patch:
         raise PatchRefused(f"the patch has {size} bytes, at most {MAX_PATCH_BYTES} are taken")
     if "\0" in text:
         raise PatchRefused("the patch holds a NUL, expected text")
-    reader = _Reader(text.removesuffix("\n").split("\n") if text.strip() else [])
+    reader = _PatchLines(text.removesuffix("\n").split("\n") if text.strip() else [])
     files = tuple(reader.files())
     names = [path for file in files for path in file.paths]
     if len(set(names)) != len(names):
@@ -82,7 +82,7 @@ class _Header:
         return True
 
 
-class _Reader:
+class _PatchLines:
     """Goes through a patch's lines once."""
 
     def __init__(self, lines: list[str]) -> None:

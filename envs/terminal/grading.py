@@ -13,10 +13,10 @@ import posixpath
 import secrets
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
-from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, report_of
+from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal import artifacts
 from clawrl_gym.envs.terminal.machines import Machines, write_files
@@ -42,15 +42,6 @@ _FORGET_CUSTOMIZING = (
     "find /etc /usr/local /opt /root /home -xdev "
     "'(' -name sitecustomize.py -o -name usercustomize.py ')' -delete 2> /dev/null"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """What an episode earned, and why not more."""
-
-    reward: float
-    report: str
-    """For whoever learns from the episode; no prompt of the episode has it."""
 
 
 def report_of_output(result: ExecResult, timeout_s: float) -> str:

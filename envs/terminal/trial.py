@@ -6,8 +6,9 @@ import shlex
 from dataclasses import replace
 
 from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.envs.report import Grade
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
-from clawrl_gym.envs.terminal.grading import Grade, grade
+from clawrl_gym.envs.terminal.grading import grade
 from clawrl_gym.envs.terminal.machines import (
     Machines,
     absolute_path,

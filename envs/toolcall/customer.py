@@ -47,22 +47,22 @@ _CLOSES = re.compile(
 _SENTENCES = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-class _Part(BaseModel):
+class _ScriptModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(_Part):
+class ScriptedAnswer(_ScriptModel):
     """What is told when a question has one of these words."""
 
     when: tuple[str, ...] = Field(min_length=1)
     say: str = Field(min_length=1)
 
 
-class Script(_Part):
+class Script(_ScriptModel):
     """Who knows what it wants."""
 
     type: Literal["script"] = "script"
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ScriptedAnswer, ...] = ()
     yes: str = "Yes, please."
     """To a question for a yes."""
     no: str = "No, that is not what I want."
@@ -77,7 +77,7 @@ class Script(_Part):
     """Questions without an answer; then it leaves."""
 
 
-class Role(_Part):
+class Role(_ScriptModel):
     """Who is played by a model from a description; without a model it says yes to everything."""
 
     type: Literal["role"] = "role"
@@ -105,7 +105,7 @@ def make_customer(script: Json, config: ToolCallEnvConfig) -> Customer:
     return ScriptedCustomer(Script(), None) if player is None else PlayedCustomer(read, player)
 
 
-class Player(Protocol):
+class RolePlayer(Protocol):
     """A model that speaks for customers."""
 
     def say(self, messages: list[dict[str, str]]) -> str:
@@ -129,7 +129,7 @@ class ModelPlayer:
 class ScriptedCustomer:
     """Follows a script; a model may find the words."""
 
-    def __init__(self, script: Script, player: Player | None) -> None:
+    def __init__(self, script: Script, player: RolePlayer | None) -> None:
         self._script = script
         self._player = player
         self._patience = script.patience
@@ -158,7 +158,7 @@ class ScriptedCustomer:
 class PlayedCustomer:
     """A role in the hands of a model, which also decides when it is over."""
 
-    def __init__(self, role: Role, player: Player) -> None:
+    def __init__(self, role: Role, player: RolePlayer) -> None:
         self._player = player
         self._left = MAX_TURNS
         self._messages = [{"role": "system", "content": _ROLE.format(role=role.instruction)}]

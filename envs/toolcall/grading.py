@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.report import report_of
+from clawrl_gym.envs.report import Grade, report_of
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
 
@@ -34,14 +34,6 @@ with open("/root/done", "w") as file:
     file.write(done)
 """
 """A check that was left by os._exit, say by code of the policy that it ran, is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """What an episode was worth."""
-
-    reward: float
-    report: str
 
 
 def grade(goals: Sequence[Goal], outcome: Outcome) -> Grade:

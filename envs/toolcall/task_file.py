@@ -47,11 +47,11 @@ MAX_FILE_BYTES = 256 * 1024 * 1024
 _HELD_OUT_ONE_IN = 5
 
 
-class _Part(BaseModel):
+class _TaskFileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _AnswerSpec(_Part):
+class _AnswerSpec(_TaskFileModel):
     type: Literal["answer"]
     expected: str = Field(alias="wanted")
     form: Literal["number", "text"] = "number"
@@ -62,7 +62,7 @@ class _AnswerSpec(_Part):
         return AnswerGoal(self.expected, self.form, self.boxed, self.tolerance)
 
 
-class _StateSpec(_Part):
+class _StateSpec(_TaskFileModel):
     type: Literal["state"]
     toolset: str
     expected: object = Field(alias="wanted")
@@ -73,7 +73,7 @@ class _StateSpec(_Part):
         return StateGoal(self.toolset, self.expected, self.at, self.contains)
 
 
-class _MentionSpec(_Part):
+class _MentionSpec(_TaskFileModel):
     type: Literal["said"]
     texts: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
 
@@ -81,12 +81,12 @@ class _MentionSpec(_Part):
         return MentionGoal(self.texts)
 
 
-class _ExpectedCallSpec(_Part):
+class _ExpectedCallSpec(_TaskFileModel):
     name: str
     arguments: dict[str, list[object]] = Field(default_factory=dict)
 
 
-class _CallsSpec(_Part):
+class _CallsSpec(_TaskFileModel):
     type: Literal["calls"]
     expected: tuple[_ExpectedCallSpec, ...] = Field(alias="wanted")
     ordered: bool = False
@@ -97,7 +97,7 @@ class _CallsSpec(_Part):
         return CallsGoal(expected, self.ordered, self.extra)
 
 
-class _ProgramSpec(_Part):
+class _ProgramSpec(_TaskFileModel):
     type: Literal["program"]
     program: str = Field(min_length=1)
     timeout_s: float = Field(60.0, gt=0, le=3600)
@@ -106,12 +106,12 @@ class _ProgramSpec(_Part):
         return ProgramGoal(self.program, partial(sandboxes.open, SandboxSpec()), self.timeout_s)
 
 
-class _CallSpec(_Part):
+class _CallSpec(_TaskFileModel):
     name: str
     arguments: dict[str, object] = Field(default_factory=dict)
 
 
-class _ReplySpec(_Part):
+class _ReplySpec(_TaskFileModel):
     say: str = ""
     calls: tuple[_CallSpec, ...] = ()
 
@@ -123,7 +123,7 @@ class _ReplySpec(_Part):
         )
 
 
-class TaskRow(_Part):
+class TaskRow(_TaskFileModel):
     """One task as it stands in a file."""
 
     id: str = Field(min_length=1, max_length=200)

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.browser.pool import close_all
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.site import Response
@@ -94,7 +94,7 @@ fetch({url!r}, {{mode: "no-cors"}}).then(r => r.text()).then(t => yes(t)).catch(
 def test_a_page_cannot_read_files_of_the_host():
     with a_screen(script_page(ATTEMPT.format(url="file:///etc/passwd"))) as screen:
         assert outcome(screen) == "no"
-        assert "no address" in str(screen.act(Action("goto", text="file:///etc/passwd")))
+        assert "no address" in str(screen.act(GuiAction("goto", text="file:///etc/passwd")))
         assert screen.look().url == "http://site.test/"
 
 
@@ -112,8 +112,8 @@ def test_the_model_cannot_go_to_files_scripts_or_the_browser_itself():
             "http://[::1",
             "http://site.test:99999/",
         ):
-            assert screen.act(Action("goto", text=url)) is not None
-            assert screen.act(Action("new_tab", text=url)) is not None
+            assert screen.act(GuiAction("goto", text=url)) is not None
+            assert screen.act(GuiAction("new_tab", text=url)) is not None
         view = screen.look()
         assert (view.url, view.title, view.tabs) == ("http://site.test/", "home", ())
 
@@ -133,7 +133,7 @@ def test_no_redirect_leads_outside(listener):
         "/away": away,
     }
     with a_screen(pages) as screen:
-        screen.act(Action("click", id=id_of(screen, "away")))
+        screen.act(GuiAction("click", id=id_of(screen, "away")))
         assert "secret" not in text(screen.look())
         assert any("outside of this task" in told for told in screen.notices())
     assert listener.visitors == 0
@@ -164,7 +164,7 @@ def test_no_element_of_a_page_leads_outside(listener, body):
     with a_screen(f"<title>home</title>{body.format(port=listener.port)}") as screen:
         for _ in range(3):
             screen.look()
-            screen.act(Action("wait", seconds=0.1))
+            screen.act(GuiAction("wait", seconds=0.1))
         assert "secret" not in text(screen.look())
     assert listener.visitors == 0
 
@@ -182,7 +182,7 @@ def test_no_datagram_of_a_page_reaches_this_host(family, host):
         )
         with a_screen(script_page(body)) as screen:
             assert outcome(screen) == "offered"
-            screen.act(Action("wait", seconds=0.5))
+            screen.act(GuiAction("wait", seconds=0.5))
         with pytest.raises(BlockingIOError):
             listening.recv(1)
 
@@ -203,9 +203,9 @@ def test_pages_do_not_reach_the_proxies_of_other_contexts():
 def test_what_is_allowed_is_reached_and_nothing_beside_it(listener):
     options = PATIENT.model_copy(update={"allow": [f"127.0.0.1:{listener.port}"]})
     with a_screen("<title>home</title>", options) as screen:
-        assert screen.act(Action("goto", text=f"http://127.0.0.1:{listener.port}/x?y")) is None
+        assert screen.act(GuiAction("goto", text=f"http://127.0.0.1:{listener.port}/x?y")) is None
         assert text(screen.look()) == "secret"
-        assert screen.act(Action("goto", text="http://127.0.0.1:1/")) is not None
+        assert screen.act(GuiAction("goto", text="http://127.0.0.1:1/")) is not None
     assert listener.visitors == 1
 
 
@@ -226,7 +226,7 @@ def test_allowed_hosts_cannot_redirect_outside(listener):
     try:
         options = PATIENT.model_copy(update={"allow": [f"127.0.0.1:{port}"]})
         with a_screen("home", options) as screen:
-            screen.act(Action("goto", text=f"http://127.0.0.1:{port}/"))
+            screen.act(GuiAction("goto", text=f"http://127.0.0.1:{port}/"))
             assert "secret" not in text(screen.look())
     finally:
         thread.join()
@@ -250,7 +250,7 @@ def test_service_workers_are_refused():
         "/sw.js": Response("fetch('/hello')", content_type="text/javascript"),
     }
     with a_screen(pages) as screen:
-        screen.act(Action("wait", seconds=0.2))
+        screen.act(GuiAction("wait", seconds=0.2))
         requests: Any = screen.final_state(None, False, False).states["site.test"]
         asked = [path for _, path, _ in requests]
         assert asked == ["/"]
@@ -262,7 +262,7 @@ def test_service_workers_are_refused():
 def test_ten_thousand_alerts_are_closed_and_told():
     page = "<button onclick='for (let i = 0; i < 1e4; i++) alert(i)'>go</button><p>still here</p>"
     with a_screen(page) as screen:
-        screen.act(Action("click", id=id_of(screen, "go")))
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
         assert "still here" in text(screen.look())
         told = screen.notices()
         assert "alert dialog '0': closed" in told
@@ -272,7 +272,7 @@ def test_ten_thousand_alerts_are_closed_and_told():
 def test_questions_are_dismissed_and_told():
     page = "<button onclick='document.title = confirm(1) + \"/\" + prompt(2)'>go</button>"
     with a_screen(page) as screen:
-        screen.act(Action("click", id=id_of(screen, "go")))
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
         assert screen.look().title == "false/null"
         assert screen.notices() == ["confirm dialog '1': dismissed", "prompt dialog '2': dismissed"]
 
@@ -280,14 +280,14 @@ def test_questions_are_dismissed_and_told():
 def test_a_page_cannot_hold_the_model_back_when_it_leaves():
     stay = "<a href=/two>two</a><script>onbeforeunload = e => { e.preventDefault() }</script>"
     with a_screen({"/": stay, "/two": "<title>two</title>"}) as screen:
-        screen.act(Action("click", id=id_of(screen, "two")))
+        screen.act(GuiAction("click", id=id_of(screen, "two")))
         assert screen.look().title == "two"
 
 
 def test_windows_become_tabs_and_the_ninth_is_refused():
     page = "<button onclick='for (let i = 0; i < 20; i++) window.open(`/${i}`)'>go</button>"
     with a_screen(page) as screen:
-        screen.act(Action("click", id=id_of(screen, "go")))
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
         assert len(screen.look().tabs) == 8
         assert any("8 tabs are open" in told for told in screen.notices())
 
@@ -295,15 +295,15 @@ def test_windows_become_tabs_and_the_ninth_is_refused():
 def test_a_chain_of_windows_ends():
     page = "<title>chain</title><script>open('/')</script>"
     with a_screen(page) as screen:
-        screen.act(Action("wait", seconds=0.3))
+        screen.act(GuiAction("wait", seconds=0.3))
         assert len(screen.look().tabs) <= 8
 
 
 def test_downloads_are_refused_and_told():
     file = Response("x" * 100, headers={"Content-Disposition": "attachment; filename=evil.exe"})
     with a_screen({"/": "<a href=/file>file</a>", "/file": file}) as screen:
-        screen.act(Action("click", id=id_of(screen, "file")))
-        screen.act(Action("wait", seconds=0.2))
+        screen.act(GuiAction("click", id=id_of(screen, "file")))
+        screen.act(GuiAction("wait", seconds=0.2))
         assert screen.look().url == "http://site.test/"
         assert screen.notices() == ["a download was refused: 'evil.exe'"]
 
@@ -314,7 +314,7 @@ def test_a_script_that_never_ends_is_stopped_and_the_episode_goes_on():
         button = id_of(screen, "go")
         failed: list[str | None] = []
         stuck = threading.Thread(
-            target=lambda: failed.append(screen.act(Action("click", id=button)))
+            target=lambda: failed.append(screen.act(GuiAction("click", id=button)))
         )
         stuck.start()
         began = time.monotonic()
@@ -323,16 +323,16 @@ def test_a_script_that_never_ends_is_stopped_and_the_episode_goes_on():
         stuck.join()
         assert "script was stopped" in str(failed) + str(screen.notices())
         assert screen.look().title == "home"
-        assert screen.act(Action("goto", text="http://site.test/")) is None
+        assert screen.act(GuiAction("goto", text="http://site.test/")) is None
 
 
 def test_a_page_that_hangs_again_and_again_is_closed():
     hang = "<script>setInterval(() => { for (;;); }, 0)</script>"
     with a_screen({"/": "<title>home</title>", "/hang": hang}, QUICK) as screen:
-        told = [screen.act(Action("goto", text="http://site.test/hang"))]
+        told = [screen.act(GuiAction("goto", text="http://site.test/hang"))]
         screen.look()
         assert any("did not answer" in str(one) for one in told + screen.notices())
-        assert screen.act(Action("goto", text="http://site.test/")) is None
+        assert screen.act(GuiAction("goto", text="http://site.test/")) is None
         assert screen.look().title == "home"
 
 
@@ -346,7 +346,7 @@ def test_an_episode_does_not_begin_on_a_page_that_hangs():
 
 def press_until_it_ends(screen: BrowserScreen, button: int) -> None:
     for _ in range(3):
-        screen.act(Action("click", id=button))
+        screen.act(GuiAction("click", id=button))
         screen.look()
 
 

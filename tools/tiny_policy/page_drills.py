@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from clawrl_gym.core.types import Message
 from clawrl_gym.envs.conversation.problems import NAMES
 from clawrl_gym.envs.draw import STEMS, WORDS, Draw
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.observation import Element, Line, View
 from clawrl_gym.envs.gui.text import line_text, render
 from clawrl_gym.envs.gui.text_calls import format_action
@@ -28,7 +28,7 @@ BESIDE = ("What is beside {}?", "Tell me what {} has.", "What does {} say?")
 VALUE = ("What is {} set to?", "What is the value of {}?", "Tell me what {} is.")
 BUTTONS = ("Add", "Remove", "Open", "Delete", "Edit", "Star")
 
-Question = tuple[str, Line, Action]
+Question = tuple[str, Line, GuiAction]
 """What is asked, what is quoted of the page, and the action."""
 
 
@@ -95,8 +95,12 @@ def _linked(draw: Draw, page: _Page) -> None:
         link = page.element("link", head)
         line = (link, "|", tail)
         page.lines.append(line)
-        page.questions.append((draw.pick(OPEN).format(head), (link,), Action("click", id=link.id)))
-        page.questions.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+        page.questions.append(
+            (draw.pick(OPEN).format(head), (link,), GuiAction("click", id=link.id))
+        )
+        page.questions.append(
+            (draw.pick(BESIDE).format(head), line, GuiAction("answer", text=tail))
+        )
 
 
 def _buttons(draw: Draw, page: _Page) -> None:
@@ -106,7 +110,7 @@ def _buttons(draw: Draw, page: _Page) -> None:
         button = page.element("button", name)
         line = (head, "|", tail, "|", button)
         page.lines.append(line)
-        page.questions.append((f"{name} {head}.", line, Action("click", id=button.id)))
+        page.questions.append((f"{name} {head}.", line, GuiAction("click", id=button.id)))
 
 
 def _table(draw: Draw, page: _Page) -> None:
@@ -115,7 +119,9 @@ def _table(draw: Draw, page: _Page) -> None:
     for head, tail in _rows(draw, page):
         line = (head, "|", tail)
         page.lines.append(line)
-        page.questions.append((draw.pick(BESIDE).format(head), line, Action("answer", text=tail)))
+        page.questions.append(
+            (draw.pick(BESIDE).format(head), line, GuiAction("answer", text=tail))
+        )
 
 
 def _fields(draw: Draw, page: _Page) -> None:
@@ -125,10 +131,10 @@ def _fields(draw: Draw, page: _Page) -> None:
         value = draw.pick((draw.pick(WORDS), _number(draw)))
         field, new = page.element("textbox", label, value), draw.pick((*WORDS, _number(draw)))
         page.lines.append((field,))
-        action = Action("type", id=field.id, text=new)
+        action = GuiAction("type", id=field.id, text=new)
         bare = (replace(field, value=""),)
         page.questions.append((draw.pick(SET).format(label, new), bare, action))
         page.questions.append(
-            (draw.pick(VALUE).format(label), (field,), Action("answer", text=value))
+            (draw.pick(VALUE).format(label), (field,), GuiAction("answer", text=value))
         )
     page.lines.append((page.element("button", "Save"),))

@@ -15,7 +15,7 @@ from tools.tiny_policy.judging import JudgeDemonstrations
 from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.repositories import RepositoryDemonstrations
-from tools.tiny_policy.sessions import Sessions
+from tools.tiny_policy.sessions import LongSessions
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.talk import Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
@@ -64,7 +64,7 @@ def everything(
         (
             (TerminalDemonstrations(careless=careless), terminal),
             *chats,
-            (Sessions(Mixture(chats)), sessions),
+            (LongSessions(Mixture(chats)), sessions),
             (Mixture(hinted()), hints),
             (JudgeDemonstrations(nonsense=nonsense), judge),
         )

@@ -15,7 +15,7 @@ from tools.tiny_policy.conversations import Conversation, Source
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
+class LongSessions:
     """Two or three conversations of a source in one; the last one names its family."""
 
     source: Source

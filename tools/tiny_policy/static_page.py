@@ -196,7 +196,7 @@ def _fill(node: Node) -> None:
         node.value = (selected or options)[0].text
 
 
-class _Reader(HTMLParser):
+class _PageParser(HTMLParser):
     """Builds the tree; the subset closes what it opens."""
 
     def __init__(self) -> None:
@@ -222,7 +222,7 @@ class _Reader(HTMLParser):
 
 
 def _parse(html: str) -> Node:
-    reader = _Reader()
+    reader = _PageParser()
     reader.feed(html)
     reader.close()
     return reader.root

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.site import Request, Response, Site
@@ -52,7 +52,7 @@ class StaticScreen:
         """The page as it is now."""
         return View(self._url, self._paper.title, self._paper.lines())
 
-    def act(self, action: Action) -> str | None:
+    def act(self, action: GuiAction) -> str | None:
         """Carry out an action. Raises EnvError for one that paper does not know."""
         self.left_document = False
         node = self._paper.node(action.id)
@@ -83,7 +83,7 @@ class StaticScreen:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _carry_out(self, node: Node, action: Action) -> _Sent | None:
+    def _carry_out(self, node: Node, action: GuiAction) -> _Sent | None:
         self._paper.focused = node if action.kind == "type" else None
         match action.kind, node.tag:
             case "click", "a":

@@ -18,7 +18,7 @@ from clawrl_gym.envs.conversation.generated import FAMILIES, ConversationTask, m
 from clawrl_gym.envs.conversation.personas import LIKED, PERSONAS
 from clawrl_gym.envs.conversation.styles import STYLES, Style
 from clawrl_gym.envs.conversation.tools import Workspace
-from clawrl_gym.envs.conversation.user import ScriptedSpeaker, User
+from clawrl_gym.envs.conversation.user import ScriptedSpeaker, SimulatedUser
 from clawrl_gym.envs.draw import Draw
 from tools.tiny_policy.conversations import Conversation
 from tools.tiny_policy.surroundings import draw_surroundings
@@ -82,7 +82,7 @@ class _Scene:
         self._draw = Draw(f"talk/{chance.random()}")
         self._around = draw_surroundings(chance, task.tools)
         self._messages: list[Message] = [*self._around.before]
-        self._user = User(task, ScriptedSpeaker(), self._draw)
+        self._user = SimulatedUser(task, ScriptedSpeaker(), self._draw)
         self._files = Workspace(task.files, frozenset({"read", "write"}))
 
     def play(self) -> Conversation:

@@ -24,8 +24,8 @@ from clawrl_gym.envs.gui.apps.serving import (
 from clawrl_gym.envs.gui.apps.sheet_formula import (
     MAX_CHARS,
     CellValue,
-    Evaluation,
     FormulaError,
+    SheetValues,
     cell_name,
     show_cell,
 )
@@ -76,7 +76,7 @@ class Sheets:
 
     def __init__(self, world: SheetsWorld) -> None:
         self._grids = [Grid(**stored) for stored in world["sheets"]]
-        self._evaluations = {grid.name: Evaluation(grid.rows) for grid in self._grids}
+        self._evaluations = {grid.name: SheetValues(grid.rows) for grid in self._grids}
         self._menu = tuple((grid.name, grid.path) for grid in self._grids)
         self._pages: dict[str, Handler] = {"": partial(self._grid_page, self._grids[0])}
         self._changes: dict[str, Handler] = {}
@@ -137,7 +137,7 @@ class Sheets:
     def _store(self, grid: Grid, rows: list[list[str]]) -> None:
         """Stores the rows, if everything in them can be worked out."""
         try:
-            evaluation = Evaluation(rows)
+            evaluation = SheetValues(rows)
         except FormulaError as error:
             raise RequestRefused(f"Nothing was changed: {error}.") from None
         grid.rows, self._evaluations[grid.name] = rows, evaluation

@@ -43,7 +43,7 @@ def cell_name(column: int, row: int) -> str:
     return f"{chr(ord('A') + column)}{row}"
 
 
-class Evaluation:
+class SheetValues:
     """The cells of one sheet with everything worked out, and which cells each formula reads.
 
     Raises FormulaError for what is no formula, or refers to itself.

@@ -38,7 +38,7 @@ class Item(TypedDict):
     sizes: NotRequired[list[str]]
 
 
-class Order(TypedDict):
+class PlacedOrder(TypedDict):
     name: str
     address: str
     payment: str
@@ -58,7 +58,7 @@ class ShopWorld(TypedDict):
     coupons: NotRequired[dict[str, int]]
     basket: NotRequired[dict[str, int]]
     coupon: NotRequired[str]
-    orders: NotRequired[dict[str, Order]]
+    orders: NotRequired[dict[str, PlacedOrder]]
 
 
 class Shop:
@@ -215,7 +215,7 @@ class Shop:
         if payment not in PAYMENTS:
             raise RequestRefused("You cannot pay in this way.")
         number = next_number(self._orders, FIRST_ORDER)
-        order: Order = {
+        order: PlacedOrder = {
             "name": filled(request, "name", "The name"),
             "address": filled(request, "address", "The address"),
             "payment": payment,
@@ -230,7 +230,7 @@ class Shop:
     def _orders_page(self, request: Request, rest: str) -> Response:
         return page("shop/orders", "Orders", MENU, orders=self._orders)
 
-    def _order(self, number: str) -> Order:
+    def _order(self, number: str) -> PlacedOrder:
         if number not in self._orders:
             raise RequestRefused("There is no such order.", 404)
         return self._orders[number]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
-from clawrl_gym.envs.gui.browser.supervisor import Settings
+from clawrl_gym.envs.gui.browser.supervisor import SupervisorSettings
 from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.sandbox import kernel
 
@@ -109,7 +109,7 @@ async def launch(playwright: Playwright, options: BrowserConfig) -> Started:
         handover.bind("\0" + handover_name)
         handover.listen(1)
         handover.settimeout(_START_S)
-        settings: Settings = {
+        settings: SupervisorSettings = {
             "owner": os.getpid(),
             "executable": executable,
             "bwrap": bwrap,
@@ -162,7 +162,7 @@ def _program_output(message: str) -> str:
     return " / ".join(lines[-3:])[-500:] or message.strip().splitlines()[0][:500]
 
 
-def _write_starter(folder: Path, settings: Settings) -> Path:
+def _write_starter(folder: Path, settings: SupervisorSettings) -> Path:
     """Playwright starts one file, without arguments before its own."""
     path = ":".join(_package_path())
     supervisor = [sys.executable, "-I", "-S", "-c", _PROGRAM, path, json.dumps(settings)]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError, TaskError
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.browser.context import open_context
 from clawrl_gym.envs.gui.browser.navigation import Navigation
 from clawrl_gym.envs.gui.browser.network import Allowed, Network
@@ -104,7 +104,7 @@ class BrowserEpisode:
         await self._process.release(self._options.browser, browser)
 
     # -- what the model does --------------------------------------------------------------------
-    async def act(self, action: Action) -> str | None:
+    async def act(self, action: GuiAction) -> str | None:
         """None, or why it failed, in words."""
         async with self._guarded(f"action {action.kind!r}"):
             await self._tabs.ready()
@@ -123,7 +123,7 @@ class BrowserEpisode:
             self.left_document = tab is not before or tab.documents != documents
             return failed
 
-    async def _carry_out(self, action: Action) -> str | None:
+    async def _carry_out(self, action: GuiAction) -> str | None:
         from clawrl_gym.envs.gui.page.act import carry_out
 
         if self._navigation.knows(action.kind):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.envs.gui.action import Action, Kind
+from clawrl_gym.envs.gui.action import GuiAction, Kind
 from clawrl_gym.envs.gui.browser.network import Network
 from clawrl_gym.envs.gui.browser.tabs import MOST_TABS, Tabs
 
@@ -24,7 +24,7 @@ class Navigation:
         self._tabs = tabs
         self._network = network
         self._timeout_s = timeout_s
-        self._handlers: dict[Kind, Callable[[Action], Awaitable[str | None]]] = {
+        self._handlers: dict[Kind, Callable[[GuiAction], Awaitable[str | None]]] = {
             "goto": lambda action: self.go(action.text),
             "back": lambda action: self._step(-1),
             "forward": lambda action: self._step(1),
@@ -39,7 +39,7 @@ class Navigation:
     def knows(self, kind: Kind) -> bool:
         return kind in self._handlers
 
-    async def carry_out(self, action: Action) -> str | None:
+    async def carry_out(self, action: GuiAction) -> str | None:
         return await self._handlers[action.kind](action)
 
     async def go(self, url: str) -> str | None:
@@ -102,7 +102,7 @@ class Navigation:
     async def _reload(self) -> str | None:
         return await self._loaded(self._tabs.current.page.reload(timeout=self._timeout_s * 1e3))
 
-    async def _new_tab(self, action: Action) -> str | None:
+    async def _new_tab(self, action: GuiAction) -> str | None:
         if len(self._tabs) >= MOST_TABS:
             return f"{MOST_TABS} tabs are open already, close one first"
         if action.text and (wrong := self._wrong(action.text)) is not None:
@@ -110,7 +110,7 @@ class Navigation:
         await self._tabs.open()
         return await self.go(action.text) if action.text else None
 
-    async def _switch_tab(self, action: Action) -> str | None:
+    async def _switch_tab(self, action: GuiAction) -> str | None:
         wrong = self._no_tab(action)
         if wrong is None:
             self._tabs.see((action.tab or 1) - 1)
@@ -118,7 +118,7 @@ class Navigation:
                 await asyncio.wait_for(self._tabs.current.page.bring_to_front(), self._timeout_s)
         return wrong
 
-    async def _close_tab(self, action: Action) -> str | None:
+    async def _close_tab(self, action: GuiAction) -> str | None:
         wrong = None if action.tab is None else self._no_tab(action)
         if wrong is not None:
             return wrong
@@ -127,14 +127,14 @@ class Navigation:
         await self._tabs.close(self._tabs.index if action.tab is None else action.tab - 1)
         return None
 
-    def _no_tab(self, action: Action) -> str | None:
+    def _no_tab(self, action: GuiAction) -> str | None:
         if action.tab is not None and 1 <= action.tab <= len(self._tabs):
             return None
         return f"there is no tab {action.tab}: expected 1 to {len(self._tabs)}"
 
-    async def _wait(self, action: Action) -> str | None:
+    async def _wait(self, action: GuiAction) -> str | None:
         await asyncio.sleep(min(max(action.seconds, 0.0), _MOST_WAIT_S))
         return None
 
-    async def _nothing(self, action: Action) -> str | None:
+    async def _nothing(self, action: GuiAction) -> str | None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.browser.episode import BrowserEpisode
 from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, process_browsers
 from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -57,7 +57,7 @@ class BrowserScreen:
         """The tab that is seen, as it is now."""
         return self._owner.run(self._episode.look(), self._call_s)
 
-    def act(self, action: Action) -> str | None:
+    def act(self, action: GuiAction) -> str | None:
         """Carry out an action that does not end the task: None, or why it failed, in words."""
         return self._owner.run(self._episode.act(action), self._call_s)
 

@@ -45,7 +45,7 @@ _PLACE = "/opt/browser"
 """Where an executable that lies outside of /usr is seen."""
 
 
-class Settings(TypedDict):
+class SupervisorSettings(TypedDict):
     """What the owner says on the command line, as JSON."""
 
     owner: int
@@ -60,7 +60,7 @@ class Settings(TypedDict):
 
 def main() -> None:
     """`supervisor.py SETTINGS_JSON CHROMIUM_ARGUMENTS`"""
-    settings: Settings = json.loads(sys.argv[1])
+    settings: SupervisorSettings = json.loads(sys.argv[1])
     arguments = sys.argv[2:]
     owner_fd = os.pidfd_open(settings["owner"])
     driver = os.getppid()
@@ -87,7 +87,7 @@ def main() -> None:
     os._exit(max(0, os.waitstatus_to_exitcode(status)))
 
 
-def _limited(settings: Settings) -> Cgroups | None:
+def _limited(settings: SupervisorSettings) -> Cgroups | None:
     """None where cgroups cannot be written and nobody asked for them."""
     home = memory_home()
     cgroups = None if home is None else open_cgroups(home)
@@ -144,7 +144,7 @@ def _connect(handover: str) -> socket.socket:
 
 
 def _become_chromium(
-    settings: Settings,
+    settings: SupervisorSettings,
     arguments: list[str],
     uid: int,
     cgroups: Cgroups | None,
@@ -176,7 +176,7 @@ def _become_chromium(
         os._exit(70)
 
 
-def _tmp(settings: Settings) -> str:
+def _tmp(settings: SupervisorSettings) -> str:
     return "/tmp" if settings["bwrap"] else tempfile.gettempdir()
 
 

@@ -15,7 +15,7 @@ from clawrl_gym.envs.gui.apps.shop import (
     PAYMENTS,
     REASONS,
     Item,
-    Order,
+    PlacedOrder,
     Shop,
     ShopWorld,
 )
@@ -417,7 +417,7 @@ def _sum(world: ShopWorld) -> int:
 
 def _order(
     basket: dict[str, int], name: str, address: str, payment: str, total: int, status: str
-) -> Order:
+) -> PlacedOrder:
     return {
         "name": name,
         "address": address,
@@ -439,7 +439,7 @@ def _with_orders(draw: Draw, statuses: list[str]) -> ShopWorld:
     names = draw.some(NAMES, len(statuses))
     first = draw.between(FIRST_ORDER + 1, 990)
     items = {name: draw_item(draw) for name in names}
-    orders: dict[str, Order] = {}
+    orders: dict[str, PlacedOrder] = {}
     for place, (name, status) in enumerate(zip(names, statuses, strict=True)):
         count = draw.between(1, 5)
         total = count * items[name]["price"]

@@ -25,7 +25,7 @@ _NOWHERE = PageFacts("http://nowhere.invalid/a-b?c=d", "Nowhere", "<p>Nowhere</p
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MetricCheck:
     """One metric over one result."""
 
     metric: str
@@ -40,7 +40,7 @@ class Check:
 class OsworldGrader:
     """An evaluator; infeasible without checks."""
 
-    checks: tuple[Check, ...]
+    checks: tuple[MetricCheck, ...]
     any_counts: bool = False
     """Conjunction "or"."""
     facts_script: str = ""
@@ -94,7 +94,7 @@ def grader_of(evaluator: Mapping[str, Opaque]) -> OsworldGrader:
         if _type(result) == "active_tab_html_parse":
             facts = len(scripts)
             scripts.append(html_script(result))
-        checks.append(Check(name, result, _rules(rule), option or {}, facts))
+        checks.append(MetricCheck(name, result, _rules(rule), option or {}, facts))
     grader = OsworldGrader(
         tuple(checks), conjunction == "or", f"[{', '.join(scripts)}]" if scripts else ""
     )
@@ -119,7 +119,7 @@ def _try_out(grader: OsworldGrader) -> None:
             ) from error
 
 
-def _score(check: Check, final_state: FinalState) -> float:
+def _score(check: MetricCheck, final_state: FinalState) -> float:
     if not final_state.tabs:
         return 0.0
     try:
@@ -128,7 +128,7 @@ def _score(check: Check, final_state: FinalState) -> float:
         return 0.0  # the rules were tried before: what the page says is of another shape
 
 
-def _measured(check: Check, final_state: FinalState) -> float:
+def _measured(check: MetricCheck, final_state: FinalState) -> float:
     result = _GETTERS[check.result["type"]](check, final_state)
     return float(METRICS[check.metric](result, check.rules, check.options))
 
@@ -157,19 +157,19 @@ def _info(tab: PageFacts) -> dict[str, Opaque]:
     return {"title": tab.title, "url": tab.url, "content": tab.html}
 
 
-def _active_info(check: Check, final_state: FinalState) -> Opaque:
+def _active_info(check: MetricCheck, final_state: FinalState) -> Opaque:
     return _info(_active(final_state))
 
 
-def _active_url(check: Check, final_state: FinalState) -> Opaque:
+def _active_url(check: MetricCheck, final_state: FinalState) -> Opaque:
     return _active(final_state).url
 
 
-def _tabs_info(check: Check, final_state: FinalState) -> Opaque:
+def _tabs_info(check: MetricCheck, final_state: FinalState) -> Opaque:
     return [{"title": tab.title, "url": tab.url} for tab in final_state.tabs]
 
 
-def _dash_part(check: Check, final_state: FinalState) -> Opaque:
+def _dash_part(check: MetricCheck, final_state: FinalState) -> Opaque:
     """One of the parts between the slashes of the URL."""
     config = check.result
     parts = _active(final_state).url.split("/")
@@ -180,7 +180,7 @@ def _dash_part(check: Check, final_state: FinalState) -> Opaque:
     return {config["key"]: part} if config["returnType"] == "json" else part
 
 
-def _query(check: Check, final_state: FinalState) -> Opaque:
+def _query(check: MetricCheck, final_state: FinalState) -> Opaque:
     """Fields of the URL's query."""
     config = check.result
     fields = parse_qs(urlsplit(_active(final_state).url).query)
@@ -194,14 +194,14 @@ def _query(check: Check, final_state: FinalState) -> Opaque:
     return values
 
 
-def _html(check: Check, final_state: FinalState) -> Opaque:
+def _html(check: MetricCheck, final_state: FinalState) -> Opaque:
     facts = _active(final_state).facts
     if not isinstance(facts, list) or check.facts is None or check.facts >= len(facts):
         return None
     return facts[check.facts]
 
 
-_GETTERS: Mapping[str, Callable[[Check, FinalState], Opaque]] = {
+_GETTERS: Mapping[str, Callable[[MetricCheck, FinalState], Opaque]] = {
     "active_tab_info": _active_info,
     "active_url_from_accessTree": _active_url,
     "open_tabs_info": _tabs_info,

@@ -10,7 +10,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, TypedDict
 
-from clawrl_gym.envs.gui.action import Action
+from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.keys import UnknownKey, parse_keys
 from clawrl_gym.envs.gui.page.idle import wait_until_idle
 from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageHangs, Tab
@@ -24,7 +24,7 @@ _MOST_KEYS = 20
 """Characters that are typed key by key: the last ones; what precedes them is put in at once."""
 
 
-class Outcome(TypedDict, total=False):
+class ScriptOutcome(TypedDict, total=False):
     """What one of our scripts answers."""
 
     why: str
@@ -53,7 +53,7 @@ class ActionRefused(Exception):
     """Why an action cannot be done, in words for the model."""
 
 
-async def carry_out(tab: Tab, action: Action, timeout_s: float) -> str | None:
+async def carry_out(tab: Tab, action: GuiAction, timeout_s: float) -> str | None:
     """Do it and wait for what it has begun. None when it was done, else why not."""
     handler = _HANDLERS.get(action.kind)
     if handler is None:
@@ -74,7 +74,7 @@ async def carry_out(tab: Tab, action: Action, timeout_s: float) -> str | None:
 
 
 # -- mouse ---------------------------------------------------------------------------------------
-async def _point(tab: Tab, action: Action, doing: str, timeout_s: float) -> Point:
+async def _point(tab: Tab, action: GuiAction, doing: str, timeout_s: float) -> Point:
     return await _place(tab, action.id, action.x, action.y, doing, timeout_s)
 
 
@@ -90,8 +90,8 @@ async def _place(
     return x, y
 
 
-async def _query(tab: Tab, timeout_s: float, name: str, *args: object) -> Outcome:
-    outcome: Outcome = await tab.query(name, *args, timeout_s=timeout_s)
+async def _query(tab: Tab, timeout_s: float, name: str, *args: object) -> ScriptOutcome:
+    outcome: ScriptOutcome = await tab.query(name, *args, timeout_s=timeout_s)
     if "why" in outcome:
         raise ActionRefused(outcome["why"])
     return outcome
@@ -110,8 +110,10 @@ def _mouse(
     }
 
 
-def _clicker(times: int, button: str = "left") -> Callable[[Tab, Action, float], Awaitable[None]]:
-    async def click(tab: Tab, action: Action, timeout_s: float) -> None:
+def _clicker(
+    times: int, button: str = "left"
+) -> Callable[[Tab, GuiAction, float], Awaitable[None]]:
+    async def click(tab: Tab, action: GuiAction, timeout_s: float) -> None:
         at = await _point(tab, action, "click", timeout_s)
         events = [_mouse("mouseMoved", at)]
         buttons = 2 if button == "right" else 1
@@ -129,12 +131,12 @@ async def _send_mouse(tab: Tab, events: list[MouseEvent], timeout_s: float) -> N
     await asyncio.gather(*sent)
 
 
-async def _hover(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _hover(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     at = await _point(tab, action, "hover", timeout_s)
     await _send_mouse(tab, [_mouse("mouseMoved", at)], timeout_s)
 
 
-async def _drag(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _drag(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     """Playwright's mouse carries what HTML5 drag and drop holds."""
     await _point(tab, action, "drag", timeout_s)
     end = await _place(tab, action.to_id, action.to_x, action.to_y, "drag", timeout_s)
@@ -150,7 +152,7 @@ async def _drag(tab: Tab, action: Action, timeout_s: float) -> None:
 
 
 # -- keyboard ------------------------------------------------------------------------------------
-async def _type(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _type(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     if action.id is None and action.x is not None:
         at = await _point(tab, action, "click", timeout_s)
         events = [_mouse("mouseMoved", at), _mouse("mousePressed", at, "left", 1, 1)]
@@ -174,7 +176,7 @@ async def _type(tab: Tab, action: Action, timeout_s: float) -> None:
             await keyboard.press("Enter")
 
 
-async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _press(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     try:
         keys = parse_keys(action.keys)
     except UnknownKey as error:
@@ -191,13 +193,13 @@ async def _press(tab: Tab, action: Action, timeout_s: float) -> None:
 
 
 # -- the rest ------------------------------------------------------------------------------------
-async def _select(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _select(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     if action.id is None:
         raise ActionRefused("say in which list: the number of an element")
     await _query(tab, timeout_s, "choose", action.id, action.text)
 
 
-async def _scroll(tab: Tab, action: Action, timeout_s: float) -> None:
+async def _scroll(tab: Tab, action: GuiAction, timeout_s: float) -> None:
     if not math.isfinite(action.amount) or action.amount <= 0:
         raise ActionRefused(f"the amount to scroll is {action.amount:g}; it must be above 0")
     amount = min(action.amount, 1000.0)
@@ -205,7 +207,7 @@ async def _scroll(tab: Tab, action: Action, timeout_s: float) -> None:
     await _query(tab, timeout_s, "scroll", *where, action.direction, amount)
 
 
-_HANDLERS: dict[str, Callable[[Tab, Action, float], Awaitable[None]]] = {
+_HANDLERS: dict[str, Callable[[Tab, GuiAction, float], Awaitable[None]]] = {
     "click": _clicker(1),
     "double_click": _clicker(2),
     "triple_click": _clicker(3),

@@ -38,7 +38,7 @@ OPENING = "Hi, I need some help."
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _TauTask:
     """One task as the files have it."""
 
     id: str
@@ -77,7 +77,7 @@ def open_tau(path: Path, context: ToolContext) -> TaskTable:
     return TaskTable(tasks, str(path), left_out)
 
 
-def _task(row: _Row, data: Data, policy: str, played: bool) -> ToolTask:
+def _task(row: _TauTask, data: Data, policy: str, played: bool) -> ToolTask:
     goals: tuple[Goal, ...] = (StateGoal("tau_retail", _left_by(row, data)), AnyReplyGoal())
     if row.outputs:
         goals = (*goals, MentionGoal(row.outputs))
@@ -104,7 +104,7 @@ def _call(number: int, name: str, arguments: Json) -> Call:
     return Call(f"call-{number + 1}", name, json.dumps(arguments))
 
 
-def _left_by(row: _Row, data: Data) -> dict[str, object]:
+def _left_by(row: _TauTask, data: Data) -> dict[str, object]:
     """What the gold actions change; some of them fail, and are meant to."""
     shop = TauRetail(data)
     for name, arguments in row.actions:
@@ -115,7 +115,7 @@ def _left_by(row: _Row, data: Data) -> dict[str, object]:
     return shop.state()
 
 
-def _fits(row: _Row) -> bool:
+def _fits(row: _TauTask) -> bool:
     """Whether all gold actions are calls of tools that there are."""
     try:
         for name, arguments in row.actions:
@@ -130,7 +130,7 @@ def _data_of_first(path: Path) -> dict[str, Any]:
     return {table: _json(file) for table, file in files.items() if file.is_file()}
 
 
-def _rows_of_first(path: Path) -> Iterator[_Row]:
+def _rows_of_first(path: Path) -> Iterator[_TauTask]:
     """tau-bench: lists of `Task(...)` in Python files, whose arguments are literals."""
     names = [name for name in _SPLITS if (path / f"tasks_{name}.py").is_file()]
     if not names:
@@ -141,7 +141,7 @@ def _rows_of_first(path: Path) -> Iterator[_Row]:
             calls = [n for n in ast.walk(ast.parse(_text(file))) if _is_call(n, "Task")]
             for number, call in enumerate(calls):
                 keywords = _keywords(call)
-                yield _Row(
+                yield _TauTask(
                     f"tau-{name}-{number}",
                     _SPLITS[name] if len(names) > 1 else None,
                     ast.literal_eval(keywords["instruction"]),
@@ -168,7 +168,7 @@ def _action(node: ast.expr) -> tuple[str, dict[str, object]]:
     return ast.literal_eval(keywords["name"]), ast.literal_eval(keywords["kwargs"])
 
 
-def _rows_of_second(path: Path) -> Iterator[_Row]:
+def _rows_of_second(path: Path) -> Iterator[_TauTask]:
     """tau2-bench: JSON."""
     splits = _json(path / "split_tasks.json") if (path / "split_tasks.json").is_file() else {}
     by_id = {str(i): s for name, s in _SPLITS.items() for i in splits.get(name, ())}
@@ -183,7 +183,7 @@ def _rows_of_second(path: Path) -> Iterator[_Row]:
             ) from error
 
 
-def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _Row:
+def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _TauTask:
     criteria = task["evaluation_criteria"]
     assistants = [
         action for action in criteria.get("actions") or () if action.get("requestor") != "user"
@@ -194,7 +194,7 @@ def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _Row
         or set(criteria.get("reward_basis") or ()) - _JUDGED_HERE
         or len(assistants) < len(criteria.get("actions") or ())
     )
-    return _Row(
+    return _TauTask(
         f"tau-{task['id']}",
         splits.get(str(task["id"])),
         _scenario(task["user_scenario"]["instructions"]),

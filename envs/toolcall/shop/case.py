@@ -9,7 +9,7 @@ from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.toolcall.shop.world import Order, Product, User, World
+from clawrl_gym.envs.toolcall.shop.world import Order, Product, ShopUser, World
 from clawrl_gym.envs.toolcall.task import Goal
 
 FIRST_NAMES = (
@@ -61,7 +61,7 @@ class ShopCase:
     _calls: int = field(default=0)
 
     @property
-    def user(self) -> User:
+    def user(self) -> ShopUser:
         return self.world.users[self.user_id]
 
     @property
@@ -118,7 +118,7 @@ def draw_case(draw: Draw, status: str, *, days: int = 0, items: int = 2) -> Shop
     for first, last in names:
         user = f"u{_fresh(draw, world.users, 10)}"
         code = str(draw.between(10_000, 99_999))
-        world.users[user] = User(name=f"{first} {last}", zip=code, address=draw_address(draw))
+        world.users[user] = ShopUser(name=f"{first} {last}", zip=code, address=draw_address(draw))
     customer, _, stranger = list(world.users)
     bought = [draw.pick(_of_kind(world, kind)) for kind in draw.some(kinds, items)]
     order_id = _order(draw, world, customer, bought, status, days)

@@ -22,7 +22,7 @@ from clawrl_gym.envs.toolcall.goals import StateGoal
 from clawrl_gym.envs.toolcall.shop.case import ShopCase, ShopRequest
 from clawrl_gym.envs.toolcall.shop.families import FAMILIES, RULES
 from clawrl_gym.envs.toolcall.shop.goals import IdentificationGoal
-from clawrl_gym.envs.toolcall.shop.toolset import Shop
+from clawrl_gym.envs.toolcall.shop.toolset import ShopTools
 from clawrl_gym.envs.toolcall.shop.world import read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
@@ -76,7 +76,7 @@ def _task(
 
 def _left_by(request: ShopRequest, state: dict[str, object]) -> dict[str, object]:
     """The state after the solution's calls."""
-    shop = Shop(read_world(state))
+    shop = ShopTools(read_world(state))
     for reply in request.solution:
         for call in reply.calls:
             try:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from clawrl_gym.core.types import Json, Tool
-from clawrl_gym.envs.toolcall.shop.world import Order, User, World, read_world
+from clawrl_gym.envs.toolcall.shop.world import Order, ShopUser, World, read_world
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, tool
 
@@ -44,7 +44,7 @@ TOOLS: tuple[Tool, ...] = (
 T = TypeVar("T")
 
 
-class Shop:
+class ShopTools:
     """One shop in one episode."""
 
     def __init__(self, world: World) -> None:
@@ -143,7 +143,7 @@ class Shop:
         self._world.handed_over = True
         return "a colleague takes over"
 
-    def _shown_user(self, user_id: str, user: User) -> str:
+    def _shown_user(self, user_id: str, user: ShopUser) -> str:
         orders = [name for name, order in self._world.orders.items() if order.user == user_id]
         return _json({"user": user_id, **user.model_dump(), "orders": orders})
 
@@ -167,13 +167,13 @@ class Shop:
 
 
 _CALLS: Mapping[str, Callable[..., str]] = MappingProxyType(
-    {schema["function"]["name"]: getattr(Shop, schema["function"]["name"]) for schema in TOOLS}
+    {schema["function"]["name"]: getattr(ShopTools, schema["function"]["name"]) for schema in TOOLS}
 )
 
 
-def make(task: ToolTask, context: ToolContext) -> Shop:
+def make(task: ToolTask, context: ToolContext) -> ShopTools:
     """The shop that the task's state describes. Raises TaskError for a wrong state."""
-    return Shop(read_world(task.state.get("shop", {})))
+    return ShopTools(read_world(task.state.get("shop", {})))
 
 
 def _row(kind: str, name: str, rows: Mapping[str, T]) -> T:

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from clawrl_gym.core.errors import TaskError
 
 
-class _Row(BaseModel):
+class _ShopModel(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_assignment=True)
 
 
-class User(_Row):
+class ShopUser(_ShopModel):
     """Who buys."""
 
     name: str
@@ -27,7 +27,7 @@ class User(_Row):
     address: str = ""
 
 
-class Order(_Row):
+class Order(_ShopModel):
     """What was bought, and what became of it."""
 
     user: str
@@ -45,7 +45,7 @@ class Order(_Row):
     """What became of it otherwise, such as a coupon."""
 
 
-class Product(_Row):
+class Product(_ShopModel):
     """What is for sale."""
 
     name: str
@@ -56,10 +56,10 @@ class Product(_Row):
     stock: int = 1
 
 
-class World(_Row):
+class World(_ShopModel):
     """One shop."""
 
-    users: dict[str, User] = Field(default_factory=dict)
+    users: dict[str, ShopUser] = Field(default_factory=dict)
     orders: dict[str, Order] = Field(default_factory=dict)
     products: dict[str, Product] = Field(default_factory=dict)
     handed_over: bool = False

@@ -205,7 +205,7 @@ def _bounded_transport() -> Any:
     """The usual transport, whose answers end with an error where they are too long."""
     import httpx2
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedStream(httpx2.AsyncByteStream):
         def __init__(self, stream: httpx2.AsyncByteStream) -> None:
             self._stream = stream
 
@@ -220,11 +220,11 @@ def _bounded_transport() -> Any:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    class Transport(httpx2.AsyncHTTPTransport):
+    class BoundedTransport(httpx2.AsyncHTTPTransport):
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             answer = await super().handle_async_request(request)
             assert isinstance(answer.stream, httpx2.AsyncByteStream)
-            answer.stream = Bounded(answer.stream)
+            answer.stream = BoundedStream(answer.stream)
             return answer
 
-    return Transport()
+    return BoundedTransport()
