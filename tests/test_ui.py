@@ -29,7 +29,7 @@ STEP = {
 
 
 def drive(view: RunView, steps: int = 7, values: Mapping[str, float] = STEP) -> None:
-    """A short run as run.py tells it."""
+    """A short run, as training tells it."""
     view.phase("vLLM", "loading weights")
     view.phase("Ray", "starting")
     view.phase("vLLM", "ready")

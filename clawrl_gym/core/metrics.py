@@ -1,4 +1,4 @@
-"""What a run measures: metrics.jsonl, the timeline of the four loops, and optional outside sinks.
+"""What a run measures: metrics.jsonl, the timeline of the four loops, and optional loggers.
 
 Owns the two files, and the names that more than one part reads. Both are append-only: a resumed run
 goes on in the same file, and a reader takes the last line of a step. Nothing here draws anything.

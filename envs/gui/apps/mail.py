@@ -8,13 +8,11 @@ from typing import NotRequired, TypedDict
 from clawrl_gym.envs.gui.apps.serving import (
     RequestRefused,
     filled,
+    list_part,
     next_number,
     page,
-    page_count,
-    path_to,
     see_other,
     serve,
-    whole,
 )
 from clawrl_gym.envs.gui.site import Request, Response
 
@@ -117,23 +115,14 @@ class Mail:
     def _list_page(
         self, title: str, path: str, numbers: Sequence[str], request: Request, query: str = ""
     ) -> Response:
-        pages = page_count(numbers, PAGE_SIZE)
-        place = whole(request.query.get("page", "1"), "The page", 1, pages)
-        search = {"q": query} if query else {}
+        listed, turns = list_part(request, path, numbers, PAGE_SIZE, query)
         return page(
             "mail/list",
             title,
             MENU,
             query=query,
-            mails=[
-                (number, self._mails[number])
-                for number in numbers[(place - 1) * PAGE_SIZE : place * PAGE_SIZE]
-            ],
-            turns=[
-                (text, path_to(path, **search, page=neighbour))
-                for text, neighbour in (("Back", place - 1), ("More", place + 1))
-                if 1 <= neighbour <= pages
-            ],
+            mails=[(number, self._mails[number]) for number in listed],
+            turns=turns,
         )
 
     def _mail(self, number: str) -> StoredMail:

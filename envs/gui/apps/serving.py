@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import jinja2
@@ -18,6 +19,7 @@ from clawrl_gym.envs.gui.site import Request, Response
 
 Handler = Callable[[Request, str], Response]
 """Gets the request, and what stands behind the first part of its path."""
+EntryT = TypeVar("EntryT")
 Menu = Sequence[tuple[str, str]]
 """Text and path of each link that stands above all pages of an application."""
 LONGEST_TEXT = 2000
@@ -137,6 +139,17 @@ def next_number(numbered: Mapping[str, object], before_first: int = 0) -> str:
     return str(max(map(int, numbered), default=before_first) + 1)
 
 
-def page_count(entries: Sequence[object], page_size: int) -> int:
-    """Pages of a list; an empty list has one."""
-    return max(1, -(-len(entries) // page_size))
+def list_part(
+    request: Request, path: str, entries: Sequence[EntryT], page_size: int, query: str = ""
+) -> tuple[Sequence[EntryT], list[tuple[str, str]]]:
+    """The entries on the page that is asked for, and text and path of the links to the pages
+    beside it. Refused when there is no such page; an empty list has one."""
+    pages = max(1, -(-len(entries) // page_size))
+    number = whole(request.query.get("page", "1"), "The page", 1, pages)
+    search = {"q": query} if query else {}
+    turns = [
+        (text, path_to(path, **search, page=neighbour))
+        for text, neighbour in (("Back", number - 1), ("More", number + 1))
+        if 1 <= neighbour <= pages
+    ]
+    return entries[(number - 1) * page_size : number * page_size], turns

@@ -8,10 +8,9 @@ from typing import NotRequired, TypedDict
 from clawrl_gym.envs.gui.apps.serving import (
     RequestRefused,
     filled,
+    list_part,
     next_number,
     page,
-    page_count,
-    path_to,
     see_other,
     serve,
     whole,
@@ -116,23 +115,14 @@ class Shop:
     def _list_page(
         self, title: str, path: str, names: Sequence[str], request: Request, query: str = ""
     ) -> Response:
-        pages = page_count(names, PAGE_SIZE)
-        number = whole(request.query.get("page", "1"), "The page", 1, pages)
-        search = {"q": query} if query else {}
+        listed, turns = list_part(request, path, names, PAGE_SIZE, query)
         return page(
             "shop/list",
             title,
             MENU,
             query=query,
-            items=[
-                (name, self._items[name])
-                for name in names[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
-            ],
-            turns=[
-                (text, path_to(path, **search, page=place))
-                for text, place in (("Back", number - 1), ("More", number + 1))
-                if 1 <= place <= pages
-            ],
+            items=[(name, self._items[name]) for name in listed],
+            turns=turns,
         )
 
     def _item_page(self, request: Request, rest: str) -> Response:
