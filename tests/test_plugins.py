@@ -92,7 +92,7 @@ def test_a_wrong_class_is_told_before_anything_starts(seam: str) -> None:
     for name, message in (
         ("nowhere_at_all:X", r"cannot import 'nowhere_at_all'.*PYTHONPATH"),
         ("outside_seams:Nobody", r"module 'outside_seams' has no 'Nobody'"),
-        ("outside_seams:not_a_class", "a int, expected a class"),
+        ("outside_seams:not_a_class", "of type int, expected a class"),
         ("json:JSONDecoder", rf"expected one .*the seam '{seam}'"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -8,6 +8,7 @@ a name that an installed package gives, as well as an option.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
@@ -39,6 +40,8 @@ _SEAMS: Mapping[str, Seam] = {
 """Groups that take a class of one's own, by name."""
 _PLUGIN = "_plugin_"
 """The option that stands for a class of one's own."""
+_SWEEP = set(",[]{}")
+"""Of several values, which stand for no class."""
 _CONFIG_DIR = ("--config-dir", "-cd")
 _SEARCH_PATH = "hydra.searchpath"
 
@@ -67,11 +70,12 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     if "env" not in names and {"env.id", "env.target"} & set(names):
         overrides = ["env=gym", *overrides]
     groups = groups_of(config_name, places)
+    _refuse_foreign_groups(names, groups, config_name)
     overrides = [_forced(_with_plugin(override, groups), groups) for override in overrides]
     if places:
         overrides.append(f"{_SEARCH_PATH}=[{','.join(map(_quoted, places))}]")
     try:
-        _refuse_sweep(overrides)
+        _check_values(overrides, groups)
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
         values = cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
@@ -163,16 +167,32 @@ def _with_plugin(override: str, groups: Mapping[str, Sequence[str]]) -> str:
     group, _, value = override.partition("=")
     value = value.strip().strip("'\"")
     seam = _SEAMS.get(group)
-    if seam is None or group not in groups or value in groups[group]:
+    if seam is None or group not in groups or value in groups[group] or _SWEEP & set(value):
         return override
     if ":" not in value and value not in seam.installed():
-        return override
-    package = seam.key.rpartition(".")[0]
-    if group == "sandbox":
-        package = "env.sandbox"
-    node = {seam.key.rpartition(".")[2]: value}
+        near = difflib.get_close_matches(value, [*groups[group], *seam.installed()], n=1)
+        raise ConfigError(
+            f"got {group}={value!r}"
+            + (f" (did you mean {near[0]!r}?)" if near else "")
+            + f", expected one of {', '.join([*groups[group], *seam.installed()])}, a name that an "
+            f"installed package gives in its entry points {seam.group!r}, or package.module:Name"
+        )
+    package, _, key = seam.key.rpartition(".")
+    node = {key: value}
     ConfigStore.instance().store(name=_PLUGIN, node=node, group=group, package=package)
     return f"{group}={_PLUGIN}"
+
+
+def _refuse_foreign_groups(
+    names: Sequence[str], groups: Mapping[str, Sequence[str]], config_name: str
+) -> None:
+    """Raises ConfigError for a group of `conf/` that this command does not take."""
+    for name in names:
+        if name not in groups and (conf_dir() / name).is_dir():
+            raise ConfigError(
+                f"got {name}=, which {config_name} has not, expected one of its groups: "
+                + ", ".join(groups)
+            )
 
 
 def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
@@ -183,8 +203,8 @@ def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
     return f"++{override}"
 
 
-def _refuse_sweep(overrides: Sequence[str]) -> None:
-    """Raises ConfigError for several values of one key: one run has one."""
+def _check_values(overrides: Sequence[str], groups: Mapping[str, Sequence[str]]) -> None:
+    """Raises ConfigError for several values of one key, and for a group that is set to no text."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for override in OverridesParser.create().parse_overrides(list(overrides)):
@@ -194,6 +214,12 @@ def _refuse_sweep(overrides: Sequence[str]) -> None:
                 f"got several values of {key!r}: a run has one of each key; train --multirun runs "
                 f"them one after another, {key}=[A,B] is a list, and python -m clawrl_gym.bench "
                 "compares recipes over seeds"
+            )
+        group, value = override.key_or_group, override.value()
+        if group in groups and not override.is_delete() and not isinstance(value, str):
+            raise ConfigError(
+                f"got {group}={value!r}, expected one of {', '.join(groups[group])}"
+                + (", or package.module:Name" if group in _SEAMS else "")
             )
 
 

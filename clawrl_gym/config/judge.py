@@ -155,7 +155,7 @@ class JudgeConfig(Part):
         for name in self.chain:
             if name == "chain" or name in JUDGES.words:
                 raise ValueError(f"got {name!r} in judge.chain, expected judges that are asked")
-            JUDGES.path(name)
+            JUDGES.checked_options(name, {})
         if self.hints.source not in HINT_SOURCES.words and not self.judges:
             raise ValueError(
                 f"got judge.hints.source={self.hints.source} and judge.type={self.type}, expected "

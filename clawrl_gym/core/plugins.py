@@ -17,6 +17,7 @@ import hashlib
 import importlib
 import inspect
 import sys
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +25,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ClawError, ConfigError
 
 if TYPE_CHECKING:  # importing the package must stay light
     from pydantic import BaseModel, ValidationError
@@ -53,8 +54,18 @@ class Seam:
     """Import paths by name."""
     methods: tuple[str, ...] = ()
     """What a class must have to fit."""
+    coroutines: tuple[str, ...] = ()
+    """Those of `methods` that are written with `async def`."""
+    fields: tuple[str, ...] = ()
+    """Class attributes that it must have."""
     base: str | None = None
     """Import path of the class that it must extend."""
+    from_config: tuple[str, ...] = ()
+    """What its `from_config` is called with, if it has one."""
+    plain: tuple[str, ...] | None = ()
+    """What its constructor is called with, before its options; None: a configuration part."""
+    with_own_options: bool = True
+    """Its constructor gets its options; else they stand in what it is called with."""
     words: tuple[str, ...] = ()
     """Values of the key that name no class."""
 
@@ -66,7 +77,7 @@ class Seam:
             return self.builtin[name]
         installed = self.installed()
         if name in installed:
-            return installed[name].value
+            return _path_of(installed[name], self.key)
         names = [*self.words, *self.builtin, *installed]
         near = difflib.get_close_matches(name, names, n=1)
         raise ConfigError(
@@ -77,16 +88,31 @@ class Seam:
         )
 
     def installed(self) -> dict[str, EntryPoint]:
-        """The entry points of installed packages, by name; names of ours are not replaced."""
-        entries = {entry.name: entry for entry in entry_points(group=self.group)}
-        return {name: entry for name, entry in entries.items() if name not in self.builtin}
+        """The entry points of installed packages, by name; names of ours are not replaced.
+
+        Raises ConfigError for a name that two packages give to different classes.
+        """
+        entries: dict[str, EntryPoint] = {}
+        for entry in entry_points(group=self.group):
+            if entry.name in self.builtin or entry.name in self.words:
+                continue
+            first = entries.setdefault(entry.name, entry)
+            if first.value != entry.value:
+                raise ConfigError(
+                    f"got two entry points {entry.name!r} in {self.group!r}, of {_package(first)} "
+                    f"({first.value}) and {_package(entry)} ({entry.value}), expected one: "
+                    f"uninstall one of them"
+                )
+        return entries
 
     def resolve(self, name: str) -> Plugin:
         """The class that a name or an import path stands for.
 
         Raises ConfigError for what is unknown, cannot be imported, or does not fit here.
         """
-        plugin = Plugin(self, name, load(self.path(name), f"{self.key}={name}"))
+        path = self.path(name)
+        origin = f"{self.key}={name}" + ("" if path == name else f" ({path})")
+        plugin = Plugin(self, name, load(path, origin))
         plugin.check()
         return plugin
 
@@ -101,8 +127,20 @@ class Seam:
             return {}
         if name in self.builtin and not options:
             return {}
-        parsed = self.resolve(name).options(options)
-        return {} if parsed is None else parsed.model_dump()
+        plugin = self.resolve(name)
+        parsed = plugin.options(options)
+        if parsed is None:
+            return {}
+        try:
+            values = parsed.model_dump(mode="json")
+        except PydanticSerializationError:
+            values = {}
+        if plugin.options(values) != parsed:  # as config.yaml and other processes have them
+            raise ConfigError(
+                f"the options of {self.key}={name} cannot be written to config.yaml and read "
+                f"again: {parsed!r:.200}; expected numbers, texts, paths, lists and the like"
+            )
+        return values
 
     def with_options(self, part: object, field: str, usual: str) -> object:
         """A configuration part's plain values with the plug-in's options checked and complete.
@@ -137,26 +175,107 @@ class Plugin:
         seam = self.seam
         if not inspect.isclass(self.target):
             kind = type(self.target).__name__
-            raise ConfigError(f"got {seam.key}={self.name}, a {kind}, expected a class")
+            raise ConfigError(
+                f"got {seam.key}={self.name}, of type {kind}, expected a class (the seam "
+                f"{seam.name!r})"
+            )
         if seam.base is not None and not issubclass(self.target, load(seam.base, seam.key)):
             raise ConfigError(
                 f"got {seam.key}={self.name}, a class that extends {_bases(self.target)}, expected "
                 f"one that extends {seam.base} (the seam {seam.name!r})"
             )
-        lacking = [name for name in seam.methods if not hasattr(self.target, name)]
+        members = (*seam.fields, *seam.methods)
+        lacking = [name for name in members if not hasattr(self.target, name)]
         if lacking:
             raise ConfigError(
                 f"got {seam.key}={self.name}, a class without {', '.join(lacking)}, expected one "
-                f"with {', '.join(seam.methods)} (the seam {seam.name!r})"
+                f"with {', '.join(members)} (the seam {seam.name!r})"
             )
+        self._check_methods()
+        _ = self.options_model
+        if seam.plain is not None:
+            self._check_call()
+
+    def _check_methods(self) -> None:
+        seam = self.seam
+        for name in seam.methods:
+            method = getattr(self.target, name)
+            if not callable(method):
+                raise ConfigError(
+                    f"got {seam.key}={self.name}, whose {name} is {method!r}, expected a method"
+                )
+            method = inspect.unwrap(method)
+            is_plain = inspect.isfunction(method) and not inspect.iscoroutinefunction(method)
+            if name in seam.coroutines and is_plain:
+                raise ConfigError(
+                    f"got {seam.key}={self.name}, whose {name} is a plain method, expected "
+                    f"`async def {name}`"
+                )
+        unwritten = sorted(getattr(self.target, "__abstractmethods__", ()))
+        if unwritten:
+            raise ConfigError(
+                f"got {seam.key}={self.name}, a class that leaves {', '.join(unwritten)} open, "
+                "expected it to write what its base declares"
+            )
+
+    def _check_call(self) -> None:
+        """Raises ConfigError when the class cannot be called with what this seam gives."""
+        seam = self.seam
+        arguments = seam.plain or ()
+        if self._has_from_config:
+            callee, name, arguments = self.target.from_config, "from_config", seam.from_config
+        else:
+            callee, name = self.target, "constructor"
+            if seam.with_own_options and self.options_model is not None:
+                arguments = (*arguments, "options")
+        try:
+            signature = inspect.signature(callee)
+        except (TypeError, ValueError):  # written in C
+            return
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            without = (
+                ""
+                if "options" in arguments or not seam.with_own_options
+                else "; options come as well where the class has a pydantic model `Options`"
+            )
+            raise ConfigError(
+                f"got {seam.key}={self.name}, whose {name} takes {signature}: {error}; expected "
+                f"one that is called with ({', '.join(arguments)}){without}"
+            ) from error
+
+    @property
+    def _has_from_config(self) -> bool:
+        """Whether it is built by `from_config`.
+
+        Which of the two the most derived class says that defines `from_config`, `__init__` or
+        `Options`: one that extends a class of ours with a constructor of its own is called.
+        """
+        for base in self.target.__mro__:
+            if "from_config" in vars(base):
+                return True
+            if {"Options", "__init__"} & set(vars(base)):
+                return False
+        return False
 
     @cached_property
     def options_model(self) -> type[BaseModel] | None:
-        """The model of its options; None for a class that takes none."""
+        """The model of its options; None for a class that takes none.
+
+        Raises ConfigError for an `Options` that is no pydantic model.
+        """
         from pydantic import BaseModel
 
         model = getattr(self.target, "Options", None)
-        return model if inspect.isclass(model) and issubclass(model, BaseModel) else None
+        if model is None:
+            return None
+        if not (inspect.isclass(model) and issubclass(model, BaseModel)):
+            raise ConfigError(
+                f"got {self.seam.key}={self.name}, whose Options is {model!r}, expected a class "
+                "that extends pydantic.BaseModel"
+            )
+        return model
 
     def options(self, values: Mapping[str, object]) -> BaseModel | None:
         """Its options, checked. Raises ConfigError naming each wrong key."""
@@ -178,23 +297,31 @@ class Plugin:
                     unknown_key(key, [f"{self.seam.options_key}.{n}" for n in fields])
                 )
         try:
-            return self.options_model.model_validate(values)
+            return self.options_model.model_validate(values, by_name=True, by_alias=False)
         except ValidationError as error:
             raise ConfigError(validation_message(error, f"{self.seam.options_key}.")) from error
+        except Exception as error:
+            raise ConfigError(
+                f"the options of {self.seam.key}={self.name} cannot be checked: its code raised "
+                f"{_told(error)}"
+            ) from error
 
     def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
         """An instance: `from_config(config, *arguments)`, or `Class(*plain, options)`.
 
-        Which of the two the most derived class says that defines `from_config`, `__init__` or
-        `Options`: one that extends a class of ours with a constructor of its own is called.
+        Raises ConfigError when its code raises what is no error of ours.
         """
-        for base in self.target.__mro__:
-            if "from_config" in vars(base):
+        options = None if self._has_from_config else self.options(config.options)
+        try:
+            if self._has_from_config:
                 return self.target.from_config(config, *arguments)
-            if {"Options", "__init__"} & set(vars(base)):
-                break
-        options = self.options(config.options)
-        return self.target(*plain) if options is None else self.target(*plain, options)
+            return self.target(*plain) if options is None else self.target(*plain, options)
+        except ClawError:
+            raise
+        except Exception as error:
+            raise ConfigError(
+                f"{self.seam.key}={self.name} cannot be made: its code raised {_told(error)}"
+            ) from error
 
 
 def load(path: str, origin: str) -> Any:
@@ -209,15 +336,14 @@ def load(path: str, origin: str) -> Any:
         loaded = importlib.import_module(module_name)
     except ConfigError:
         raise
-    except ImportError as error:
+    except (Exception, SystemExit) as error:
+        if _is_missing(module_name, error):
+            raise ConfigError(
+                f"cannot import {module_name!r} of {origin}: {error}; "
+                "install the package or put its folder on PYTHONPATH"
+            ) from error
         raise ConfigError(
-            f"cannot import {module_name!r} of {origin}: {error}; "
-            "install the package or put its folder on PYTHONPATH"
-        ) from error
-    except Exception as error:
-        raise ConfigError(
-            f"cannot import {module_name!r} of {origin}: its code raised "
-            f"{type(error).__name__}: {error}"
+            f"cannot import {module_name!r} of {origin}: its code raised {_told(error)}"
         ) from error
     for part in name.split("."):
         if not hasattr(loaded, part):
@@ -226,6 +352,40 @@ def load(path: str, origin: str) -> Any:
             raise ConfigError(f"module {module_name!r} has no {name!r} ({origin}){hint}")
         loaded = getattr(loaded, part)
     return loaded
+
+
+def _path_of(entry: EntryPoint, key: str) -> str:
+    module, colon, name = entry.value.partition(":")
+    if not (module and colon and name.replace(".", "_").isidentifier()):
+        raise ConfigError(
+            f"got {key}={entry.name}, the entry point {entry.name} = {entry.value!r} of "
+            f"{_package(entry)}, expected 'package.module:ClassName'"
+        )
+    return entry.value
+
+
+def _package(entry: EntryPoint) -> str:
+    return "a package" if entry.dist is None else f"the package {entry.dist.name!r}"
+
+
+def _is_missing(module_name: str, error: BaseException) -> bool:
+    """Whether it is the module itself that is not there, not something that it imports."""
+    if isinstance(error, TypeError) and module_name.startswith("."):
+        return True
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return False
+    return module_name == error.name or module_name.startswith(error.name.rstrip(".") + ".")
+
+
+def _told(error: BaseException) -> str:
+    """An error of foreign code in one line, with the place where it was raised."""
+    place = ""
+    if not isinstance(error, SyntaxError):  # says it itself
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith("<")]
+        place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}{place}"
 
 
 def unknown_key(key: str, keys: Iterable[str]) -> str:
@@ -239,6 +399,8 @@ def validation_message(error: ValidationError, prefix: str = "", keys: Iterable[
 
     `keys` are those that unknown ones are compared with.
     """
+    from pydantic import BaseModel
+
     problems = []
     for problem in error.errors():
         key = prefix + ".".join(str(part) for part in problem["loc"])
@@ -246,8 +408,12 @@ def validation_message(error: ValidationError, prefix: str = "", keys: Iterable[
             problems.append(problem["msg"].removeprefix("Value error, "))
         elif problem["type"] == "extra_forbidden":
             problems.append(unknown_key(key, keys))
+        elif problem["type"] == "missing":
+            problems.append(f"{key}: got nothing, expected a value: {key}=VALUE")
+        elif isinstance(problem["input"], Mapping | BaseModel):
+            problems.append(f"{key}: {problem['msg'].removeprefix('Value error, ')}")
         else:
-            problems.append(f"{key}: got {problem['input']!r}: {problem['msg']}")
+            problems.append(f"{key}: got {problem['input']!r:.200}: {problem['msg']}")
     return "; ".join(problems)
 
 
@@ -296,6 +462,7 @@ AGENTS = Seam(
         "text": "clawrl_gym.agents.text:TextAgent",
     },
     methods=("messages", "tools", "instructions", "action"),
+    from_config=("config",),
     words=("auto", "harness"),
 )  # fmt: skip
 ALGORITHMS = Seam(
@@ -307,6 +474,7 @@ ALGORITHMS = Seam(
         "hybrid": "clawrl_gym.trainers.hybrid:Hybrid",
     },
     base="clawrl_gym.trainers.algorithm:Algorithm",
+    from_config=("config", "group_size"),
 )  # fmt: skip
 ENVIRONMENTS = Seam(
     "environment", "env.type", "env", "clawrl_gym.envs",
@@ -319,10 +487,12 @@ ENVIRONMENTS = Seam(
         "gym": "clawrl_gym.envs.gym.config:GymEnvConfig",
     },
     base="clawrl_gym.config.envs:EnvConfig",
+    plain=None,
 )  # fmt: skip
 HINT_SOURCES = Seam(
     "hint source", "judge.hints.source", "judge.hints.options", "clawrl_gym.hint_sources",
-    builtin={}, methods=("hints",), words=("judge",),
+    builtin={}, methods=("hints",), coroutines=("hints",), words=("judge",),
+    from_config=("config", "maker"),
 )  # fmt: skip
 JUDGES = Seam(
     "judge", "judge.type", "judge.options", "clawrl_gym.judges",
@@ -332,7 +502,10 @@ JUDGES = Seam(
         "reward_model": "clawrl_gym.judge.reward_model:RewardModelJudge",
         "chain": "clawrl_gym.judge.chain:ChainJudge",
     },
-    methods=("kind", "judge"),
+    fields=("kind",),
+    methods=("judge",),
+    coroutines=("judge",),
+    from_config=("config", "maker"),
     words=("none", "feedback"),
 )  # fmt: skip
 LEARNERS = Seam(
@@ -342,6 +515,8 @@ LEARNERS = Seam(
         "simulated": "clawrl_gym.trainers.simulated:SimulatedLearner",
     },
     methods=("step", "save_weights", "save_checkpoint", "load_checkpoint"),
+    plain=("trainer", "learner", "model_dir", "seed", "device", "temperature", "images"),
+    with_own_options=False,
 )  # fmt: skip
 LOGGERS = Seam(
     "logger", "logger", "logger_options", "clawrl_gym.loggers",
@@ -350,15 +525,18 @@ LOGGERS = Seam(
         "wandb": "clawrl_gym.core.loggers:WandbLogger",
     },
     methods=("log", "close"),
+    from_config=("options", "folder", "config"),
+    plain=("folder", "config"),
     words=("none",),
 )  # fmt: skip
 SANDBOXES = Seam(
-    "sandbox", "sandbox.type", "sandbox.options", "clawrl_gym.sandboxes",
+    "sandbox", "env.sandbox.type", "env.sandbox.options", "clawrl_gym.sandboxes",
     builtin={
         "bubblewrap": "clawrl_gym.envs.sandbox.bubblewrap:BubblewrapSandbox",
         "docker": "clawrl_gym.envs.sandbox.docker.sandbox:DockerSandbox",
     },
     methods=("exec", "write", "read", "mode", "successor", "close"),
+    from_config=("config", "spec"),
     words=("auto",),
 )  # fmt: skip
 

@@ -51,6 +51,8 @@ class HintedJudge:
 
     async def judge(self, case: Case) -> Verdict:
         verdict, candidates = await asyncio.gather(self._judge.judge(case), self._candidates(case))
+        if not isinstance(verdict, Verdict):  # for the judge's border to tell
+            return verdict
         next_state = [text_of(message) for message in case.next_state]
         hints = choose(candidates, next_state, self._config)
         added: VerdictDetail = {

@@ -17,6 +17,8 @@ from clawrl_gym.core.types import Message, Tool, Turn, Verdict, VerdictDetail, V
 MAX_CHARS = 20_000
 """Of one text in a case; what is longer loses its middle."""
 _CUT = "\n[...]\n"
+JUDGED_KINDS = ("rule", "model")
+"""Of verdicts that a judge makes; `feedback` is a person's."""
 
 
 @dataclass(frozen=True, slots=True)

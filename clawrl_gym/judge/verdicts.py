@@ -7,12 +7,13 @@ recorded; it is never 0 and never trained.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn, Verdict
-from clawrl_gym.judge.interface import CaseBuilder, Judge
+from clawrl_gym.judge.interface import JUDGED_KINDS, CaseBuilder, Judge
 
 _MAX_REASON = 300
 """Characters of an error that an abstention keeps."""
@@ -54,10 +55,17 @@ class VerdictMaker:
             return self._abstain(turn, _reason_of(error))
         except Exception as error:  # noqa: BLE001 (a judge that fails abstains)
             return self._abstain(turn, _reason_of(error))
+        if not isinstance(verdict, Verdict):
+            kind = type(verdict).__name__
+            return self._abstain(turn, f"the judge gave a {kind}, expected a Verdict")
         if verdict.turn_id != turn.id or not _is_sound(verdict):
             wrong = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
             expected = f"expected -1 to 1 on {turn.id}, and hints in words"
             return self._abstain(turn, f"the judge gave {wrong}, {expected}")
+        if verdict.kind not in JUDGED_KINDS or not _is_json(verdict.detail):
+            wrong = f"the kind {verdict.kind!r} and the detail {verdict.detail!r}"
+            expected = f"expected one of {', '.join(JUDGED_KINDS)}, and JSON"
+            return self._abstain(turn, f"the judge gave {wrong}, {expected}"[:_MAX_REASON])
         return verdict
 
     def _abstain(self, turn: Turn, reason: str) -> Verdict:
@@ -69,16 +77,16 @@ _NAMES = {1: "positive", 0: "neutral", -1: "negative", None: "abstained"}
 
 
 def _counted(verdict: Verdict) -> Counter[str]:
-    detail, votes = verdict.detail, verdict.detail.get("votes") or []
+    detail, votes = verdict.detail, _list(verdict.detail.get("votes"))
     counted = Counter(
         {
             _NAMES[verdict.value]: 1,
             "hints": int(bool(verdict.hints)),
-            "hints_asked": detail.get("hints_asked", 0),
-            "hints_refused": len(detail.get("refused") or []),
+            "hints_asked": _number(detail.get("hints_asked")),
+            "hints_refused": len(_list(detail.get("refused"))),
             "votes": len(votes),
             "votes_invalid": sum(vote is None for vote in votes),
-            "votes_retried": detail.get("retried", 0),
+            "votes_retried": _number(detail.get("retried")),
         }
     )
     ruled = detail.get("rule")  # of rules themselves it is a name
@@ -87,12 +95,33 @@ def _counted(verdict: Verdict) -> Counter[str]:
     return +counted
 
 
+def _number(value: object) -> int:
+    """Of a detail that a judge of one's own may have written in another way."""
+    return value if isinstance(value, int) else 0
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _is_json(detail: object) -> bool:
+    try:
+        json.dumps(detail)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def _is_sound(verdict: Verdict) -> bool:
+    if not isinstance(verdict.detail, dict):
+        return False
     hints = verdict.detail.get("hints", [])
     if not isinstance(hints, list) or not all(isinstance(hint, str) and hint for hint in hints):
         return False
     if verdict.value is None or verdict.reward is None:
         return verdict.value is verdict.reward
+    if not isinstance(verdict.reward, int | float):
+        return False
     return verdict.value in (-1, 0, 1) and -1 <= verdict.reward <= 1
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from clawrl_gym.agents.agent import Agent, ParseFailure
+from clawrl_gym.agents.agent import Action, Agent, ParseFailure
 from clawrl_gym.agents.context import HeadTail
-from clawrl_gym.core.errors import ContextError, EnvError, PolicyError
+from clawrl_gym.core.errors import ContextError, EnvError, PolicyError, boundary
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
@@ -70,6 +70,46 @@ class Chat(Protocol):
     ) -> None: ...
 
 
+class _AgentBorder:
+    """An agent of anybody's; whatever it raises, or gives that is of another type, is EnvError."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def messages(self, observations: Sequence[str], replies: Sequence[Message]) -> list[Message]:
+        with boundary(EnvError, "the agent's messages"):
+            messages = self._agent.messages(observations, replies)
+        if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+            raise EnvError(
+                f"got {messages!r:.200} of the agent's messages, expected a list of dicts"
+            )
+        if not messages:
+            raise EnvError("got no message of the agent's messages, expected at least one")
+        return messages
+
+    def tools(self, env_tools: Sequence[Tool]) -> list[Tool]:
+        with boundary(EnvError, "the agent's tools"):
+            return list(self._agent.tools(env_tools))
+
+    def instructions(self, env_tools: Sequence[Tool]) -> str:
+        with boundary(EnvError, "the agent's instructions"):
+            instructions = self._agent.instructions(env_tools)
+        if not isinstance(instructions, str):
+            raise EnvError(
+                f"got {instructions!r:.200} of the agent's instructions, expected a text"
+            )
+        return instructions
+
+    def action(self, reply: Message) -> Action | ParseFailure:
+        with boundary(EnvError, "the agent's action"):
+            action = self._agent.action(reply)
+        if not isinstance(action, Action | ParseFailure):
+            raise EnvError(
+                f"got {action!r:.200} of the agent's action, expected Action or ParseFailure"
+            )
+        return action
+
+
 async def run_episode(
     spec: EpisodeSpec,
     env: TextEnv,
@@ -81,9 +121,15 @@ async def run_episode(
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
     progress = Progress(env, in_thread)
+    agent = _AgentBorder(agent)
     stop, error = await ending_of(_play(spec, agent, chat, bounds, progress), spec.timeout_s)
     episode = conclude(spec, progress, stop, error, started_s)
-    return await record_end(spec, episode, _last_state(agent, progress, episode), chat)
+    try:
+        last = _last_state(agent, progress, episode)
+    except EnvError as failure:
+        episode = conclude(spec, progress, StopReason.ENV_ERROR, str(failure), started_s)
+        last = None
+    return await record_end(spec, episode, last, chat)
 
 
 async def ending_of(play: Awaitable[StopReason], timeout_s: float) -> tuple[StopReason, str | None]:

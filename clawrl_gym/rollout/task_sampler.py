@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from clawrl_gym.config import EnvConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, boundary
 from clawrl_gym.core.types import Split, TaskRef
 
 _HELDOUT_SEED = 1 << 30
@@ -23,12 +23,12 @@ class TaskSampler:
     @classmethod
     def of(cls, config: EnvConfig, seed: int) -> TaskSampler:
         """The tasks of an environment; one without named tasks has seeds."""
-        train = config.task_ids("train")
+        train = _ids(config, "train")
         if train is None:
             return cls(None, seed)
         if not train:
             raise ConfigError(f"env={config.type} holds no training task with these options")
-        return cls({"train": train, "heldout": config.task_ids("heldout") or ()}, seed)
+        return cls({"train": train, "heldout": _ids(config, "heldout") or ()}, seed)
 
     def train(self, number: int) -> TaskRef:
         """Training task `number` of this run."""
@@ -48,6 +48,21 @@ class TaskSampler:
             return TaskRef(None, drawn % _HELDOUT_SEED, split)
         ids = self._ids[split]
         return TaskRef(ids[drawn % len(ids)], drawn % _HELDOUT_SEED, split)
+
+
+def _ids(config: EnvConfig, split: Split) -> Sequence[str] | None:
+    with boundary(ConfigError, f"env={config.type} cannot list its {split} tasks"):
+        ids = config.task_ids(split)
+    if ids is None:
+        return None
+    if not isinstance(ids, Sequence) or isinstance(ids, str):
+        raise ConfigError(
+            f"env={config.type} lists its {split} tasks as {type(ids).__name__}, expected a list "
+            "of ids, or None for an environment that has seeds"
+        )
+    if ids and not isinstance(ids[0], str):
+        raise ConfigError(f"env={config.type} has the task id {ids[0]!r}, expected a text")
+    return ids
 
 
 def _hash(*parts: object) -> int:

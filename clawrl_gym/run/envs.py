@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clawrl_gym.config import EnvConfig, RunConfig
+import gymnasium
+
+from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
+from clawrl_gym.core.errors import ConfigError, EnvError, boundary
+from clawrl_gym.rollout.worker import build_agent
 from clawrl_gym.run.others import OtherEnv, other_envs
 
 
@@ -19,15 +23,27 @@ def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
     return measured
 
 
+def check_agent(config: AgentConfig, env: EnvConfig) -> None:
+    """Make the agent once, as workers will. Raises ConfigError."""
+    if config.type != "harness":
+        build_agent(config, env)
+
+
 def check_env(config: EnvConfig, say: Callable[[str], None]) -> None:
     """Make what all tasks share, such as images; then start one episode.
 
     Where episodes need nothing of this machine there is nothing to find out that way.
     """
-    env = config.make()
+    with boundary(ConfigError, f"env={config.type} cannot be made"):
+        env = config.make()
+    if not isinstance(env, gymnasium.Env):
+        raise ConfigError(
+            f"env={config.type} made a {type(env).__name__}, expected a gymnasium.Env"
+        )
     try:
         config.prepare(say)
         if config.starts_here:
-            env.reset(seed=0)
+            with boundary(EnvError, f"env={config.type} cannot start an episode"):
+                env.reset(seed=0)
     finally:
         env.close()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core import redact
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
-from clawrl_gym.judge.interface import Judge
+from clawrl_gym.judge.interface import JUDGED_KINDS, Judge
 
 if TYPE_CHECKING:
     from clawrl_gym.judge.chat_models import ChatModel
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 def check_judge(config: JudgeConfig) -> None:
     """Find what is wrong before anything starts. Raises ConfigError."""
     for name in config.judges:
-        check = getattr(JUDGES.resolve(name).target, "check_config", None)
+        judge = JUDGES.resolve(name).target
+        if isinstance(judge.kind, str) and judge.kind not in JUDGED_KINDS:
+            raise ConfigError(
+                f"got judge.type={name}, whose kind is {judge.kind!r}, expected one of "
+                f"{', '.join(JUDGED_KINDS)}"
+            )
+        check = getattr(judge, "check_config", None)
         if check is not None:
             check(config)
     if config.hints.source not in HINT_SOURCES.words:

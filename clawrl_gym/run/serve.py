@@ -51,6 +51,7 @@ def check(config: ServeConfig) -> RunFolder:
     resolve_device(config.policy.device)
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)
+    build_algorithm(config.trainer, None)
     folder = RunFolder(Path(config.run.dir))
     if folder.exists:
         stored = folder.read_config(ServeConfig)

@@ -21,7 +21,7 @@ from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run import cluster
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_envs
+from clawrl_gym.run.envs import check_agent, check_envs
 from clawrl_gym.run.folder import RunFolder, folder_of
 from clawrl_gym.run.judge import check_judge
 from clawrl_gym.run.observer import Observer
@@ -54,6 +54,8 @@ async def train(config: RunConfig) -> TrainingRun:
     tasks = TaskSampler.of(config.env, config.seed)
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)
+    build_algorithm(config.trainer, config.rollout.group_size)
+    check_agent(config.agent, config.env)
     check_key(config.gateway)
     view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:
@@ -97,12 +99,12 @@ class Run:
         """Start every part; vLLM, which takes longest, beside all others."""
         config, parts = self._config, self._parts
         resumed = await parts.open(stack, resume=config.resume is not None)
+        algorithm = build_algorithm(config.trainer, config.rollout.group_size)
+        self._judge = parts.judging(stack, hints=algorithm.needs_hints)
         stack.callback(cluster.stop_cluster)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(parts.policy.start(resumed))
             starting.create_task(self._start_others(stack, resumed))
-        algorithm = build_algorithm(config.trainer, config.rollout.group_size)
-        self._judge = parts.judging(stack, hints=algorithm.needs_hints)
         self._collector = Collector(
             config.rollout,
             parts.policy.store,
