@@ -87,22 +87,12 @@ class Seam:
             f"its entry points {self.group!r}, or package.module:Name"
         )
 
-    def installed(self) -> dict[str, EntryPoint]:
-        """The entry points of installed packages, by name; names of ours are not replaced.
-
-        Raises ConfigError for a name that two packages give to different classes.
-        """
-        entries: dict[str, EntryPoint] = {}
-        for entry in entry_points(group=self.group):
-            if entry.name in self.builtin or entry.name in self.words:
-                continue
-            first = entries.setdefault(entry.name, entry)
-            if first.value != entry.value:
-                raise ConfigError(
-                    f"got two entry points {entry.name!r} in {self.group!r}, of {_package(first)} "
-                    f"({first.value}) and {_package(entry)} ({entry.value}), expected one: "
-                    f"uninstall one of them"
-                )
+    def installed(self) -> dict[str, list[EntryPoint]]:
+        """Entry points of installed packages by name; names of ours are not replaced."""
+        entries: dict[str, list[EntryPoint]] = {}
+        for entry in sorted(entry_points(group=self.group), key=_package):
+            if entry.name not in self.builtin and entry.name not in self.words:
+                entries.setdefault(entry.name, []).append(entry)
         return entries
 
     def resolve(self, name: str) -> Plugin:
@@ -134,8 +124,10 @@ class Seam:
         try:
             values = parsed.model_dump(mode="json")
         except PydanticSerializationError:
-            values = {}
-        if plugin.options(values) != parsed:  # as config.yaml and other processes have them
+            values = None
+        if (
+            values is None or plugin.options(values) != parsed
+        ):  # as config.yaml and other processes have them
             raise ConfigError(
                 f"the options of {self.key}={name} cannot be written to config.yaml and read "
                 f"again: {parsed!r:.200}; expected numbers, texts, paths, lists and the like"
@@ -354,7 +346,15 @@ def load(path: str, origin: str) -> Any:
     return loaded
 
 
-def _path_of(entry: EntryPoint, key: str) -> str:
+def _path_of(entries: Sequence[EntryPoint], key: str) -> str:
+    """The import path of a name. Raises ConfigError where two packages mean different classes."""
+    if len({entry.value for entry in entries}) > 1:
+        packages = " and ".join(f"{_package(entry)} ({entry.value})" for entry in entries)
+        raise ConfigError(
+            f"got {key}={entries[0].name}, an entry point of {packages}, expected one: uninstall "
+            "the other, or give the import path"
+        )
+    entry = entries[0]
     module, colon, name = entry.value.partition(":")
     if not (module and colon and name.replace(".", "_").isidentifier()):
         raise ConfigError(
