@@ -117,6 +117,8 @@ class Seam:
             return {}
         if name in self.builtin and not options:
             return {}
+        from pydantic_core import PydanticSerializationError
+
         plugin = self.resolve(name)
         parsed = plugin.options(options)
         if parsed is None:
