@@ -31,7 +31,7 @@ def order(order_id: str, status: str, paid_by: str = "card_1") -> dict[str, Any]
     }  # fmt: skip
 
 
-DATA: dict[str, Any] = {
+DATA: Any = {
     "users": {
         "ana": {
             "name": {"first_name": "Ana", "last_name": "Lee"},

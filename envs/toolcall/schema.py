@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 32
@@ -125,7 +128,7 @@ def _key(tool: Tool) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _validator(key: str) -> Any:
+def _validator(key: str) -> Validator:
     """A validator that reads nothing from elsewhere: jsonschema's own would fetch a `$ref`."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
@@ -38,6 +38,20 @@ _TYPES = {
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 OK = json.dumps({"status": "ok"})
 """What every valid call returns: the functions are only described."""
+
+_GroundTruth = Sequence[Mapping[str, Mapping[str, list[object]]]]
+"""A call each: allowed values by argument by the function's name."""
+
+
+class _QuestionMessage(TypedDict):
+    role: str
+    content: str
+
+
+class _Function(TypedDict):
+    name: str
+    description: NotRequired[str]
+    parameters: Mapping[str, object]
 
 
 class BfclToolset:
@@ -167,7 +181,7 @@ def _task(
     )
 
 
-def _request_of(question: Any) -> tuple[str, str]:
+def _request_of(question: Sequence[Sequence[_QuestionMessage]]) -> tuple[str, str]:
     """What the system and the user say; of several messages one text."""
     if len(question) != 1:
         raise ValueError(f"got {len(question)} turns, expected one")
@@ -183,7 +197,7 @@ def name_of(name: str) -> str:
     return _NO_NAME.sub("_", name)
 
 
-def _function(described: Mapping[str, Any]) -> Tool:
+def _function(described: _Function) -> Tool:
     return {
         "type": "function",
         "function": {
@@ -211,7 +225,7 @@ def _schema(described: Any) -> Any:
     return schema
 
 
-def _expected_calls(ground_truth: Sequence[Mapping[str, Any]]) -> tuple[ExpectedCall, ...]:
+def _expected_calls(ground_truth: _GroundTruth) -> tuple[ExpectedCall, ...]:
     expected = []
     for call in ground_truth:
         ((name, arguments),) = call.items()

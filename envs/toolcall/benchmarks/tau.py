@@ -13,14 +13,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Split
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyReplyGoal, TaskTable
-from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Data, TauRetail
+from clawrl_gym.envs.toolcall.benchmarks.tau_retail import RetailData, TauRetail
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import TOOLS
 from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
 from clawrl_gym.envs.toolcall.schema import arguments_of
@@ -49,6 +49,33 @@ class _TauTask:
     usable: bool = True
 
 
+class _GoldAction(TypedDict):
+    name: str
+    arguments: dict[str, object]
+    requestor: NotRequired[str]
+    """Whose call it is: "user" or "assistant"."""
+
+
+class _Criteria(TypedDict):
+    actions: NotRequired[list[_GoldAction] | None]
+    env_assertions: NotRequired[list[object] | None]
+    reward_basis: NotRequired[list[str] | None]
+    communicate_info: NotRequired[list[object] | None]
+
+
+class _Scenario(TypedDict):
+    instructions: str | Mapping[str, object]
+
+
+class _SecondTask(TypedDict):
+    """A row of tau2-bench's tasks.json: the fields that are read."""
+
+    id: str | int
+    user_scenario: _Scenario
+    evaluation_criteria: _Criteria
+    initial_state: NotRequired[object]
+
+
 def is_domain(path: Path) -> bool:
     """Whether a path is a domain's folder of either benchmark."""
     return (path / "db.json").is_file() or (path / "data" / "users.json").is_file()
@@ -57,13 +84,17 @@ def is_domain(path: Path) -> bool:
 def open_tau(path: Path, context: ToolContext) -> TaskTable:
     """The usable tasks of a domain. Raises TaskError when it is not retail, or none is usable."""
     second = (path / "db.json").is_file()
-    data = _json(path / "db.json") if second else _data_of_first(path)
-    if not isinstance(data, dict) or not all(isinstance(data.get(t), dict) for t in _TABLES):
+    tables = _json(path / "db.json") if second else _data_of_first(path)
+    if not isinstance(tables, dict) or not all(isinstance(tables.get(t), dict) for t in _TABLES):
         raise TaskError(
             f"{path}: got data without {', '.join(_TABLES)}, expected those of tau-bench's retail "
             "domain: the tools of other domains are not built in"
         )
-    data = {table: data[table] for table in _TABLES}
+    data: RetailData = {
+        "users": tables["users"],
+        "orders": tables["orders"],
+        "products": tables["products"],
+    }
     policy = _text(path / ("policy.md" if second else "wiki.md"))
     played = context.config.user == "model"
     tasks, left_out = {}, 0
@@ -77,7 +108,7 @@ def open_tau(path: Path, context: ToolContext) -> TaskTable:
     return TaskTable(tasks, str(path), left_out)
 
 
-def _task(row: _TauTask, data: Data, policy: str, played: bool) -> ToolTask:
+def _task(row: _TauTask, data: RetailData, policy: str, played: bool) -> ToolTask:
     goals: tuple[Goal, ...] = (StateGoal("tau_retail", _left_by(row, data)), AnyReplyGoal())
     if row.outputs:
         goals = (*goals, MentionGoal(row.outputs))
@@ -104,7 +135,7 @@ def _call(number: int, name: str, arguments: Json) -> Call:
     return Call(f"call-{number + 1}", name, json.dumps(arguments))
 
 
-def _left_by(row: _TauTask, data: Data) -> dict[str, object]:
+def _left_by(row: _TauTask, data: RetailData) -> RetailData:
     """What the gold actions change; some of them fail, and are meant to."""
     shop = TauRetail(data)
     for name, arguments in row.actions:
@@ -183,7 +214,7 @@ def _rows_of_second(path: Path) -> Iterator[_TauTask]:
             ) from error
 
 
-def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _TauTask:
+def _row_of_second(task: _SecondTask, splits: Mapping[str, Split]) -> _TauTask:
     criteria = task["evaluation_criteria"]
     assistants = [
         action for action in criteria.get("actions") or () if action.get("requestor") != "user"
@@ -198,13 +229,13 @@ def _row_of_second(task: Mapping[str, Any], splits: Mapping[str, Split]) -> _Tau
         f"tau-{task['id']}",
         splits.get(str(task["id"])),
         _scenario(task["user_scenario"]["instructions"]),
-        tuple((str(one["name"]), dict(one["arguments"])) for one in assistants),
+        tuple((str(action["name"]), dict(action["arguments"])) for action in assistants),
         tuple(map(str, criteria.get("communicate_info") or ())),
         usable,
     )
 
 
-def _scenario(instructions: Any) -> str:
+def _scenario(instructions: str | Mapping[str, object]) -> str:
     """A user's instructions as one text."""
     if isinstance(instructions, str):
         return instructions

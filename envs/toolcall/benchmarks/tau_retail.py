@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Generic, NotRequired, TypedDict, TypeVar
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
@@ -21,13 +21,83 @@ from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 
+RowT = TypeVar("RowT")
+
+
+class FullName(TypedDict):
+    first_name: str
+    last_name: str
+
+
+class PaymentMethod(TypedDict):
+    source: str
+    balance: NotRequired[float]
+    """Of a gift card."""
+
+
+class RetailUser(TypedDict):
+    name: FullName
+    address: dict[str, str]
+    email: str
+    payment_methods: dict[str, PaymentMethod]
+
+
+class OrderItem(TypedDict):
+    product_id: str
+    item_id: str
+    price: float
+    options: dict[str, str]
+
+
+class Payment(TypedDict):
+    transaction_type: str
+    amount: float
+    payment_method_id: str
+
+
+class RetailOrder(TypedDict):
+    user_id: str
+    address: dict[str, str]
+    items: list[OrderItem]
+    status: str
+    payment_history: list[Payment]
+    cancel_reason: NotRequired[str]
+    exchange_items: NotRequired[list[str]]
+    exchange_new_items: NotRequired[list[str]]
+    exchange_payment_method_id: NotRequired[str]
+    exchange_price_difference: NotRequired[float]
+    return_items: NotRequired[list[str]]
+    return_payment_method_id: NotRequired[str]
+
+
+class Variant(TypedDict):
+    available: bool
+    price: float
+    options: dict[str, str]
+
+
+class RetailProduct(TypedDict):
+    name: str
+    product_id: str
+    variants: dict[str, Variant]
+    """By item id."""
+
+
+class RetailData(TypedDict):
+    """Rows by table and id, with the fields that the tools use. What is loaded is never written."""
+
+    users: dict[str, RetailUser]
+    orders: dict[str, RetailOrder]
+    products: dict[str, RetailProduct]
+
 
 class TauRetail:
     """tau-bench's retail shop in one episode."""
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._tables = Tables(data)
+    def __init__(self, data: RetailData) -> None:
+        self._products = data["products"]
+        self._users = Table("user", data["users"])
+        self._orders = Table("order", data["orders"])
 
     def tools(self) -> list[Tool]:
         return list(TOOLS)
@@ -37,8 +107,13 @@ class TauRetail:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(_CALLS)}")
         return _CALLS[name](self, **arguments)
 
-    def state(self) -> dict[str, Any]:
-        return self._tables.changes()
+    def state(self) -> RetailData:
+        """The rows that are other than at the start, by table and id; no tool writes products."""
+        return {
+            "users": self._users.changes(),
+            "orders": self._orders.changes(),
+            "products": {},
+        }
 
     def close(self) -> None:
         """Nothing is open."""
@@ -60,35 +135,39 @@ class TauRetail:
         )
 
     def get_user_details(self, user_id: str) -> str:
-        return json.dumps(self._tables.row("users", user_id))
+        return json.dumps(self._users.row(user_id))
 
     def get_order_details(self, order_id: str) -> str:
-        return json.dumps(self._tables.row("orders", order_id))
+        return json.dumps(self._orders.row(order_id))
 
     def get_product_details(self, product_id: str) -> str:
-        return json.dumps(self._tables.row("products", product_id))
+        if product_id not in self._products:
+            raise ToolFailure("product not found")
+        return json.dumps(self._products[product_id])
 
     def get_item_details(self, item_id: str) -> str:
-        for product in self._data["products"].values():
+        for product in self._products.values():
             if item_id in product["variants"]:
                 return json.dumps(product["variants"][item_id])
         raise ToolFailure("item not found")
 
     def list_all_product_types(self) -> str:
-        products = self._data["products"].values()
-        return json.dumps(dict(sorted((one["name"], one["product_id"]) for one in products)))
+        products = self._products.values()
+        return json.dumps(
+            dict(sorted((product["name"], product["product_id"]) for product in products))
+        )
 
     def cancel_pending_order(self, order_id: str, reason: str) -> str:
         order = self._order_that_is("pending", order_id)
         if reason not in REASONS:
             raise ToolFailure(f"expected the reason to be one of: {', '.join(REASONS)}")
-        refunds = []
+        refunds: list[Payment] = []
         for paid in order["payment_history"]:
             method, amount = paid["payment_method_id"], paid["amount"]
             refunds.append(_payment("refund", amount, method))
             if "gift_card" in method:
                 self._add(order["user_id"], method, amount)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         order["status"] = "cancelled"
         order["cancel_reason"] = reason
         order["payment_history"] += refunds
@@ -96,13 +175,13 @@ class TauRetail:
 
     def modify_pending_order_address(self, order_id: str, **address: str) -> str:
         self._order_that_is("pending", order_id)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         order["address"] = {name: address[name] for name in ADDRESS}
         return json.dumps(order)
 
     def modify_user_address(self, user_id: str, **address: str) -> str:
-        self._tables.row("users", user_id)
-        user = self._tables.edit("users", user_id)
+        self._users.row(user_id)
+        user = self._users.edit(user_id)
         user["address"] = {name: address[name] for name in ADDRESS}
         return json.dumps(user)
 
@@ -119,13 +198,13 @@ class TauRetail:
         self._check_balance(method, difference)
         if method["source"] == "gift_card":
             self._add(order["user_id"], payment_method_id, -difference)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         kind = "payment" if difference > 0 else "refund"
         order["payment_history"].append(_payment(kind, abs(difference), payment_method_id))
         for old, new in zip(item_ids, new_item_ids, strict=True):
             item = _item(order, old)
-            variant = self._data["products"][item["product_id"]]["variants"][new]
-            item.update(item_id=new, price=variant["price"], options=variant["options"])
+            variant = self._products[item["product_id"]]["variants"][new]
+            item.update({"item_id": new, "price": variant["price"], "options": variant["options"]})
         order["status"] = "pending (item modified)"
         return json.dumps(order)
 
@@ -143,7 +222,7 @@ class TauRetail:
             self._add(order["user_id"], payment_method_id, -amount)
         if "gift_card" in former:
             self._add(order["user_id"], former, amount)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         order["payment_history"] += [
             _payment("payment", amount, payment_method_id),
             _payment("refund", amount, former),
@@ -160,7 +239,7 @@ class TauRetail:
         order = self._order_that_is("delivered", order_id)
         difference = round(self._price_difference(order, item_ids, new_item_ids), 2)
         self._check_balance(self._method(order, payment_method_id), difference)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         order["status"] = "exchange requested"
         order["exchange_items"] = sorted(item_ids)
         order["exchange_new_items"] = sorted(new_item_ids)
@@ -177,7 +256,7 @@ class TauRetail:
         if "gift_card" not in payment_method_id and payment_method_id != paid:
             raise ToolFailure("expected the payment method of the order or a gift card")
         _check_items(order, item_ids)
-        order = self._tables.edit("orders", order_id)
+        order = self._orders.edit(order_id)
         order["status"] = "return requested"
         order["return_items"] = sorted(item_ids)
         order["return_payment_method_id"] = payment_method_id
@@ -192,43 +271,43 @@ class TauRetail:
     def transfer_to_human_agents(self, summary: str) -> str:
         return "Transfer successful"
 
-    def _find(self, fits: Callable[[Mapping[str, Any]], bool]) -> str:
-        for user_id in self._data["users"]:
-            if fits(self._tables.row("users", user_id)):
+    def _find(self, fits: Callable[[RetailUser], bool]) -> str:
+        for user_id in self._users.ids():
+            if fits(self._users.row(user_id)):
                 return user_id
         raise ToolFailure("user not found")
 
-    def _order_that_is(self, status: str, order_id: str) -> Any:
-        order = self._tables.row("orders", order_id)
+    def _order_that_is(self, status: str, order_id: str) -> RetailOrder:
+        order = self._orders.row(order_id)
         if order["status"] != status:
             raise ToolFailure(f"the order is {order['status']}, not {status}")
         return order
 
-    def _method(self, order: Mapping[str, Any], method: str) -> Any:
-        methods = self._tables.row("users", order["user_id"])["payment_methods"]
+    def _method(self, order: RetailOrder, method: str) -> PaymentMethod:
+        methods = self._users.row(order["user_id"])["payment_methods"]
         if method not in methods:
             raise ToolFailure("payment method not found")
         return methods[method]
 
-    def _check_balance(self, method: Mapping[str, Any], amount: float) -> None:
+    def _check_balance(self, method: PaymentMethod, amount: float) -> None:
         if method["source"] == "gift_card" and method["balance"] < amount:
             raise ToolFailure("the balance of the gift card is too low")
 
     def _add(self, user_id: str, card: str, amount: float) -> None:
-        method = self._tables.edit("users", user_id)["payment_methods"][card]
+        method = self._users.edit(user_id)["payment_methods"][card]
         method["balance"] = round(method["balance"] + amount, 2)
 
     def _price_difference(
-        self, order: Mapping[str, Any], item_ids: Sequence[str], new_item_ids: Sequence[str]
+        self, order: RetailOrder, item_ids: Sequence[str], new_item_ids: Sequence[str]
     ) -> float:
         """What the new items cost more. Raises ToolFailure when they cannot be had."""
         _check_items(order, item_ids)
         if len(item_ids) != len(new_item_ids):
             raise ToolFailure("expected as many new items as items")
-        difference = 0
+        difference: float = 0
         for old, new in zip(item_ids, new_item_ids, strict=True):
             item = _item(order, old)
-            variant = self._data["products"][item["product_id"]]["variants"].get(new)
+            variant = self._products[item["product_id"]]["variants"].get(new)
             if variant is None or not variant["available"]:
                 raise ToolFailure(f"new item {new[:40]} not found or not available")
             difference += variant["price"] - item["price"]
@@ -248,46 +327,44 @@ def make(task: ToolTask, context: ToolContext) -> TauRetail:
     return TauRetail(data)
 
 
-def _item(order: Mapping[str, Any], item_id: str) -> Any:
+def _item(order: RetailOrder, item_id: str) -> OrderItem:
     return next(item for item in order["items"] if item["item_id"] == item_id)
 
 
-def _check_items(order: Mapping[str, Any], item_ids: Sequence[str]) -> None:
+def _check_items(order: RetailOrder, item_ids: Sequence[str]) -> None:
     missing = Counter(item_ids) - Counter(item["item_id"] for item in order["items"])
     if missing:
         raise ToolFailure(f"the order has no item {next(iter(missing))[:40]}")
 
 
-def _payment(kind: str, amount: float, method: str) -> dict[str, object]:
+def _payment(kind: str, amount: float, method: str) -> Payment:
     return {"transaction_type": kind, "amount": amount, "payment_method_id": method}
 
 
-Data = Mapping[str, Mapping[str, Any]]
-"""Tables by name, rows by id; never written."""
+class Table(Generic[RowT]):
+    """A table as one episode sees it: the shared rows, and its own copies of those it changes."""
 
+    def __init__(self, name: str, rows: Mapping[str, RowT]) -> None:
+        """`name`: what one row is called."""
+        self._name = name
+        self._rows = rows
+        self._edited: dict[str, RowT] = {}
 
-class Tables:
-    """The data as one episode sees it."""
+    def ids(self) -> Iterable[str]:
+        return self._rows
 
-    def __init__(self, data: Data) -> None:
-        self._data = data
-        self._changed: dict[str, dict[str, Any]] = {name: {} for name in data}
-
-    def row(self, table: str, row: str) -> Any:
+    def row(self, row_id: str) -> RowT:
         """To be read only. Raises ToolFailure when it is not there."""
-        if row not in self._data[table]:
-            raise ToolFailure(f"{table[:-1]} not found")
-        return self._changed[table].get(row, self._data[table][row])
+        if row_id not in self._rows:
+            raise ToolFailure(f"{self._name} not found")
+        return self._edited.get(row_id, self._rows[row_id])
 
-    def edit(self, table: str, row: str) -> Any:
+    def edit(self, row_id: str) -> RowT:
         """The episode's own copy of a row, to be written."""
-        if row not in self._changed[table]:
-            self._changed[table][row] = copy.deepcopy(self._data[table][row])
-        return self._changed[table][row]
+        if row_id not in self._edited:
+            self._edited[row_id] = copy.deepcopy(self._rows[row_id])
+        return self._edited[row_id]
 
-    def changes(self) -> dict[str, object]:
-        """The rows that are other than at the start, by table and id."""
-        return {
-            table: {row: value for row, value in rows.items() if value != self._data[table][row]}
-            for table, rows in self._changed.items()
-        }
+    def changes(self) -> dict[str, RowT]:
+        """The rows that are other than at the start, by id."""
+        return {row_id: row for row_id, row in self._edited.items() if row != self._rows[row_id]}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
+from clawrl_gym.core.types import Json
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.toolcall.shop.world import Order, Product, ShopUser, World
 from clawrl_gym.envs.toolcall.task import Goal
@@ -84,14 +84,18 @@ class ShopCase:
         question = Reply("What is your zip, please?")
         return question, self.call("find_user", name=self.user.name, zip=self.user.zip)
 
-    def script(self, wish: str, **more: Any) -> dict[str, Any]:
-        """A customer with this wish who knows name and zip."""
+    def script(
+        self, wish: str, answers: Sequence[Json] = (), zip_code: str = "", **fields: object
+    ) -> dict[str, object]:
+        """A customer with this wish who knows name and zip: the own one, or `zip_code`."""
         knows = [
-            {"when": ["zip", "postal code", "post code"], "say": f"My zip is {self.user.zip}."},
+            {
+                "when": ["zip", "postal code", "post code"],
+                "say": f"My zip is {zip_code or self.user.zip}.",
+            },
             {"when": ["name", "who"], "say": f"My name is {self.user.name}."},
         ]
-        answers = [*knows, *more.pop("answers", [])]
-        return {"type": "script", "answers": answers, "unsure": wish, **more}
+        return {"type": "script", "answers": [*knows, *answers], "unsure": wish, **fields}
 
     def other_address(self) -> str:
         """An address that is nobody's."""

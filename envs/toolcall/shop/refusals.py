@@ -41,8 +41,7 @@ def wrong_zip(draw: Draw) -> tuple[ShopCase, ShopRequest]:
     case = draw_case(draw, "pending")
     claimed = str(10_000 + (int(case.user.zip) - 10_000 + draw.between(1, 89_998)) % 90_000)
     wish = f"Please send order {case.order_id} to {case.other_address()}."
-    script = case.script(wish)
-    script["answers"][0]["say"] = f"My zip is {claimed}."
+    script = case.script(wish, zip_code=claimed)
     question, _ = case.identify()
     attempt = case.call("find_user", name=case.user.name, zip=claimed)
     refusal = Reply("I cannot find you with that name and zip, so I cannot help you.")

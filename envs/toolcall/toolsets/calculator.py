@@ -6,7 +6,6 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.toolcall.task import ToolTask
@@ -22,7 +21,7 @@ _MAX_WHOLE = 1e15
 
 Number = int | float
 
-_OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+_OPERATORS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -40,7 +39,7 @@ def _round(value: Number, digits: Number = 0) -> Number:
     return round(value, digits) if digits else round(value)
 
 
-_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+_FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "abs": abs, "round": _round, "min": min, "max": max, "sqrt": math.sqrt, "floor": math.floor,
     "ceil": math.ceil, "exp": math.exp, "log": math.log, "log2": math.log2, "log10": math.log10,
     "sin": math.sin, "cos": math.cos, "tan": math.tan, "gcd": math.gcd,
@@ -117,7 +116,7 @@ def _check_power(base: Number, exponent: Number) -> None:
         raise ToolFailure("the number is too large")
 
 
-def _bounded(value: Any) -> Number:
+def _bounded(value: object) -> Number:
     if isinstance(value, int):
         if value.bit_length() > MAX_BITS:
             raise ToolFailure("the number is too large")

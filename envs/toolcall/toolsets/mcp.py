@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -19,6 +19,9 @@ from clawrl_gym.envs.toolcall.config import McpServerConfig
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
+
+if TYPE_CHECKING:
+    import mcp_types
 
 MAX_NAME_CHARS = 64
 """Of a tool's name, as OpenAI's API has it."""
@@ -88,10 +91,10 @@ def read_servers(servers: Iterable[object]) -> list[McpServerConfig]:
     return configs
 
 
-def _offers(connections: Mapping[str, Connection]) -> dict[str, tuple[str, Any]]:
+def _offers(connections: Mapping[str, Connection]) -> dict[str, tuple[str, mcp_types.Tool]]:
     """Server and tool by the name that is offered; names that clash get the server's in front."""
     names = [_name(tool.name) for one in connections.values() for tool in one.tools]
-    offers: dict[str, tuple[str, Any]] = {}
+    offers: dict[str, tuple[str, mcp_types.Tool]] = {}
     for server, connection in connections.items():
         for tool in connection.tools:
             name = _name(tool.name)
@@ -110,7 +113,7 @@ def _name(name: str) -> str:
     return _NO_NAME.sub("_", name)[:MAX_NAME_CHARS]
 
 
-def _schema(name: str, listing: Any) -> Tool:
+def _schema(name: str, listing: mcp_types.Tool) -> Tool:
     return {
         "type": "function",
         "function": {
@@ -121,7 +124,7 @@ def _schema(name: str, listing: Any) -> Tool:
     }
 
 
-def _text(result: Any) -> str:
+def _text(result: mcp_types.CallToolResult) -> str:
     """A result in words: texts as they are, other content named; structured content without any
     text as JSON."""
     parts = [_part(part) for part in result.content]
@@ -132,7 +135,7 @@ def _text(result: Any) -> str:
     return "\n".join(parts)
 
 
-def _part(part: Any) -> str:
+def _part(part: mcp_types.ContentBlock) -> str:
     if part.type == "text":
         return str(part.text)
     if part.type in ("image", "audio"):

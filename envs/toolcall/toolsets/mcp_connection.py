@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.toolcall.config import McpServerConfig
@@ -21,6 +21,9 @@ from clawrl_gym.envs.toolcall.toolset import ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp_transport import Ending, process_transport
 
 if TYPE_CHECKING:
+    import mcp_types
+    from mcp.client import Transport
+    from mcp.client.client import Client
     from mcp.shared.exceptions import MCPError
 
 CONNECT_TIMEOUT_S = 30.0
@@ -40,8 +43,8 @@ class Connection:
     def __init__(self, config: McpServerConfig) -> None:
         self._config = config
         self._ending = Ending()
-        self._client: Any = None
-        self.tools: list[Any] = []
+        self._client: Client | None = None
+        self.tools: list[mcp_types.Tool] = []
         """As the server lists them."""
         self._loop = _loop()
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -65,17 +68,20 @@ class Connection:
             raise connection._failed("could not be used", why) from error
         return connection
 
-    def call(self, name: str, arguments: dict[str, object], timeout_s: float) -> Any:
+    def call(
+        self, name: str, arguments: dict[str, object], timeout_s: float
+    ) -> mcp_types.CallToolResult:
         """The result of one call. Raises ToolFailure for what the server refuses or takes too
         long for, EnvError when the server is gone or no longer answers."""
         from mcp.shared.exceptions import MCPError
 
-        if self._client is None or self._served.done():
+        client = self._client
+        if client is None or self._served.done():
             raise self._failed("is gone", "")
         try:
-            return self._run(self._client.call_tool(name, arguments), timeout_s)
+            return self._run(client.call_tool(name, arguments), timeout_s)
         except TimeoutError:
-            if not self._answers():
+            if not self._answers(client):
                 raise self._failed("hangs", f"no answer within {timeout_s:g} s") from None
             raise ToolFailure(f"it took longer than {timeout_s:g} s") from None
         except MCPError as error:
@@ -97,7 +103,7 @@ class Connection:
         with suppress(Exception, concurrent.futures.CancelledError):
             self._served.result(CLOSE_TIMEOUT_S)
 
-    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    def _run(self, work: Coroutine[object, None, T], timeout_s: float) -> T:
         running = asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, timeout_s), self._loop)
         try:
             return running.result(timeout_s + _SLACK_S)
@@ -105,12 +111,12 @@ class Connection:
             running.cancel()
             raise
 
-    def _answers(self) -> bool:
+    def _answers(self, client: Client) -> bool:
         """Whether the server still says anything; a refusal is an answer too."""
         from mcp.shared.exceptions import MCPError
 
         try:
-            self._run(self._client.session.send_ping(), _PING_TIMEOUT_S)
+            self._run(client.session.send_ping(), _PING_TIMEOUT_S)
         except MCPError as error:
             return not self._is_over(error)
         except (TimeoutError, OSError, RuntimeError):
@@ -126,8 +132,9 @@ class Connection:
         """Holds everything open; entered and left in one task, as the SDK wants it."""
         try:
             async with AsyncExitStack() as stack:
-                self._client = await stack.enter_async_context(_client(self._config, self._ending))
-                self.tools = await _list_tools(self._client)
+                client = await stack.enter_async_context(_client(self._config, self._ending))
+                self._client = client
+                self.tools = await _list_tools(client)
                 self._ready.set_result(None)
                 await self._stop.wait()
         except BaseException as error:
@@ -142,14 +149,14 @@ class Connection:
         )
 
 
-def _client(config: McpServerConfig, ending: Ending) -> Any:
+def _client(config: McpServerConfig, ending: Ending) -> Client:
     """A client of the SDK that is not entered yet."""
     from mcp.client.client import Client
 
     return Client(_transport(config, ending), cache=None)
 
 
-def _transport(config: McpServerConfig, ending: Ending) -> Any:
+def _transport(config: McpServerConfig, ending: Ending) -> Transport:
     if config.command is not None:
         variables = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         return process_transport(config.command, config.args, {**variables, **config.env}, ending)
@@ -159,9 +166,9 @@ def _transport(config: McpServerConfig, ending: Ending) -> Any:
     return http_transport(config.url, config.headers)
 
 
-async def _list_tools(client: Any) -> list[Any]:
+async def _list_tools(client: Client) -> list[mcp_types.Tool]:
     """All pages. Raises ValueError for a list without an end."""
-    tools: list[Any] = []
+    tools: list[mcp_types.Tool] = []
     cursor = None
     for _ in range(MAX_PAGES):
         page = await client.list_tools(cursor=cursor)

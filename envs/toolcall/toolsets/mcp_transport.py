@@ -19,11 +19,13 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import httpx2
     from anyio.abc import ByteReceiveStream, ByteSendStream, ObjectSendStream, Process
-
+    from mcp.client._transport import TransportStreams
+    from mcp.shared.message import SessionMessage
 
 MAX_LINE_BYTES = 8 * 2**20
 MAX_UNASKED_BYTES = 32 * 2**20
@@ -57,7 +59,7 @@ class Ending:
 @asynccontextmanager
 async def process_transport(
     command: str, args: Sequence[str], env: Mapping[str, str], ending: Ending
-) -> AsyncIterator[tuple[Any, Any]]:
+) -> AsyncIterator[TransportStreams]:
     """Streams of messages from and to a new process. Raises OSError when it cannot start."""
     import anyio
     from mcp.shared.message import SessionMessage
@@ -116,7 +118,7 @@ def _contains() -> bool:
 
 
 async def _receive(
-    stdout: ByteReceiveStream, to_read: ObjectSendStream[Any], ending: Ending
+    stdout: ByteReceiveStream, to_read: ObjectSendStream[SessionMessage | Exception], ending: Ending
 ) -> None:
     """Hand on what comes, line by line, until the end or too much."""
     import anyio
@@ -141,7 +143,7 @@ async def _receive(
     await to_read.aclose()
 
 
-def _message(line: bytes) -> Any:
+def _message(line: bytes) -> SessionMessage | None:
     """The message of a line; None for what is none, such as a stray print."""
     import mcp_types
     from mcp.shared.message import SessionMessage
@@ -186,7 +188,7 @@ async def _exit(process: Process, timeout_s: float) -> None:
 
 
 @asynccontextmanager
-async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[tuple[Any, Any]]:
+async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[TransportStreams]:
     """Streams of messages from and to the server at the URL."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
@@ -201,7 +203,7 @@ async def http_transport(url: str, headers: Mapping[str, str]) -> AsyncIterator[
         yield streams
 
 
-def _bounded_transport() -> Any:
+def _bounded_transport() -> httpx2.AsyncBaseTransport:
     """The usual transport, whose answers end with an error where they are too long."""
     import httpx2
 
