@@ -24,19 +24,21 @@ def assistant(text: str) -> Message:
     return {"role": "assistant", "content": text}
 
 
-async def ask(seats: Responders, messages: list[Message], first: bool = True) -> Message | None:
+async def ask(
+    responders: Responders, messages: list[Message], first: bool = True
+) -> Message | None:
     """What the gateway does with a main turn of session s."""
-    seat = seats.of("s", first)
-    return None if seat is None else await seat.reply(messages, TOOLS)
+    responder = responders.of("s", first)
+    return None if responder is None else await responder.reply(messages, TOOLS)
 
 
 @pytest.fixture
-async def seats() -> Responders:
+async def responders() -> Responders:
     return Responders()
 
 
 @pytest.fixture
-async def url(seats: Responders) -> AsyncIterator[str]:
+async def url(responders: Responders) -> AsyncIterator[str]:
     @web.middleware
     async def border(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
@@ -45,7 +47,7 @@ async def url(seats: Responders) -> AsyncIterator[str]:
             return web.json_response({"error": str(refusal)}, status=refusal.status)
 
     app = web.Application(middlewares=[border])
-    add_routes(app.router, seats)
+    add_routes(app.router, responders)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -65,40 +67,42 @@ async def until(true: Callable[[], object]) -> None:
     raise TimeoutError("it did not come true within 5 s")
 
 
-async def started(seats: Responders, env: ConversationEnv) -> tuple[Any, asyncio.Task[Any]]:
+async def started(responders: Responders, env: ConversationEnv) -> tuple[Any, asyncio.Task[Any]]:
     """reset() of an environment, and the client's first request that it got."""
     reset = asyncio.create_task(asyncio.to_thread(env.reset))
-    await until(lambda: seats._claims)
-    asked = asyncio.create_task(ask(seats, [user("hi")]))
+    await until(lambda: responders._claims)
+    asked = asyncio.create_task(ask(responders, [user("hi")]))
     return await reset, asked
 
 
-async def test_a_session_is_an_episode(seats: Responders, url: str) -> None:
+async def test_a_session_is_an_episode(responders: Responders, url: str) -> None:
     env = live(url)
-    (observation, info), asked = await started(seats, env)
+    (observation, info), asked = await started(responders, env)
     assert observation == "hi"
     assert info["tools"] == TOOLS
     assert info["task"] == "s"
     assert info["messages"] == [user("hi")]
     step = asyncio.create_task(asyncio.to_thread(env.step, "hello"))
     assert await asked == assistant("hello")
-    again = asyncio.create_task(ask(seats, [user("hi"), assistant("hello"), user("more")], False))
+    again = asyncio.create_task(
+        ask(responders, [user("hi"), assistant("hello"), user("more")], False)
+    )
     observation, reward, terminated, truncated, info = await step
     assert (observation, reward, terminated, truncated) == ("more", 0.0, False, False)
     assert info["messages"] == [user("more")]
     step = asyncio.create_task(asyncio.to_thread(env.step, "bye"))
     assert await again == assistant("bye")
-    seats.end("s")
+    responders.end("s")
     observation, reward, terminated, truncated, _ = await step
     assert (observation, reward, terminated, truncated) == ("", 0.0, True, False)
-    assert seats.of("s", False) is None
+    assert responders.of("s", False) is None
     with pytest.raises(EnvError, match="expected reset"):
         env.step("anybody?")
 
 
-async def test_tool_calls_go_out_and_results_come_back(seats: Responders, url: str) -> None:
+async def test_tool_calls_go_out_and_results_come_back(responders: Responders, url: str) -> None:
     env = live(url)
-    _, asked = await started(seats, env)
+    _, asked = await started(responders, env)
     calls = Reply("", (Call("c1", "ls", "{}"), Call("c2", "ls", '{"a": 1}')))
     step = asyncio.create_task(asyncio.to_thread(env.step, encode(calls)))
     reply = await asked
@@ -108,7 +112,7 @@ async def test_tool_calls_go_out_and_results_come_back(seats: Responders, url: s
         {"role": "tool", "tool_call_id": "c1", "content": "a.txt"},
         {"role": "tool", "tool_call_id": "c2", "content": ""},
     ]
-    last = asyncio.create_task(ask(seats, [user("hi"), reply, *results], False))
+    last = asyncio.create_task(ask(responders, [user("hi"), reply, *results], False))
     observation, _, _, _, info = await step
     assert info["next_state_role"] == "tool"
     assert json.loads(observation) == [
@@ -120,80 +124,82 @@ async def test_tool_calls_go_out_and_results_come_back(seats: Responders, url: s
 
 
 async def test_sessions_that_nobody_waits_for_and_side_turns_are_the_policys(
-    seats: Responders,
+    responders: Responders,
 ) -> None:
-    assert seats.of("s", True) is None
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
-    assert seats.of("t", False) is None
-    seat = seats.of("s", True)
-    assert await claim is seat
-    assert seats.of("u", True) is None
+    assert responders.of("s", True) is None
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    assert responders.of("t", False) is None
+    responder = responders.of("s", True)
+    assert await claim is responder
+    assert responders.of("u", True) is None
 
 
 async def test_a_seat_that_is_given_up_goes_back_to_the_policy_in_mid_turn(
-    seats: Responders, url: str
+    responders: Responders, url: str
 ) -> None:
     env = live(url)
-    _, asked = await started(seats, env)
+    _, asked = await started(responders, env)
     await asyncio.to_thread(env.close)
     assert await asked is None
-    assert seats.of("s", False) is None
+    assert responders.of("s", False) is None
     await asyncio.to_thread(env.close)
 
 
 async def test_an_environment_that_is_gone_keeps_nobody_waiting() -> None:
-    seats = Responders(absent_s=0.05)
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
+    responders = Responders(absent_s=0.05)
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
     async with asyncio.timeout(5):
-        assert await ask(seats, [user("hi")]) is None
+        assert await ask(responders, [user("hi")]) is None
     await claim
-    assert seats.of("s", False) is None
+    assert responders.of("s", False) is None
 
 
-async def test_a_claim_that_is_cancelled_gives_its_session_back(seats: Responders) -> None:
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
-    seat = seats.of("s", True)
-    assert seat is not None
+async def test_a_claim_that_is_cancelled_gives_its_session_back(responders: Responders) -> None:
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    responder = responders.of("s", True)
+    assert responder is not None
     claim.cancel()
     with pytest.raises(asyncio.CancelledError):
         await claim
-    assert seat.over
-    other = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
+    assert responder.over
+    other = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
     other.cancel()
     await asyncio.wait([other])
-    assert seats.of("t", True) is None
+    assert responders.of("t", True) is None
 
 
-async def test_a_client_that_asks_again_gets_the_same_reply(seats: Responders) -> None:
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
-    first = asyncio.create_task(ask(seats, [user("hi")]))
-    seat = await claim
-    assert seat is not None
-    await until(lambda: seat._pending)
+async def test_a_client_that_asks_again_gets_the_same_reply(responders: Responders) -> None:
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    first = asyncio.create_task(ask(responders, [user("hi")]))
+    responder = await claim
+    assert responder is not None
+    await until(lambda: responder._pending)
     first.cancel()
     await asyncio.wait([first])
-    seat.put(assistant("hello"))
-    assert await ask(seats, [user("hi")], False) == assistant("hello")
+    responder.put(assistant("hello"))
+    assert await ask(responders, [user("hi")], False) == assistant("hello")
     with pytest.raises(Refusal, match="nothing waits"):
-        seat.put(assistant("once more"))
+        responder.put(assistant("once more"))
 
 
 async def test_transient_context_is_not_shown_to_the_environment() -> None:
-    seats = Responders(stable=lambda messages: [m for m in messages if m["content"] != "context"])
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
-    asked = asyncio.create_task(ask(seats, [user("hi"), user("context")]))
-    seat = await claim
-    assert seat is not None
-    step = await seat.next(5.0)
+    responders = Responders(
+        stable=lambda messages: [m for m in messages if m["content"] != "context"]
+    )
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    asked = asyncio.create_task(ask(responders, [user("hi"), user("context")]))
+    responder = await claim
+    assert responder is not None
+    step = await responder.next(5.0)
     assert step["ready"]
     assert step["messages"] == [user("hi")]
-    seats.end("s")
+    responders.end("s")
     assert await asked is None
 
 
@@ -202,23 +208,25 @@ async def test_nobody_coming_is_an_error_and_never_an_episode(url: str) -> None:
         await asyncio.to_thread(live(url, live_timeout_s=0.05).reset)
 
 
-async def test_a_client_that_says_nothing_more_is_an_error(seats: Responders, url: str) -> None:
+async def test_a_client_that_says_nothing_more_is_an_error(
+    responders: Responders, url: str
+) -> None:
     env = live(url, live_timeout_s=0.2)
-    _, asked = await started(seats, env)
+    _, asked = await started(responders, env)
     with pytest.raises(EnvError, match="nothing came back within"):
         await asyncio.to_thread(env.step, "hello")
     assert await asked == assistant("hello")
 
 
 async def test_the_turn_budget_truncates_and_the_policy_goes_on(
-    seats: Responders, url: str
+    responders: Responders, url: str
 ) -> None:
     env = live(url, max_turns=1)
-    _, asked = await started(seats, env)
+    _, asked = await started(responders, env)
     step = asyncio.create_task(asyncio.to_thread(env.step, "hello"))
     assert await asked == assistant("hello")
     more = [user("hi"), assistant("hello"), user("more")]
-    again = asyncio.create_task(ask(seats, more, False))
+    again = asyncio.create_task(ask(responders, more, False))
     assert (await step)[2:4] == (False, True)
     assert await again is None
 
@@ -228,15 +236,15 @@ async def test_a_gateway_that_is_not_there_is_an_error() -> None:
         await asyncio.to_thread(live("http://127.0.0.1:9").reset)
 
 
-async def test_too_many_waiting_environments_are_refused(seats: Responders) -> None:
-    waiting = [asyncio.create_task(seats.claim(5.0)) for _ in range(MOST_CLAIMS)]
-    await until(lambda: len(seats._claims) == MOST_CLAIMS)
+async def test_too_many_waiting_environments_are_refused(responders: Responders) -> None:
+    waiting = [asyncio.create_task(responders.claim(5.0)) for _ in range(MOST_CLAIMS)]
+    await until(lambda: len(responders._claims) == MOST_CLAIMS)
     with pytest.raises(Refusal, match="wait already"):
-        await seats.claim(0.0)
+        await responders.claim(0.0)
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    assert await seats.claim(0.0) is None
+    assert await responders.claim(0.0) is None
 
 
 @pytest.mark.parametrize(
@@ -258,18 +266,18 @@ async def test_too_many_waiting_environments_are_refused(seats: Responders) -> N
     ],
 )
 async def test_wrong_requests_are_refused(
-    seats: Responders, url: str, method: str, path: str, body: Any, status: int
+    responders: Responders, url: str, method: str, path: str, body: Any, status: int
 ) -> None:
     from aiohttp import ClientSession
 
-    claim = asyncio.create_task(seats.claim(5.0))
-    await until(lambda: seats._claims)
-    seat = seats.of("s", True)
-    assert await claim is seat
-    assert seat is not None
+    claim = asyncio.create_task(responders.claim(5.0))
+    await until(lambda: responders._claims)
+    responder = responders.of("s", True)
+    assert await claim is responder
+    assert responder is not None
     async with (
         ClientSession() as http,
-        http.request(method, url + path.replace("SEAT", seat.id), json=body) as answer,
+        http.request(method, url + path.replace("SEAT", responder.id), json=body) as answer,
     ):
         assert answer.status == status, await answer.text()
 

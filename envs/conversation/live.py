@@ -43,7 +43,7 @@ class LivePartner:
         self._gateway = gateway
         self._timeout_s = timeout_s
         self._max_turns = max_turns
-        self._seat: str | None = None
+        self._responder_id: str | None = None
         self._session_id = ""
         self._tools: list[Tool] = []
         self._messages: list[Message] = []
@@ -55,7 +55,7 @@ class LivePartner:
             raise ConfigError(f"got reset options {options!r}, expected none with source='live'")
         self.close()
         update = self._wait("POST", "/v1/seats", "seat", "no session started")
-        self._seat, self._session_id = update["seat"], update["session_id"]
+        self._responder_id, self._session_id = update["seat"], update["session_id"]
         self._turns = 0
         if not update.get("messages"):
             self.close()
@@ -64,14 +64,14 @@ class LivePartner:
 
     def hear(self, reply: Reply) -> tuple[str, float, bool, bool, Info]:
         """Deliver the reply and wait for what comes back, or for the session's end."""
-        if self._seat is None:
+        if self._responder_id is None:
             raise EnvError("got step() outside an episode, expected reset() first")
         self._turns += 1
-        self._call("POST", f"/v1/seats/{self._seat}/reply", {"message": message_of(reply)})
-        path = f"/v1/seats/{self._seat}/next"
+        self._call("POST", f"/v1/seats/{self._responder_id}/reply", {"message": message_of(reply)})
+        path = f"/v1/seats/{self._responder_id}/next"
         update = self._wait("GET", path, "ready", "nothing came back")
         if update["ended"]:
-            self._seat = None
+            self._responder_id = None
             return "", 0.0, True, False, self._info("user")
         observation, info = self._observe(update)
         truncated = self._turns >= self._max_turns
@@ -81,10 +81,10 @@ class LivePartner:
 
     def close(self) -> None:
         """Give the session back: from its next request on the policy answers."""
-        seat, self._seat = self._seat, None
-        if seat is not None:
-            with suppress(EnvError):  # a gateway that is gone, or that gave the seat up itself
-                self._gateway.call("DELETE", f"/v1/seats/{seat}", None, _SLACK_S)
+        responder_id, self._responder_id = self._responder_id, None
+        if responder_id is not None:
+            with suppress(EnvError):  # a gateway that is gone, or that gave the place up itself
+                self._gateway.call("DELETE", f"/v1/seats/{responder_id}", None, _SLACK_S)
 
     def _wait(self, method: str, path: str, key: str, missing: str) -> _SeatUpdate:
         """Ask again and again until the answer's `key` is set. Raises EnvError after timeout_s."""
@@ -99,7 +99,7 @@ class LivePartner:
     def _call(self, method: str, path: str, body: Json | None, wait_s: float = 0.0) -> _SeatUpdate:
         status, answer = self._gateway.call(method, path, body, wait_s + _SLACK_S)
         if status != 200 or not _is_update(answer):
-            self._seat = None
+            self._responder_id = None
             raise EnvError(f"the gateway answered {status} to {path}: {str(answer)[:300]}")
         return answer
 
