@@ -115,13 +115,13 @@ class Mail:
     def _list_page(
         self, title: str, path: str, numbers: Sequence[str], request: Request, query: str = ""
     ) -> Response:
-        listed, turns = list_part(request, path, numbers, PAGE_SIZE, query)
+        numbers_of_page, turns = list_part(request, path, numbers, PAGE_SIZE, query)
         return page(
             "mail/list",
             title,
             MENU,
             query=query,
-            mails=[(number, self._mails[number]) for number in listed],
+            mails=[(number, self._mails[number]) for number in numbers_of_page],
             turns=turns,
         )
 

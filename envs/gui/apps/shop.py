@@ -115,13 +115,13 @@ class Shop:
     def _list_page(
         self, title: str, path: str, names: Sequence[str], request: Request, query: str = ""
     ) -> Response:
-        listed, turns = list_part(request, path, names, PAGE_SIZE, query)
+        names_of_page, turns = list_part(request, path, names, PAGE_SIZE, query)
         return page(
             "shop/list",
             title,
             MENU,
             query=query,
-            items=[(name, self._items[name]) for name in listed],
+            items=[(name, self._items[name]) for name in names_of_page],
             turns=turns,
         )
 
