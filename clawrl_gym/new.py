@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import keyword
 import re
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,9 @@ def write_skeleton(kind: str, name: str, parent: Path) -> Path:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     module = _module_name(name)
+    seam = SKELETONS[kind].seam
+    if module in {*seam.builtin, *seam.words}:
+        raise ConfigError(f"got the name {name!r}, which is one of ours: {seam.key}={module}")
     folder = parent / module
     if folder.exists():
         raise ConfigError(f"{folder} is there already; choose another name or --folder")
@@ -81,8 +85,10 @@ def write_skeleton(kind: str, name: str, parent: Path) -> Path:
 
 def _module_name(name: str) -> str:
     module = name.replace("-", "_")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", module):
-        raise ConfigError(f"got the name {name!r}, expected small letters, digits and _")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", module) or keyword.iskeyword(module):
+        raise ConfigError(
+            f"got the name {name!r}, expected small letters, digits and _, and no word of Python's"
+        )
     if importlib.util.find_spec(module) is not None:
         raise ConfigError(f"got the name {name!r}, which is a module here already: choose another")
     return module

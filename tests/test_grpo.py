@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.dialogue.merging import Segment
 from clawrl_gym.trainers.advantage import group_advantages
@@ -88,7 +89,7 @@ def test_a_segment_without_known_logprobs_is_left_out_but_its_reward_counts() ->
 
 
 def test_segments_must_belong_to_the_episodes() -> None:
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
+    with pytest.raises(TrainerError, match="argument 2 is shorter"):
         Grpo().stamp(group([1.0, 0.0]), [[segment()]])
 
 

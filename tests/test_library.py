@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,7 @@ def test_a_function_that_fails_is_the_policys_failure() -> None:
     played = cg.run_episode("terminal", lambda messages, tools: 7)
     assert played.episode.stop_reason is cg.StopReason.POLICY_ERROR
     assert played.episode.reward is None
-    assert "got a reply of type int" in str(played.episode.error)
+    assert "got a reply 7 of type int" in str(played.episode.error)
 
 
 async def serve_scripted(content: str) -> tuple[web.AppRunner, str]:
@@ -156,3 +157,59 @@ async def test_a_dead_endpoint_is_no_failure_of_the_policy(tmp_path: Path) -> No
                 f"run.dir={tmp_path}",
             ]
         )
+
+
+def test_what_is_no_list_of_overrides_is_told() -> None:
+    for wrong in ("env=terminal", None, 3, cg.load_config([], "evaluate")):
+        with pytest.raises(cg.ConfigError, match=r"got overrides of type .*expected a list"):
+            cg.load_config(wrong)  # type: ignore[arg-type]
+    with pytest.raises(cg.ConfigError, match="got the override 3"):
+        cg.load_config([3])  # type: ignore[list-item]
+    with pytest.raises(cg.ConfigError, match="of the command train"):
+        cg.run_training(cg.load_config([], "evaluate"))  # type: ignore[arg-type]
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    "reply",
+    [None, 3, {}, {"content": 3}, {"content": None}, {"content": "", "tool_calls": [3]}, b"ls"],
+)
+def test_what_is_no_reply_is_a_policy_error_and_no_reward(reply: object) -> None:
+    played = cg.run_episode("terminal", lambda messages, tools: reply)
+    assert played.episode.stop_reason == cg.StopReason.POLICY_ERROR
+    assert played.episode.reward is None
+    assert "from the policy's function, expected a text or a message" in str(played.episode.error)
+
+
+@pytest.mark.sandbox
+def test_a_function_that_hangs_ends_with_the_episodes_deadline() -> None:
+    released = threading.Event()
+
+    def hang(messages: list[cg.Message], tools: object) -> str:
+        released.wait(20)
+        return "late"
+
+    async def play() -> cg.Episode:
+        try:
+            return (await cg.run_episode_async("terminal", hang, timeout_s=2)).episode
+        finally:
+            released.set()
+
+    episode = asyncio.run(play())
+    assert (episode.stop_reason, episode.reward) == (cg.StopReason.DEADLINE, None)
+    assert episode.duration_s < 10
+
+
+def test_what_is_no_policy_is_told() -> None:
+    with pytest.raises(cg.ConfigError, match="a policy of type str, expected a PolicyAddress"):
+        cg.run_episode("terminal", "http://127.0.0.1:1")  # type: ignore[arg-type]
+
+
+async def test_environments_that_are_not_started_say_so() -> None:
+    config = cg.load_config([])
+    address = cg.PolicyAddress("http://127.0.0.1:1", "key", "tiny")
+    environments = cg.Environments(config.env, address)
+    with pytest.raises(cg.ConfigError, match="not started: use them in `async with"):
+        await environments.episode(cg.TaskSampler.of(config.env, 0).train(0))
+    with pytest.raises(cg.ConfigError, match="got slots=0"):
+        cg.Environments(config.env, address, slots=0)

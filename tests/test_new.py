@@ -49,6 +49,9 @@ def test_what_is_written_passes_its_own_test_and_is_found_by_its_name(
     ("name", "message"),
     [
         ("json", "is a module here already"),
+        ("class", "no word of Python"),
+        ("rule", "one of ours: judge.type=rule"),
+        ("none", "one of ours"),
         ("My Judge", "expected small letters"),
         ("twice", "is there already"),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.plugins import JUDGES
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.run.envs import check_agent, check_env
@@ -269,3 +269,82 @@ async def test_a_judge_that_gives_no_verdict_abstains(
     assert reason in verdict.detail["reason"]
     assert maker.counters == {"abstained": 1}
     sys.modules.pop("giving", None)
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ("None", r"got a NoneType of Mine.terms, expected a list of 1"),
+        ("[]", r"got a list of 0 of Mine.terms, expected a list of 1"),
+        ("[{1: 0.5}]", r"got \{1: 0.5\} as the terms.*expected a dict of Term"),
+        ("[{1: cg.Term(advantage=float('nan'))}]", r"as advantage of its turns, expected finite"),
+        ("1 // 0", r"Mine.terms: ZeroDivisionError"),
+    ],
+)
+def test_an_algorithm_that_gives_no_terms_is_an_error_of_the_trainer(
+    terms: str, message: str, package: Path
+) -> None:
+    from tests.test_opd import group, segment
+
+    (package / "mine_terms.py").write_text(
+        "import clawrl_gym as cg\nclass Mine(cg.Algorithm):\n"
+        f"    def terms(self, group, segments_G, verdicts_G, prompts_G): return {terms}\n"
+    )
+    algorithm = build_algorithm(configured("trainer=mine_terms:Mine").trainer, 1)
+    with pytest.raises(TrainerError, match=message):
+        algorithm.stamp(group(1.0), [[segment()]])
+    sys.modules.pop("mine_terms", None)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("messages", "1 // 0", "the agent's messages: ZeroDivisionError"),
+        ("messages", "None", "got None of the agent's messages, expected a list"),
+        ("messages", "[]", "got no message"),
+        ("tools", "1 // 0", "the agent's tools: ZeroDivisionError"),
+        ("instructions", "None", "got None of the agent's instructions"),
+        ("action", "'ls'", "got 'ls' of the agent's action, expected Action or ParseFailure"),
+    ],
+)
+async def test_an_agent_that_fails_is_no_reward(
+    method: str, given: str, message: str, package: Path
+) -> None:
+    from clawrl_gym.core.types import StopReason
+    from clawrl_gym.run.episode import run_episode_async
+
+    (package / "bad_agent.py").write_text(
+        "from clawrl_gym.agents.text import TextAgent\nclass Bad(TextAgent):\n"
+        f"    def {method}(self, *parts): return {given}\n"
+        "    def __init__(self): super().__init__()\n"
+    )
+    (package / "saying.py").write_text(
+        "import gymnasium\nclass Env(gymnasium.Env):\n"
+        "    def reset(self, *, seed=None, options=None): return 'Say red.', {}\n"
+        "    def step(self, action): return 'done', 1.0, True, False, {}\n"
+    )
+    overrides = ["env.target=saying:Env", "agent=bad_agent:Bad"]
+    played = await run_episode_async(overrides, lambda messages, tools: "red")
+    assert played.episode.stop_reason == StopReason.ENV_ERROR
+    assert played.episode.reward is None
+    assert message in str(played.episode.error)
+    for name in ("bad_agent", "saying"):
+        sys.modules.pop(name, None)
+
+
+def test_a_logger_that_raises_costs_no_run(
+    package: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from clawrl_gym.core.metrics import Metrics
+
+    (package / "bad_logger.py").write_text(
+        "class Bad:\n    def __init__(self, folder, config): pass\n"
+        "    def log(self, step, values): raise OSError('no network')\n"
+        "    def close(self): raise OSError('no network')\n"
+    )
+    metrics = Metrics(tmp_path, "bad_logger:Bad", {})
+    metrics.log(1, {"reward": 1.0})
+    metrics.close()
+    assert '"reward": 1.0' in (tmp_path / "metrics.jsonl").read_text()
+    assert "the logger's log raised OSError: no network" in caplog.text
+    sys.modules.pop("bad_logger", None)

@@ -11,6 +11,7 @@ their tokens are counted.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.errors import TrainerError, boundary
 from clawrl_gym.core.plugins import ALGORITHMS
 from clawrl_gym.core.types import Episode, Group, Lesson, Sample, Verdict
 
@@ -93,7 +94,9 @@ class Algorithm(ABC):
         """Samples of a whole group; a group that teaches nothing gives none and is counted."""
         all_verdicts_G: Sequence[Verdicts] = verdicts_G or [{} for _ in segments_G]
         all_prompts_G: Sequence[Prompts] = prompts_G or [{} for _ in segments_G]
-        terms_G = self.terms(group, segments_G, all_verdicts_G, all_prompts_G)
+        with boundary(TrainerError, f"{type(self).__name__}.terms"):
+            terms_G = self.terms(group, segments_G, all_verdicts_G, all_prompts_G)
+        _check_terms(terms_G, len(segments_G), type(self).__name__)
         samples = []
         for episode, segments, terms, prompts in zip(
             group.episodes_G, segments_G, terms_G, all_prompts_G, strict=True
@@ -107,6 +110,22 @@ class Algorithm(ABC):
 
     def replay(self, rewards: Iterable[tuple[str, float]]) -> None:  # noqa: B027 (most need none)
         """Know the rewards of an earlier process again: source and reward, in their order."""
+
+
+def _check_terms(terms_G: object, episodes: int, name: str) -> None:
+    """Raises TrainerError for what is not one `Terms` for each episode."""
+    if not isinstance(terms_G, list) or len(terms_G) != episodes:
+        count = f" of {len(terms_G)}" if isinstance(terms_G, list) else ""
+        raise TrainerError(
+            f"got a {type(terms_G).__name__}{count} of {name}.terms, expected a list of "
+            f"{episodes}: the terms of each episode of the group"
+        )
+    for terms in terms_G:
+        if not isinstance(terms, dict) or not all(isinstance(t, Term) for t in terms.values()):
+            raise TrainerError(
+                f"got {terms!r:.200} as the terms of an episode of {name}, expected a dict of Term "
+                "by the index of the turn"
+            )
 
 
 def make_sample(
@@ -178,6 +197,11 @@ def _on_tokens(segment: Segment, weights: Mapping[int, Weight], name: str) -> li
         for at, number in enumerate(weight, start):
             if segment.turns_T[at] == turn:  # else its log-prob is not known
                 stream_T[at] = float(number)
+    if not all(map(math.isfinite, stream_T)):
+        raise TrainerError(
+            f"the algorithm gave {dict(weights)!r:.200} as {name} of its turns, expected finite "
+            "numbers: one that is not would spoil every weight"
+        )
     return stream_T
 
 

@@ -188,7 +188,7 @@ def _refuse_foreign_groups(
 ) -> None:
     """Raises ConfigError for a group of `conf/` that this command does not take."""
     for name in names:
-        if name not in groups and (conf_dir() / name).is_dir():
+        if name and name not in groups and (conf_dir() / name).is_dir():
             raise ConfigError(
                 f"got {name}=, which {config_name} has not, expected one of its groups: "
                 + ", ".join(groups)

@@ -6,6 +6,7 @@ goes on in the same file, and a reader takes the last line of a step. Nothing he
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -35,6 +36,8 @@ FAMILY_PREFIX = "train/success/"
 ERRORS_PREFIX = "errors/"
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
+
+_log = logging.getLogger(__name__)
 
 MetricRow = dict[str, float]
 """The numbers of one step by metric name, with `step` and, in Unix seconds, `time_s`."""
@@ -157,14 +160,24 @@ class Metrics:
         self._rows.append(row)
         self.latest.update(finite)
         if self._logger is not None:
-            self._logger.log(step, finite)
+            with self._lenient("log"):
+                self._logger.log(step, finite)
 
     def close(self) -> None:
         """Flush and close everything; idempotent."""
         self._lines.close()
         if self._logger is not None:
-            self._logger.close()
+            with self._lenient("close"):
+                self._logger.close()
             self._logger = None
+
+    @contextmanager
+    def _lenient(self, method: str) -> Iterator[None]:
+        """A logger that fails costs no run: metrics.jsonl has every number."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 (the border to a logger of anybody's)
+            _log.warning("the logger's %s raised %s: %s", method, type(error).__name__, error)
 
 
 class Timeline:

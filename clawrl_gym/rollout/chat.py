@@ -6,9 +6,10 @@ of the OpenAI API, which records nothing; `FunctionChat` to a function of one's 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from io import BytesIO
 from typing import Any
 
@@ -124,15 +125,20 @@ class FunctionChat:
     ) -> PolicyReply:
         """Raises PolicyError for whatever the function raises or gives that is no message."""
         with boundary(PolicyError, "the policy's function"):
-            reply = self._function(messages, tools)
+            is_coroutine = iscoroutinefunction(self._function)
+            if is_coroutine:
+                reply = self._function(messages, tools)
+            else:  # in a thread: a slow one must not hold up the episode's deadline
+                reply = await asyncio.to_thread(self._function, messages, tools)
             if isawaitable(reply):
                 reply = await reply
         if isinstance(reply, str):
             return PolicyReply({"role": "assistant", "content": reply})
-        if not isinstance(reply, dict):
+        if not isinstance(reply, dict) or not _is_reply(reply):
             raise PolicyError(
-                f"got a reply of type {type(reply).__name__} from the policy's function, expected "
-                "a text or a message such as {'role': 'assistant', 'content': '...'}"
+                f"got a reply {reply!r:.200} of type {type(reply).__name__} from the policy's "
+                "function, expected a text or a message such as "
+                "{'role': 'assistant', 'content': '...'}"
             )
         message: Message = {**reply, "role": "assistant"}  # type: ignore[typeddict-item]
         return PolicyReply(message)
@@ -141,6 +147,15 @@ class FunctionChat:
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
         """Nothing to record."""
+
+
+def _is_reply(message: Json) -> bool:
+    content, calls = message.get("content"), message.get("tool_calls")
+    if calls is not None and not (
+        isinstance(calls, list) and all(isinstance(call, dict) for call in calls)
+    ):
+        return False
+    return isinstance(content, str | list) or (content is None and bool(calls))
 
 
 PolicyChat = GatewayChat | EndpointChat

@@ -106,6 +106,11 @@ class RayWorker:
         await self._actor.close.remote()
 
 
+def _last_line(error: Exception) -> str:
+    """What was raised in the other process; the traceback before it is in its log."""
+    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
+
+
 class RayLearner:
     """The learner in a Ray actor of its own."""
 
@@ -144,9 +149,12 @@ class RayLearner:
         try:
             return await getattr(self._actor, method).remote(*arguments)
         except ray.exceptions.RayActorError as error:
-            raise LearnerDied(f"the learner died in {method}: {error}") from error
+            raise LearnerDied(f"the learner died in {method}: {_last_line(error)}") from error
         except ray.exceptions.RayError as error:
-            raise TrainerError(f"the learner failed in {method}: {error}") from error
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ConfigError):
+                raise ConfigError(str(cause)) from error
+            raise TrainerError(f"the learner failed in {method}: {_last_line(error)}") from error
 
     async def revive(self, checkpoint: str | None) -> None:
         """A new process in place of one that died, at a checkpoint or at the first weights."""

@@ -36,7 +36,16 @@ def load_config(
 
     Raises ConfigError, in one line, for whatever does not fit.
     """
+    if isinstance(overrides, str) or not isinstance(overrides, Sequence):
+        raise ConfigError(
+            f"got overrides of type {type(overrides).__name__}, expected a list as the command "
+            'line has it, such as ["env=terminal", "trainer.steps=10"], or a configuration of the '
+            f"command {command}"
+        )
     arguments = list(overrides)
+    wrong = [argument for argument in arguments if not isinstance(argument, str)]
+    if wrong:
+        raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
         return _train_config(arguments)
     if command == "serve":

@@ -17,6 +17,7 @@ from typing import Protocol, Self
 from uuid import uuid4
 
 from clawrl_gym.config import AgentConfig, EnvConfig
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -54,6 +55,11 @@ class Environments:
 
         `timeout_s` of one episode, `request_timeout_s` of one reply of the policy.
         """
+        if slots < 1 or workers < 0:
+            raise ConfigError(
+                f"got slots={slots} and workers={workers}, expected at least 1 slot, and 0 workers "
+                "(this process) or more"
+            )
         self._env = env
         self._policy = policy
         self._agent = agent or AgentConfig()
@@ -64,6 +70,7 @@ class Environments:
         self._request_timeout_s = request_timeout_s
         self._numbers = itertools.count()
         self._stack = AsyncExitStack()
+        self._pool: WorkerPool | None = None
 
     async def start(self, stack: AsyncExitStack) -> WorkerPool:
         """Start the workers; `stack` closes them."""
@@ -71,8 +78,18 @@ class Environments:
         for worker in workers:
             await worker.ready()
             stack.push_async_callback(worker.close)
-        self.pool = WorkerPool(workers, self._slots)
-        return self.pool
+        self._pool = WorkerPool(workers, self._slots)
+        return self._pool
+
+    @property
+    def pool(self) -> WorkerPool:
+        """The workers. Raises ConfigError before they are started."""
+        if self._pool is None:
+            raise ConfigError(
+                "the environments are not started: use them in `async with Environments(...) as "
+                "environments:`"
+            )
+        return self._pool
 
     async def episode(
         self, task: TaskRef, *, temperature: float | None = None, group_id: int | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from uuid import uuid4
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Message, TaskRef, Tool
 from clawrl_gym.rollout.chat import FunctionChat, PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
@@ -72,6 +73,11 @@ def _task(config: RunConfig, task: str | None) -> TaskRef:
 def _chat(policy: PolicyAddress | PolicyFunction, timeout_s: float) -> FunctionChat | PolicyChat:
     if isinstance(policy, PolicyAddress):
         return chat_of(policy, timeout_s, limit=1)
+    if not callable(policy):
+        raise ConfigError(
+            f"got a policy of type {type(policy).__name__}, expected a PolicyAddress, or a "
+            "function of messages and tools"
+        )
     return FunctionChat(policy)
 
 
