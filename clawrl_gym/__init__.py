@@ -14,7 +14,7 @@ while it serves), `Environments` (episodes, groups, evaluations), `Learner` (sam
 out), `Store` (what was recorded), `TaskSampler`, `merge_turns`, `group_advantages`, `make_sample`.
 
 **Seams to fill** with classes of one's own, by name, entry point or import path: `TaskEnv`,
-`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `plugins` resolves them.
+`Agent`, `Judge`, `Algorithm`, `Sandbox`, `Logger`; `core.plugins` resolves them.
 
 **Words**: `TaskRef`, `Episode`, `Group`, `Message`, `Turn`, `Verdict`, `Sample`, `StopReason`.
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment as Segment
     from clawrl_gym.dialogue.merging import merge_turns as merge_turns
     from clawrl_gym.envs.registration import make_env as make_env
+    from clawrl_gym.envs.sandbox.interface import Sandbox as Sandbox
     from clawrl_gym.envs.task_env import TaskEnv as TaskEnv
     from clawrl_gym.judge.interface import Case as Case
     from clawrl_gym.judge.interface import Judge as Judge
@@ -97,6 +98,7 @@ _HOMES = {
         "Verdict",
     ),
     "dialogue.merging": ("Segment", "merge_turns"),
+    "envs.sandbox.interface": ("Sandbox",),
     "envs.task_env": ("TaskEnv",),
     "envs.registration": ("make_env",),
     "judge.interface": ("Case", "Judge"),

@@ -348,3 +348,27 @@ def test_a_logger_that_raises_costs_no_run(
     assert '"reward": 1.0' in (tmp_path / "metrics.jsonl").read_text()
     assert "the logger's log raised OSError: no network" in caplog.text
     sys.modules.pop("bad_logger", None)
+
+
+def test_a_sweep_goes_over_import_paths() -> None:
+    from clawrl_gym.run.sweep import plan_sweep
+
+    runs = plan_sweep(["judge=wrong_seams:Judge,wrong_seams:Rich,rule"])
+    types = [configured(*run.arguments).judge.type for run in runs]
+    assert types == ["wrong_seams:Judge", "wrong_seams:Rich", "rule"]
+
+
+def test_a_recipe_that_is_no_yaml_is_one_line(tmp_path: Path) -> None:
+    from clawrl_gym.run.folder import RunFolder
+
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "torn.yaml").write_text("x: [")
+    with pytest.raises(ConfigError, match=r"a recipe is no YAML.*torn.yaml") as refused:
+        configured("--config-dir", str(tmp_path), "experiment=torn")
+    assert "\n" not in str(refused.value)
+    (tmp_path / "config.yaml").write_text("x: [")
+    with pytest.raises(ConfigError, match=r"cannot read .*config.yaml: while parsing"):
+        RunFolder(tmp_path).read_config(RunConfig)
+    (tmp_path / "config.yaml").write_text("")
+    with pytest.raises(ConfigError):
+        RunFolder(tmp_path).read_config(RunConfig)

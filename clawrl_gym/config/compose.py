@@ -81,6 +81,8 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
         values = cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_message(error, names, model)) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"a recipe is no YAML: {' '.join(str(error).split())}") from error
     if places and "searchpath" in model.model_fields:
         values["searchpath"] = places
     return model.of(_own(values, names, model))
@@ -165,7 +167,7 @@ def _with_plugin(override: str, groups: Mapping[str, Sequence[str]]) -> str:
     from hydra.core.config_store import ConfigStore
 
     group, _, value = override.partition("=")
-    value = value.strip().strip("'\"")
+    value = value.strip().strip("'\"").replace("\\:", ":")  # as a sweep writes it
     seam = _SEAMS.get(group)
     if seam is None or group not in groups or value in groups[group] or _SWEEP & set(value):
         return override

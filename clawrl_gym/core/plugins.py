@@ -494,7 +494,7 @@ ENVIRONMENTS = Seam(
 HINT_SOURCES = Seam(
     "hint source", "judge.hints.source", "judge.hints.options", "clawrl_gym.hint_sources",
     builtin={}, methods=("hints",), coroutines=("hints",), words=("judge",),
-    from_config=("config", "maker"),
+    from_config=("config", "parts"),
 )  # fmt: skip
 JUDGES = Seam(
     "judge", "judge.type", "judge.options", "clawrl_gym.judges",
@@ -507,7 +507,7 @@ JUDGES = Seam(
     fields=("kind",),
     methods=("judge",),
     coroutines=("judge",),
-    from_config=("config", "maker"),
+    from_config=("config", "parts"),
     words=("none", "feedback"),
 )  # fmt: skip
 LEARNERS = Seam(

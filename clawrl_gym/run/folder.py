@@ -83,7 +83,12 @@ class RunFolder:
         """The configuration that the run was started with."""
         if not self.exists:
             raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
-        return model.of(yaml.safe_load(self.config_file.read_text()))
+        try:
+            values = yaml.safe_load(self.config_file.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            told = " ".join(str(error).split())
+            raise ConfigError(f"cannot read {self.config_file}: {told}") from error
+        return model.of(values)
 
 
 def folder_of(config: RunConfig) -> RunFolder:
