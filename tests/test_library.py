@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -213,3 +215,26 @@ async def test_environments_that_are_not_started_say_so() -> None:
         await environments.episode(cg.TaskSampler.of(config.env, 0).train(0))
     with pytest.raises(cg.ConfigError, match="got slots=0"):
         cg.Environments(config.env, address, slots=0)
+
+
+def test_an_interrupt_in_a_notebook_closes_everything_and_is_raised() -> None:
+    started, closed = threading.Event(), threading.Event()
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            closed.set()
+
+    async def in_a_notebook() -> None:
+        run_blocking(wait())
+
+    def interrupt() -> None:
+        started.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(in_a_notebook())
+    assert closed.is_set()

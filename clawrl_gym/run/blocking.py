@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import signal
+import threading
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,10 +32,24 @@ def _run_in_thread(main: Coroutine[object, object, T]) -> T:
     with ThreadPoolExecutor(1, thread_name_prefix="clawrl") as thread:
         running = thread.submit(_run_to_its_end, loop, task)
         try:
-            return running.result()
+            with _interrupts_raise():
+                return running.result()
         except KeyboardInterrupt:
             loop.call_soon_threadsafe(task.cancel)
             raise
+
+
+@contextmanager
+def _interrupts_raise() -> Iterator[None]:
+    """Ctrl-C raises here: the loop that runs in this thread would only note it, and never run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _run_to_its_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
