@@ -297,7 +297,7 @@ class Plugin:
         except Exception as error:
             raise ConfigError(
                 f"the options of {self.seam.key}={self.name} cannot be checked: its code raised "
-                f"{_told(error)}"
+                f"{_raised(error)}"
             ) from error
 
     def build(self, config: Options, *arguments: object, plain: Sequence[object] = ()) -> Any:
@@ -314,7 +314,7 @@ class Plugin:
             raise
         except Exception as error:
             raise ConfigError(
-                f"{self.seam.key}={self.name} cannot be made: its code raised {_told(error)}"
+                f"{self.seam.key}={self.name} cannot be made: its code raised {_raised(error)}"
             ) from error
 
 
@@ -337,7 +337,7 @@ def load(path: str, origin: str) -> Any:
                 "install the package or put its folder on PYTHONPATH"
             ) from error
         raise ConfigError(
-            f"cannot import {module_name!r} of {origin}: its code raised {_told(error)}"
+            f"cannot import {module_name!r} of {origin}: its code raised {_raised(error)}"
         ) from error
     for part in name.split("."):
         if not hasattr(loaded, part):
@@ -379,7 +379,7 @@ def _is_missing(module_name: str, error: BaseException) -> bool:
     return module_name == error.name or module_name.startswith(error.name.rstrip(".") + ".")
 
 
-def _told(error: BaseException) -> str:
+def _raised(error: BaseException) -> str:
     """An error of foreign code in one line, with the place where it was raised."""
     place = ""
     if not isinstance(error, SyntaxError):  # says it itself

@@ -86,8 +86,8 @@ class RunFolder:
         try:
             values = yaml.safe_load(self.config_file.read_text())
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            told = " ".join(str(error).split())
-            raise ConfigError(f"cannot read {self.config_file}: {told}") from error
+            message = " ".join(str(error).split())
+            raise ConfigError(f"cannot read {self.config_file}: {message}") from error
         return model.of(values)
 
 
@@ -95,5 +95,6 @@ def folder_of(config: RunConfig) -> RunFolder:
     """Where a new run goes: run.dir, else run.root/run.name, else a name made of what and when."""
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))
-    made = f"{config.env.type}-{Path(config.policy.model).name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    return RunFolder(Path(config.run.root) / (config.run.name or made))
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    default_name = f"{config.env.type}-{Path(config.policy.model).name}-{stamp}"
+    return RunFolder(Path(config.run.root) / (config.run.name or default_name))

@@ -59,14 +59,14 @@ async def train(config: RunConfig) -> TrainingRun:
     check_key(config.gateway)
     view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:
-        others = await asyncio.to_thread(check_envs, config, view.message)
+        other_envs = await asyncio.to_thread(check_envs, config, view.message)
         parts = RunParts(config, folder, view)
         if config.resume:
             folder.require_space()
         else:
             folder.make(config)
         async with AsyncExitStack() as stack:
-            run = Run(config, parts, tasks, view, others)
+            run = Run(config, parts, tasks, view, other_envs)
             await run.start(stack)
             await run.learn()
         report = await asyncio.to_thread(write_report, folder.path)
@@ -85,13 +85,13 @@ class Run:
         parts: RunParts,
         tasks: TaskSampler,
         view: RunView,
-        others: Sequence[OtherEnv] = (),
+        other_envs: Sequence[OtherEnv] = (),
     ) -> None:
         self._config = config
         self._parts = parts
         self._tasks = tasks
         self._view = view
-        self._others = others
+        self._other_envs = other_envs
         self._new_groups: Iterator[int] = itertools.count()
         self.evaluations: dict[int, Evaluation] = {}
 
@@ -104,7 +104,7 @@ class Run:
         stack.callback(cluster.stop_cluster)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(parts.policy.start(resumed))
-            starting.create_task(self._start_others(stack, resumed))
+            starting.create_task(self._start_beside_policy(stack, resumed))
         self._collector = Collector(
             config.rollout,
             parts.policy.store,
@@ -134,7 +134,7 @@ class Run:
         if config.resume:
             await self._restore()
 
-    async def _start_others(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
+    async def _start_beside_policy(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()
         await self._parts.policy.listen(stack, Hooks())
         async with asyncio.TaskGroup() as starting:
@@ -166,8 +166,8 @@ class Run:
         groups = await parts.policy.store.untrained_groups()
         self._collector.restore([group.samples for group in groups])
         self._dispatcher.adopt(len(groups))
-        known = await parts.policy.store.group_numbers()
-        self._new_groups = (number for number in itertools.count() if number not in known)
+        used_numbers = await parts.policy.store.group_numbers()
+        self._new_groups = (number for number in itertools.count() if number not in used_numbers)
         self._view.message(
             f"resumed at version {parts.policy.version}, {len(groups)} groups waiting"
         )
@@ -234,14 +234,14 @@ class Run:
         self.evaluations[step] = result
         self._observer.evaluation(step, result)
         if step in (0, self._config.trainer.steps):
-            await self._evaluate_others(step)
+            await self._evaluate_other_envs(step)
 
-    async def _evaluate_others(self, step: int) -> None:
+    async def _evaluate_other_envs(self, step: int) -> None:
         parts = self._parts
-        for other in self._others:
-            self._view.phase("held-out", f"{len(other.tasks)} tasks of env={other.name}")
-            with parts.timeline.span("collect", "held-out", step=step, env=other.name):
-                result = await other.evaluate(self._config, parts.policy.address)
+        for other_env in self._other_envs:
+            self._view.phase("held-out", f"{len(other_env.tasks)} tasks of env={other_env.name}")
+            with parts.timeline.span("collect", "held-out", step=step, env=other_env.name):
+                result = await other_env.evaluate(self._config, parts.policy.address)
             self._view.phase("held-out", "ready")
-            parts.metrics.log(step, other_metrics(other.name, result))
-            self._view.message(f"held-out of env={other.name}: {result.success:.0%} solved")
+            parts.metrics.log(step, other_metrics(other_env.name, result))
+            self._view.message(f"held-out of env={other_env.name}: {result.success:.0%} solved")
