@@ -15,8 +15,12 @@ import clawrl_gym as cg
 from clawrl_gym.run.command import command
 
 
+def _say(part: str, phase: str) -> None:
+    sys.stderr.write(f"{part}: {phase}\n")
+
+
 async def _evaluate(config: cg.EvaluateConfig) -> int:
-    run = await cg.run_evaluation_async(config)
+    run = await cg.run_evaluation_async(config, on_phase=_say)
     sys.stdout.write(run.summary() + "\n")
     return 0
 

@@ -124,6 +124,7 @@ async def serve_scripted(content: str) -> tuple[web.AppRunner, str]:
 @pytest.mark.sandbox
 async def test_any_server_of_the_openai_api_is_measured(tmp_path: Path) -> None:
     runner, url = await serve_scripted("```bash\nfalse\n```")
+    phases: list[str] = []
     try:
         run = await cg.run_evaluation_async(
             [
@@ -132,7 +133,8 @@ async def test_any_server_of_the_openai_api_is_measured(tmp_path: Path) -> None:
                 f"endpoint.base_url={url}",
                 "endpoint.model=scripted",
                 f"run.dir={tmp_path / 'measured'}",
-            ]
+            ],
+            on_phase=lambda part, phase: phases.append(f"{part}: {phase}"),
         )
     finally:
         await runner.cleanup()
@@ -142,6 +144,7 @@ async def test_any_server_of_the_openai_api_is_measured(tmp_path: Path) -> None:
     assert len(written["episodes"]) == 6
     assert written["metrics"]["heldout/n"] == 6
     assert "n = 6" in run.summary()
+    assert "evaluation: 6 tasks of the split heldout" in phases
 
 
 async def test_an_endpoint_without_http_is_refused() -> None:

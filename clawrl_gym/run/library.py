@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clawrl_gym.rollout.chat import PolicyAddress
     from clawrl_gym.run.episode import PlayedEpisode, PolicyFunction
     from clawrl_gym.run.evaluate import EvaluationRun
+    from clawrl_gym.run.policy import OnPhase
     from clawrl_gym.run.train import TrainingRun
 
 
@@ -55,13 +56,19 @@ def run_serving(config: ServeConfig | Sequence[str] = ()) -> None:
     run_blocking(run_serving_async(config))
 
 
-async def run_evaluation_async(config: EvaluateConfig | Sequence[str] = ()) -> EvaluationRun:
-    """Measure a policy of ours, or any server of the OpenAI API, on tasks. Raises ClawError."""
+async def run_evaluation_async(
+    config: EvaluateConfig | Sequence[str] = (), *, on_phase: OnPhase | None = None
+) -> EvaluationRun:
+    """Measure a policy of ours, or any server of the OpenAI API, on tasks. Raises ClawError.
+
+    `on_phase` is told what a part is doing: its name, and what.
+    """
     from clawrl_gym.run.evaluate import evaluate_policy
+    from clawrl_gym.run.policy import quiet
 
     if not isinstance(config, EvaluateConfig):
         config = load_config(config, "evaluate")
-    return await evaluate_policy(config)
+    return await evaluate_policy(config, on_phase=on_phase or quiet)
 
 
 def run_evaluation(config: EvaluateConfig | Sequence[str] = ()) -> EvaluationRun:
