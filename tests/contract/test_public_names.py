@@ -33,6 +33,7 @@ def test_the_librarys_names_stay() -> None:
         "Prompts",
         "RunConfig",
         "Sample",
+        "Sandbox",
         "Segment",
         "ServeConfig",
         "ServedPolicy",

@@ -120,7 +120,7 @@ def test_the_deltas_make_the_message_that_vllms_own_stream_makes(
             ours = message_of(piece.delta for piece in pieces)
             assert without_ids(ours) == without_ids(theirs)
             assert all(call["id"] for call in ours.get("tool_calls", []))
-            assert len(pieces) > 3
+            assert len(pieces) > 1  # vLLM joins tokens that a busy reader has not taken yet
             done = pieces[-1].generation
             assert done is not None
             assert done.sampled_ids_T == [i for piece in pieces for i in piece.ids_T]
