@@ -56,7 +56,7 @@ def write_skeleton(kind: str, name: str, parent: Path) -> Path:
     skeleton = SKELETONS[kind]
     words = {
         "module": module,
-        "stem": "".join(part.title() for part in module.split("_")),
+        "stem": _class_stem(module, kind),
         "suffix": skeleton.suffix,
         "group": skeleton.seam.group,
         "setting": skeleton.setting,
@@ -81,6 +81,13 @@ def write_skeleton(kind: str, name: str, parent: Path) -> Path:
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error}") from error
     return folder
+
+
+def _class_stem(module: str, kind: str) -> str:
+    """`my_judge` and `my` are both MyJudge."""
+    *first, last = module.split("_")
+    parts = first if first and last == kind else [*first, last]
+    return "".join(part.title() for part in parts)
 
 
 def _module_name(name: str) -> str:

@@ -62,3 +62,9 @@ def test_a_name_that_cannot_be_is_one_line(
     (tmp_path / "twice").mkdir()
     assert new.main(["judge", name, "--folder", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("kind", "name"), [("judge", "my_judge"), ("judge", "my")])
+def test_a_class_is_not_called_by_its_kind_twice(kind: str, name: str, tmp_path: Path) -> None:
+    assert new.main([kind, name, "--folder", str(tmp_path)]) == 0
+    assert "class MyJudge:" in (tmp_path / name / name / "__init__.py").read_text()
