@@ -24,6 +24,8 @@ from clawrl_gym.core.plugins import (
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.rollout.worker import build_agent, plugins_of
+from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import POLICY_GRADIENT, objectives
 from tests import outside
@@ -271,3 +273,21 @@ async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: 
             await stale.ready()
     finally:
         cluster.stop_cluster()
+
+
+def test_a_kinds_fields_of_any_type_reach_config_yaml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pathy.py").write_text(
+        "from pathlib import Path\n"
+        "from clawrl_gym.envs.gym.config import GymEnvConfig\n"
+        "class Pathy(GymEnvConfig):\n"
+        "    type: str = 'pathy:Pathy'\n"
+        "    target: str | None = 'tests.e2e.guess_env:SayEnv'\n"
+        "    where: Path = Path('tasks')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = load_config(["env=pathy:Pathy"])
+    folder = RunFolder(tmp_path / "run")
+    folder.make(config)
+    assert folder.read_config(RunConfig) == config

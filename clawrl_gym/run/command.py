@@ -85,7 +85,7 @@ def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, A
     def run() -> int:
         config = configure()
         if config.dry_run:
-            sys.stdout.write(yaml.safe_dump(config.model_dump(), sort_keys=False))
+            sys.stdout.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
             return 0
         return asyncio.run(_interruptible(main(config)))
 

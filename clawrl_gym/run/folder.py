@@ -68,7 +68,7 @@ class RunFolder:
             raise ConfigError(f"cannot make the run's folder {self.path}: {error}") from error
         self.require_space()
         self.config_file.touch(mode=0o600)  # it may hold the gateway's key
-        self.config_file.write_text(yaml.safe_dump(config.model_dump(), sort_keys=False))
+        self.config_file.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def require_space(self) -> None:
         """Raises ConfigError when the disk is nearly full."""

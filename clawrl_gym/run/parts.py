@@ -47,7 +47,9 @@ class RunParts:
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""
-        self.metrics = Metrics(self.folder.path, self._config.logger, self._config.model_dump())
+        self.metrics = Metrics(
+            self.folder.path, self._config.logger, self._config.model_dump(mode="json")
+        )
         stack.callback(self.metrics.close)
         self.timeline = Timeline(self.folder.path)
         stack.callback(self.timeline.close)
