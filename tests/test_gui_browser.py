@@ -97,7 +97,7 @@ def test_who_waits_when_the_loop_ends_is_told(loop):
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert begun.wait(10)
-    closing = [threading.Thread(target=loop.close) for _ in range(2)]
+    closing = [threading.Thread(target=loop.close) for _ in range(4)]
     for thread in closing:
         thread.start()
     for thread in [*closing, waiting]:

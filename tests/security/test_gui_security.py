@@ -399,7 +399,10 @@ def limit_bytes(pid: int) -> int:
 
 
 def is_inside(process: psutil.Process) -> bool:
-    return "--type=" in " ".join(process.cmdline())
+    try:
+        return "--type=" in " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
 
 
 def test_no_webgl_is_there_to_take_memory():

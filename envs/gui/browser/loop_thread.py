@@ -22,6 +22,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        self._stopping = threading.Lock()
+        """Taken by the first who closes: a second stop would end the cleaning up too soon."""
         self._ended = False
         """Nothing is taken on any more: it would be waited for in vain."""
         self._loop = asyncio.new_event_loop()
@@ -66,10 +68,9 @@ class LoopThread:
 
     def close(self) -> None:
         """End the thread; what still runs on the loop is cancelled."""
-        if self._loop.is_closed():
-            return
-        with contextlib.suppress(RuntimeError):  # another thread was faster
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        if self._stopping.acquire(blocking=False):
+            with contextlib.suppress(RuntimeError):  # it ended by itself
+                self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_END_S)
 
     def _serve(self) -> None:
