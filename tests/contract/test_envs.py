@@ -13,7 +13,7 @@ from clawrl_gym.envs.registration import builtin_specs
 SPECS = {spec.id: spec for spec in builtin_specs()}
 SECTIONS = ("Observation", "Action", "Reward", "Start", "End", "Options", "Version")
 
-MARKS = {"ClawRL/Gui-v0": pytest.mark.browser}
+MARKS = {"ClawRL/Gui-v0": pytest.mark.browser, "ClawRL/SWE-v0": pytest.mark.docker}
 
 pytestmark = pytest.mark.parametrize(
     "env_id", [pytest.param(env_id, marks=MARKS.get(env_id, ())) for env_id in SPECS]
