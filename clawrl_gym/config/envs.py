@@ -82,7 +82,6 @@ class EnvConfig(Part):
     @abstractmethod
     def make(self) -> gymnasium.Env[str, str]:
         """The environment. Raises ConfigError when it cannot be found."""
-        raise NotImplementedError
 
     def task_ids(self, split: Split) -> Sequence[str] | None:
         """The ids that `reset(options={"task": id})` takes; starts nothing.

@@ -31,12 +31,13 @@ class EvaluateConfig(Part):
     """One evaluation, whole."""
 
     seed: int = Field(0, ge=0)
-    """Of the tasks, for environments that have no tasks by name."""
+    """Draws the tasks of split=train; held-out ones are the same for every seed."""
     run: RunFolderConfig = RunFolderConfig()
     dry_run: bool = False
     """Print the resolved configuration and end."""
     split: Literal["heldout", "train"] = "heldout"
-    """Which tasks are measured."""
+    """Which tasks are measured: the first `eval.tasks` held-out ones, or as many training draws, of
+    which two may be the same task."""
     endpoint: EndpointConfig = EndpointConfig()
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
