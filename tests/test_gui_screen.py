@@ -1,15 +1,19 @@
 """A screen with real pages: what is seen, done, told and left."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from playwright.async_api import Page
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.browser.pool import close_all
 from clawrl_gym.envs.gui.browser.screen import BrowserScreen
+from clawrl_gym.envs.gui.page.shot import shot
+from clawrl_gym.envs.gui.page.tab import Tab
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import PATIENT, QUICK, Pages, a_screen, a_task, id_of, text
 
@@ -108,6 +112,49 @@ def test_a_page_that_closes_itself_leaves_the_others():
         assert screen.look().title == "two"
         screen.act(GuiAction("click", id=id_of(screen, "end")))
         assert (screen.look().title, screen.look().tabs) == ("one", ())
+
+
+def test_a_window_that_the_driver_tells_of_late_is_waited_for():
+    pages = {"/": "<title>one</title><button onclick='window.open(\"/two\")'>go</button>"}
+    pages["/two"] = "<title>two</title>"
+    with a_screen(pages) as screen:
+        tabs, context = screen._episode._tabs, screen._episode._context
+        assert context is not None
+
+        async def tell_late() -> None:
+            appeared = tabs._appeared
+            loop = asyncio.get_running_loop()
+            context.remove_listener("page", appeared)
+
+            def later(page: Page) -> None:
+                loop.call_later(0.5, appeared, page)
+
+            context.on("page", later)
+
+        screen._owner.run(tell_late(), 10.0)
+        screen.act(GuiAction("click", id=id_of(screen, "go")))
+        assert screen.look().title == "two"
+
+
+class SlowToDraw:
+    """A tab whose browser refuses pictures at first."""
+
+    def __init__(self, *refusals: str) -> None:
+        self.refusals = list(refusals)
+
+    async def send(self, method: str, params: object, timeout_s: float) -> dict[str, str]:
+        if self.refusals:
+            raise EnvError(f"the browser refused: {self.refusals.pop(0)}")
+        return {"data": "cGljdHVyZQ=="}
+
+
+async def test_a_picture_that_is_not_drawn_yet_is_asked_for_again():
+    refused = "Protocol error (Page.captureScreenshot): Unable to capture screenshot"
+    assert await shot(cast(Tab, SlowToDraw(refused, refused))) == b"picture"
+    with pytest.raises(EnvError, match="Unable to capture"):
+        await shot(cast(Tab, SlowToDraw(*[refused] * 9)), timeout_s=0.3)
+    with pytest.raises(EnvError, match="another reason"):
+        await shot(cast(Tab, SlowToDraw("another reason")))
 
 
 def test_a_page_that_never_loads_is_told_and_the_episode_goes_on():

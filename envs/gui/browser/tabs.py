@@ -17,6 +17,8 @@ _OPEN_S = 5.0
 _OWN_OPEN_S = 60.0
 """For a blank tab, which waits for nothing but a busy machine."""
 _CLOSE_S = 5.0
+_REQUESTED_WINDOW_S = 5.0
+"""How long a window that a page asks for may take to appear; it may come to nothing."""
 _MOST_NOTICES = 5
 """Of each kind, lines between two looks; the rest is counted."""
 _MESSAGE_CHARACTERS = 200
@@ -30,6 +32,8 @@ class Tabs:
         self._tabs: list[Tab] = []
         self._current = 0
         self._making = 0
+        self._requested_windows = 0
+        self._window_appeared = asyncio.Event()
         self._opening: set[asyncio.Task[None]] = set()
         self._answering: set[asyncio.Task[None]] = set()
         self._notices: dict[str, list[str]] = {}
@@ -84,6 +88,7 @@ class Tabs:
 
     async def ready(self) -> None:
         """New windows are taken up, and there is a tab."""
+        await self._windows_appear()
         if self._opening:
             await asyncio.wait(set(self._opening), timeout=self._patience_s + _CLOSE_S)
         if not self._tabs and not self._making:
@@ -91,6 +96,18 @@ class Tabs:
             self.first = None
             await self.open()
             self.first = None
+
+    async def _windows_appear(self) -> None:
+        """The driver tells of a window later than the page that asks for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REQUESTED_WINDOW_S):
+                while self._requested_windows > 0:
+                    self._window_appeared.clear()
+                    await self._window_appeared.wait()
+        self._requested_windows = 0
+
+    def _window_requested(self, _: object) -> None:
+        self._requested_windows += 1
 
     async def replace(self) -> None:
         """What is seen is past help: a blank tab in its place."""
@@ -128,6 +145,9 @@ class Tabs:
     def _appeared(self, page: Page) -> None:
         page.on("crash", self._crash)
         page.on("download", self._download)
+        if not self._making:
+            self._requested_windows -= 1
+            self._window_appeared.set()
         if len(self._tabs) + len(self._opening) >= MOST_TABS:
             self._note("window", f"a new window was refused: {MOST_TABS} tabs are open")
             self._do(self._refuse(page), self._answering)
@@ -141,6 +161,7 @@ class Tabs:
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(page.close(), _CLOSE_S)
             return
+        tab.cdp.on("Page.windowOpen", self._window_requested)
         self._tabs.append(tab)
         if self.first is not None:
             self._current = len(self._tabs) - 1
