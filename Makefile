@@ -4,11 +4,11 @@ BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup train serve bench test check tiny engine browser doctor clean
+.PHONY: help setup train serve bench test check tiny engine engine-stop browser doctor clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup:  ## virtual environment, system packages (as root), pinned lock; BUILD=cpu|gpu
 	@locks/install.sh $(BUILD)
@@ -36,9 +36,12 @@ check: setup  ## formatting, lint, layers, types
 tiny: setup  ## make the shipped tiny policy again by its seeded recipe
 	@$(PY) -m tools.tiny_policy $(ARGS)
 
-engine:  ## a Docker engine of this folder's own, as root, where none runs
-	@docker/engine.sh install
+engine:  ## a Docker engine of this folder's own, as root, where none runs; runs here find it
+	@COMMAND="make engine" docker/engine.sh install
 	@docker/engine.sh start .docker
+
+engine-stop:  ## end it; its images stay
+	@COMMAND="make engine-stop" docker/engine.sh stop .docker
 
 browser: setup  ## Chromium for browser tasks, where none is
 	@locks/browser.sh

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A Docker engine of one's own, below one folder, for tests: no bridge, no firewall rules, no service.
 # Usage (as root): docker/engine.sh install | start DIR | stop DIR
-# `start` prints the engine's address for DOCKER_HOST; images in DIR stay from start to start.
+# `start` prints the engine's address on standard output, and what to do with it on standard error.
+# DIR/host holds the address while the engine runs; images in DIR stay from start to start.
 set -euo pipefail
 
 fail() {
@@ -14,11 +15,14 @@ install_engine() {
     command -v dockerd >/dev/null || missing+=(docker.io)
     command -v debootstrap >/dev/null || missing+=(debootstrap)
     [ ${#missing[@]} -gt 0 ] || return 0
-    command -v apt-get >/dev/null || fail "no ${missing[*]}, and no apt-get to install with"
+    command -v apt-get >/dev/null ||
+        fail "no ${missing[*]} and no apt-get: install them as your system does (docker, moby-engine), then: $0 start DIR"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
+    echo "engine.sh: installing ${missing[*]}" >&2
+    apt-get update -qq || fail "apt-get update failed; is there a network?"
     # Without its service: nothing is started but by `start`.
-    RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+        fail "apt-get could not install ${missing[*]}; its words are above"
 }
 
 answers() {
@@ -42,9 +46,26 @@ running() {
     [ -s "$1/pid" ] && grep -qa dockerd "/proc/$(<"$1/pid")/cmdline" 2>/dev/null
 }
 
+# Who came here by sudo may ask the engine, too; others by the group docker.
+let_in() {
+    [ -z "${SUDO_UID:-}" ] || chown "$SUDO_UID" "$2"
+    echo "$3" >"$1/host"
+    chmod 755 "$1"
+    chmod 644 "$1/host"
+}
+
+explain() {
+    cat >&2 <<WORDS
+A Docker engine of this folder's own runs, with its images in $1.
+  python -m clawrl_gym.train env=swe     finds it by itself, in the folder that holds ${1##*/}
+  export DOCKER_HOST=$2     for docker's own commands, and elsewhere
+  $0 stop $1     ends it
+WORDS
+}
+
 start_engine() {
-    command -v dockerd >/dev/null || fail "no dockerd; run: docker/engine.sh install"
-    mkdir -p "$1"
+    command -v dockerd >/dev/null || fail "no dockerd here; first, as root: $0 install"
+    mkdir -p "$1" || fail "cannot make the folder $1"
     local dir socket
     dir=$(cd "$1" && pwd)
     socket=$(socket_of "$dir")
@@ -56,6 +77,8 @@ start_engine() {
     fi
     for _ in $(seq 300); do
         if answers "$socket"; then
+            let_in "$dir" "$socket" "unix://$socket"
+            explain "$dir" "unix://$socket"
             echo "unix://$socket"
             return
         fi
@@ -66,7 +89,11 @@ start_engine() {
 }
 
 stop_engine() {
-    running "$1" || return 0
+    rm -f "$1/host"
+    if ! running "$1"; then
+        echo "engine.sh: no engine runs in $1" >&2
+        return
+    fi
     local dir socket pid
     dir=$(cd "$1" && pwd)
     socket=$(socket_of "$dir")
@@ -82,10 +109,15 @@ stop_engine() {
     fail "the engine $pid does not end"
 }
 
-[ "$(id -u)" -eq 0 ] || fail "needs root"
+need_root() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root: sudo ${COMMAND:-$0 $*}
+Without root: an engine that an administrator starts, rootless Docker (docs.docker.com/engine/security/rootless),
+or none at all: sandbox=bubblewrap needs none."
+}
+
 case "${1:-} ${2:+dir}" in
-    "install ") install_engine ;;
-    "start dir") start_engine "$2" ;;
-    "stop dir") stop_engine "$2" ;;
-    *) fail "usage: docker/engine.sh install | start DIR | stop DIR" ;;
+    "install ") need_root "$@" && install_engine ;;
+    "start dir") need_root "$@" && start_engine "$2" ;;
+    "stop dir") need_root "$@" && stop_engine "$2" ;;
+    *) fail "usage: $0 install | start DIR | stop DIR" ;;
 esac

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import io
 import json
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from rich.console import Console
 from clawrl_gym.checks import MachineCheck, Status, host, software
 from clawrl_gym.checks.check import version
 from clawrl_gym.doctor import is_ready, main, show
+from tests.fake_engine import FakeEngine
 
 GOOD = MachineCheck("Python", Status.OK, "3.11.7", "everything")
 BAD = MachineCheck(
@@ -100,23 +99,17 @@ def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:
     assert "remount" in check.cure
 
 
-def test_docker_is_asked_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    path = tmp_path / "docker.sock"
-    assert software.check_docker(path).status is Status.OPTIONAL
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-
-        def answer() -> None:
-            with server.accept()[0] as client:
-                client.recv(1024)
-                client.sendall(b"HTTP/1.0 200 OK\r\n\r\nOK")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        assert software.check_docker(path).status is Status.OK
-        thread.join()
+def test_docker_is_looked_for_as_a_run_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    check = software.check_docker()
+    assert (check.status, "no such socket" in check.finding) == (Status.OPTIONAL, True)
+    assert "make engine" in check.cure
+    with FakeEngine(tmp_path / "docker.sock"):
+        check = software.check_docker()
+    assert (check.status, check.cure) == (Status.OK, "")
+    assert check.finding.startswith("DOCKER_HOST (unix://")
 
 
 def test_a_gpu_without_the_build_for_it_is_said() -> None:

@@ -18,8 +18,6 @@ from clawrl_gym.core import provenance
 
 __all__ = ["MachineCheck", "Status", "run_checks"]
 
-_DOCKER_SOCKET = Path("/var/run/docker.sock")
-
 
 def run_checks(folder: Path) -> list[MachineCheck]:
     """All checks, in the order in which they are shown; `folder` is where runs will be written."""
@@ -37,7 +35,7 @@ def run_checks(folder: Path) -> list[MachineCheck]:
         lambda: [host.check_loopback()],
         host.check_isolation,
         lambda: [software.check_git()],
-        lambda: [host.check_gpu(provenance.gpu_names()), software.check_docker(_DOCKER_SOCKET)],
+        lambda: [host.check_gpu(provenance.gpu_names()), software.check_docker()],
         lambda: [software.check_browser()],
     ]
     with ThreadPoolExecutor(len(steps)) as pool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,25 +74,19 @@ def check_git() -> MachineCheck:
     )  # fmt: skip
 
 
-def check_docker(path: Path) -> MachineCheck:
-    """Docker's engine, by a ping over its socket."""
-    host = os.environ.get("DOCKER_HOST", "")
-    path = Path(host.removeprefix("unix://")) if host.startswith("unix://") else path
-    answer = ""
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(0.5)
-            client.connect(str(path))
-            client.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
-            answer = client.recv(1024).decode(errors="replace")
-    except OSError as error:
-        finding = f"no engine at {path}: {error.strerror or error}"
-    ok = " 200 " in answer.partition("\r\n")[0]
+def check_docker() -> MachineCheck:
+    """Docker's engine, looked for as a run looks for it."""
+    from clawrl_gym.envs.sandbox.docker.addresses import cure, find_engine
+
+    search = find_engine()
+    answers, package = search.address is not None, version("docker") is not None
+    finding = f"{search.address} answers" if answers else "; ".join(search.failures)
+    if answers and not package:
+        finding += ", but the package docker is not installed"
     return optional(
-        "Docker", ok, f"answers at {path}" if ok else finding if not answer else answer[:60],
+        "Docker", answers and package, finding,
         "SWE instances and tasks that bring an image (others: sandbox=bubblewrap)",
-        "apt-get install -y docker.io && systemctl start docker; without systemd, as root:"
-        " docker/engine.sh start .docker",
+        cure() if not answers else "pip install docker",
     )  # fmt: skip
 
 

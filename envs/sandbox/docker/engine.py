@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError, SandboxError
+from clawrl_gym.envs.sandbox.docker.addresses import EngineAddress, cure, find_engine
 
 if TYPE_CHECKING:
     import docker
 
 _CALL_S = 60.0
 """For any one call; starting a container on a busy engine takes seconds."""
-_KNOCK_S = 10.0
 _OLDEST_API = (1, 41)
-CURE = (
-    "start one (apt-get install -y docker.io && systemctl start docker; without systemd, as root:"
-    " docker/engine.sh start .docker), or set DOCKER_HOST to one that runs. Without Docker the"
-    " terminal and toolcall environments and the SWE corpus work with sandbox=bubblewrap"
-)
 _lock = threading.Lock()
 _clients: dict[int, docker.DockerClient] = {}
 
@@ -43,34 +37,37 @@ def engine() -> docker.DockerClient:
 
 def _connect() -> docker.DockerClient:
     try:
-        import docker
         from docker.errors import DockerException
     except ImportError as error:
         raise SandboxError(
             "Docker sandboxes need the package docker: pip install 'clawrl-gym[swe]'"
         ) from error
-    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    search = find_engine()
+    address = search.address
+    if address is None:
+        raise SandboxError(search.refusal())
     try:
-        _knock(address)
-        client = docker.from_env(timeout=_CALL_S, max_pool_size=64)
+        client = _client_of(address)
     except (DockerException, OSError, ValueError) as error:
-        raise SandboxError(f"no Docker engine answers at {address}: {error}; {CURE}") from error
+        raise SandboxError(f"no Docker engine answers: {address}: {error}; {cure()}") from error
     version = str(client.api.api_version)
     if tuple(int(part) for part in version.split(".")) < _OLDEST_API:
         client.close()
         oldest = ".".join(map(str, _OLDEST_API))
-        raise SandboxError(
-            f"the Docker engine at {address} speaks API {version}, expected {oldest}"
-        )
+        raise SandboxError(f"{address} speaks Docker's API {version}, expected {oldest} or newer")
     return client
 
 
-def _knock(address: str) -> None:
-    """Raises OSError where nobody listens; the client itself would leave a socket open."""
-    if address.startswith("unix://"):
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_KNOCK_S)
-            probe.connect(address.removeprefix("unix://"))
+def _client_of(address: EngineAddress) -> docker.DockerClient:
+    import docker
+
+    environment = {**address.environment, "DOCKER_HOST": address.url}
+    return docker.DockerClient(
+        **docker.utils.kwargs_from_env(environment=environment),
+        timeout=_CALL_S,
+        max_pool_size=64,
+        use_ssh_client=address.url.startswith("ssh://"),
+    )
 
 
 @functools.cache

@@ -1,0 +1,220 @@
+"""Where a Docker engine may answer, and which of these places does.
+
+A place that the user names (DOCKER_HOST, DOCKER_CONTEXT) is the only one that is asked. Else in
+turn: the engine of this folder (`make engine`), the current docker context, and the sockets where
+Docker listens by itself. Starts nothing, and needs no package.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import os
+import shlex
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+FOLDER = ".docker"
+"""Where `make engine` keeps its engine, below the checkout or the current folder."""
+_HOST_FILE = "host"
+"""In that folder: the engine's address, as docker/engine.sh writes it."""
+_SYSTEM_SOCKET = Path("/var/run/docker.sock")
+_KNOCK_S = 10.0
+_PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
+_PORT = 2375
+_TLS_KEYS = ("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+_DEFAULT_CONTEXT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """A place where an engine may answer."""
+
+    url: str
+    origin: str
+    """Who names it, in words."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What Docker's clients read beside the address: DOCKER_CERT_PATH, DOCKER_TLS_VERIFY."""
+    problem: str = ""
+    """Why it cannot be asked at all."""
+
+    def __str__(self) -> str:
+        return f"{self.origin} ({self.url})" if self.url else self.origin
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSearch:
+    """What became of looking for an engine."""
+
+    address: EngineAddress | None
+    """The first that answers."""
+    failures: tuple[str, ...]
+    """The places before it, each with why it does not answer."""
+
+    def refusal(self) -> str:
+        """Why there is none, and what to do."""
+        return f"no Docker engine answers: {'; '.join(self.failures)}; {cure()}"
+
+
+def find_engine() -> EngineSearch:
+    """Ask each place in turn; the first answer counts."""
+    failures: list[str] = []
+    for address in engine_addresses():
+        failure = address.problem or knock(address.url)
+        if not failure:
+            return EngineSearch(address, tuple(failures))
+        failures.append(f"{address}: {failure}")
+    return EngineSearch(None, tuple(failures))
+
+
+def engine_addresses() -> Iterator[EngineAddress]:
+    """The places, in the order in which they are asked."""
+    host, context = os.environ.get("DOCKER_HOST"), os.environ.get("DOCKER_CONTEXT")
+    if host:
+        tls = {name: os.environ[name] for name in _TLS_KEYS if name in os.environ}
+        yield EngineAddress(host, "DOCKER_HOST", tls)
+    elif context:
+        yield _context_address(context, "DOCKER_CONTEXT")
+    else:
+        yield from _folder_addresses()
+        current = _current_context()
+        if current != _DEFAULT_CONTEXT:
+            yield _context_address(current, "the docker context")
+        yield _system_address()
+        runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+        if Path(runtime).is_dir():
+            yield EngineAddress(f"unix://{runtime}/docker.sock", "a rootless engine")
+
+
+def knock(url: str) -> str:
+    """Why no engine answers there; empty when one does, or when only a client can tell."""
+    scheme, _, rest = url.rpartition("://")
+    if scheme in ("unix", "http+unix"):
+        return _failure(lambda: _ping(rest), rest)
+    if scheme in ("", "tcp", "http", "https"):
+        return _failure(lambda: _connect(rest), rest)
+    if scheme == "ssh":
+        return ""
+    return "expected unix://PATH, tcp://HOST:PORT or ssh://USER@HOST"
+
+
+def cure() -> str:
+    """What brings an engine on this machine, as it can be typed, and what needs none."""
+    words = []
+    named = next((key for key in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(key)), None)
+    if named is not None:
+        words.append(f"mend {named}, or unset it to have the usual places asked")
+    root = "" if os.geteuid() == 0 else "as root (sudo): "
+    words.append(f"to start one of this folder's own: {root}{start_command()}")
+    words.append("sandbox=bubblewrap needs no engine")
+    return "; ".join(words)
+
+
+def start_command() -> str:
+    """What starts an engine below this folder: of the checkout, or of an installed package."""
+    checkout = _checkout()
+    if (checkout / "Makefile").is_file():
+        same = checkout == Path.cwd()
+        return "make engine" if same else f"make -C {shlex.quote(str(checkout))} engine"
+    script = shlex.quote(str(checkout / "docker" / "engine.sh"))
+    return f"{script} install && {script} start {FOLDER}"
+
+
+def _checkout() -> Path:
+    """The folder that holds docker/: the checkout, or the installed package."""
+    return Path(__file__).resolve().parents[3]
+
+
+def _folder_addresses() -> Iterator[EngineAddress]:
+    for folder in dict.fromkeys((Path.cwd() / FOLDER, _checkout() / FOLDER)):
+        path = folder / _HOST_FILE
+        try:
+            url = path.read_text().strip()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield EngineAddress("", f"the engine of {folder}", problem=str(error))
+            continue
+        yield EngineAddress(url, f"the engine of {folder}")
+
+
+def _system_address() -> EngineAddress:
+    return EngineAddress(f"unix://{_SYSTEM_SOCKET}", "the system's engine")
+
+
+def _docker_config() -> Path:
+    """Where Docker's own client keeps what it was told."""
+    return Path(os.environ.get("DOCKER_CONFIG") or "~/.docker").expanduser()
+
+
+def _current_context() -> str:
+    try:
+        client_config = json.loads((_docker_config() / "config.json").read_text())
+        return str(client_config.get("currentContext") or _DEFAULT_CONTEXT)
+    except (OSError, ValueError, AttributeError):  # the user's own and none of our business
+        return _DEFAULT_CONTEXT
+
+
+def _context_address(name: str, origin: str) -> EngineAddress:
+    if name == _DEFAULT_CONTEXT:
+        return _system_address()
+    origin = f"{origin} {name!r}"
+    folder, key = _docker_config() / "contexts", hashlib.sha256(name.encode()).hexdigest()
+    try:
+        meta = json.loads((folder / "meta" / key / "meta.json").read_text())
+        endpoint = meta["Endpoints"]["docker"]
+        url, skips_verify = str(endpoint["Host"]), bool(endpoint.get("SkipTLSVerify"))
+    except FileNotFoundError:
+        return EngineAddress("", origin, problem="there is none of that name; docker context ls")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        return EngineAddress("", origin, problem=f"it cannot be read: {error!r}")
+    certificates = folder / "tls" / key / "docker"
+    tls = {"DOCKER_CERT_PATH": str(certificates)} if certificates.is_dir() else {}
+    if tls and not skips_verify:
+        tls["DOCKER_TLS_VERIFY"] = "1"
+    return EngineAddress(url, origin, tls)
+
+
+def _ping(path: str) -> str:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(_KNOCK_S)
+        client.connect(path)
+        client.sendall(_PING)
+        answer = client.recv(1024).decode(errors="replace").partition("\r\n")[0]
+    return "" if " 200 " in f"{answer} " else f"answers {answer[:60]!r}, expected Docker's ping"
+
+
+def _connect(place: str) -> str:
+    parts = urlsplit(f"//{place}")
+    with socket.create_connection((parts.hostname, parts.port or _PORT), _KNOCK_S):
+        return ""
+
+
+def _failure(ask: Callable[[], str], place: str) -> str:
+    try:
+        return ask()
+    except FileNotFoundError:
+        return "no such socket"
+    except PermissionError:
+        return f"permission denied; {_permission_cure(place)}"
+    except ConnectionRefusedError:
+        return "nobody listens there, so its engine has ended"
+    except TimeoutError:
+        return f"no answer within {_KNOCK_S:g} s"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "strerror", None) or error)
+
+
+def _permission_cure(path: str) -> str:
+    try:
+        group = Path(path).group()
+    except (OSError, KeyError):
+        group = "docker"
+    if group == "root":
+        return "only root may ask it"
+    user = shlex.quote(getpass.getuser())
+    return f"have root type `usermod -aG {group} {user}` and log in again (`newgrp {group}` here)"
