@@ -31,7 +31,7 @@ async def _bench(config: cg.BenchConfig) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("bench", __doc__, cg.BenchConfig, configure, _bench, arguments)
+    return command("bench", __doc__, configure, _bench, arguments)
 
 
 if __name__ == "__main__":

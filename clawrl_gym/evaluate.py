@@ -31,7 +31,7 @@ def _configure(arguments: list[str]) -> cg.EvaluateConfig:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("evaluate", __doc__, cg.EvaluateConfig, _configure, _evaluate, arguments)
+    return command("evaluate", __doc__, _configure, _evaluate, arguments)
 
 
 if __name__ == "__main__":

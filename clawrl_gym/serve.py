@@ -48,9 +48,7 @@ def _configure(arguments: list[str]) -> cg.ServeConfig:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     is_child = SOCKET_VARIABLE in os.environ
-    return command(
-        "serve", __doc__, cg.ServeConfig, _configure, _serve if is_child else _hold, arguments
-    )
+    return command("serve", __doc__, _configure, _serve if is_child else _hold, arguments)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ async def _train(config: cg.RunConfig) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("train", __doc__, cg.RunConfig, cg.load_config, _train, arguments)
+    return command("train", __doc__, cg.load_config, _train, arguments)
 
 
 if __name__ == "__main__":

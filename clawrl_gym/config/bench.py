@@ -12,7 +12,9 @@ from clawrl_gym.config.part import Part
 class BenchConfig(Part):
     """Which recipes are compared, over which seeds."""
 
-    experiment: tuple[str, ...] = Field(min_length=1)
+    experiment: tuple[str, ...] = Field(
+        ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal"), min_length=1
+    )
     """Options of conf/experiment/, each a recipe: experiment=personal_binary,personal_opd."""
     seeds: int = Field(3, ge=1)
     """Runs of each recipe. All recipes get the same seeds, 0 and up: differences are paired."""

@@ -111,8 +111,12 @@ def split_search_path(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def groups_of(config_name: str, places: Sequence[str] = ()) -> dict[str, list[str]]:
-    """The Hydra groups that a command takes, and their options, those of `places` too."""
-    defaults = yaml.safe_load((conf_dir() / f"{config_name}.yaml").read_text()).get("defaults", [])
+    """The Hydra groups that a command takes, and their options, those of `places` too.
+
+    A command without a file in `conf/` has none.
+    """
+    file = conf_dir() / f"{config_name}.yaml"
+    defaults = yaml.safe_load(file.read_text()).get("defaults", []) if file.exists() else []
     names = [name for entry in defaults if isinstance(entry, dict) for name in entry]
     folders = [conf_dir(), *(Path(place.removeprefix("file://")) for place in places)]
     return {

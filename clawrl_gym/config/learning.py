@@ -15,14 +15,14 @@ class RolloutConfig(Part):
 
     mode: Literal["async", "sync"] = "async"
     """`sync` collects and learns in turns (for comparison only)."""
-    groups: int = Field(16, ge=1)
+    groups: int = Field(24, ge=1)
     """Groups in one batch of the learner."""
     group_size: int = Field(8, ge=1)
     """Episodes of one task. 1: as in a live chat, there is nothing to compare an episode with but
     a running mean."""
     workers: int = Field(1, ge=1)
     """Ray actors that hold environments."""
-    envs_per_worker: int = Field(64, ge=1)
+    envs_per_worker: int = Field(128, ge=1)
     """Episodes that one worker runs at a time."""
     max_staleness: int = Field(2, ge=0)
     """A group whose oldest token is more versions old than this is dropped."""
@@ -62,7 +62,7 @@ class TrainerConfig(Part):
     `hybrid`: rewards and hints together; or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
-    steps: int = Field(60, ge=1)
+    steps: int = Field(50, ge=1)
     """Updates of the run."""
     normalize_std: bool = True
     """Divide group advantages by their standard deviation (GRPO); False is Dr. GRPO's choice."""
@@ -93,7 +93,7 @@ class TrainerConfig(Part):
     """Weight of the KL term against the first weights; 0 keeps no reference model."""
     minibatches: int = Field(1, ge=1)
     """Optimizer steps that one batch is split into."""
-    max_tokens_per_pack: int = Field(8192, ge=128)
+    max_tokens_per_pack: int = Field(2048, ge=128)
     """Tokens of one packed forward pass."""
 
     @model_validator(mode="before")
@@ -110,7 +110,7 @@ class LearnerConfig(Part):
     your own, made like `trainers.learner.Learner`: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
-    lr: float = Field(1e-3, gt=0)
+    lr: float = Field(8e-4, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
     warmup_steps: int = Field(2, ge=0)
@@ -135,7 +135,7 @@ class EvalConfig(Part):
 
     tasks: int = Field(120, ge=0)
     """Held-out tasks, the same ones each time; 0 switches evaluation off."""
-    every: int = Field(0, ge=0)
+    every: int = Field(10, ge=0)
     """Updates between evaluations in between; 0 for none."""
     between_tasks: int = Field(48, ge=1)
     """Held-out tasks of an evaluation in between (the first of the same list)."""

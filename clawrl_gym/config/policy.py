@@ -14,7 +14,7 @@ class SamplingConfig(Part):
 
     temperature: float = Field(1.0, ge=0)
     top_p: float = Field(1.0, gt=0, le=1)
-    max_tokens: int = Field(64, ge=1)
+    max_tokens: int = Field(96, ge=1)
     """Longest reply."""
 
 
@@ -36,8 +36,8 @@ class PolicyConfig(Part):
 
     model: str = "tiny"
     """`tiny`, or `tiny_pages` for web pages, both shipped; else a folder or a Hugging Face id."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    max_model_len: int = Field(4096, ge=128)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "float32"
+    max_model_len: int = Field(2048, ge=128)
     """Context, in tokens."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     servers: int = Field(1, ge=1)

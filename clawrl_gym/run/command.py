@@ -13,60 +13,35 @@ import yaml
 from pydantic import BaseModel
 
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
-from clawrl_gym.config.compose import groups_of
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.run import sweep
+from clawrl_gym.run.help import help_text
 
 INTERRUPTED = 130
+_HELP = ("-h", "--help")
 C = TypeVar("C", bound=CommandConfig | EvaluateConfig | BenchConfig)
-
-
-def print_help(command: str, doc: str, model: type[BaseModel]) -> None:
-    """The command's own words, the groups, every key with its default."""
-    lines = [doc.strip(), "", "Groups (GROUP=OPTION):"]
-    for group, options in groups_of(command).items():
-        lines.append(f"  {group:<12} {' | '.join(options)}")
-    lines += ["", "Keys (KEY=VALUE), with their defaults before a group changes them:"]
-    lines += _key_lines(model, "")
-    lines += [
-        "",
-        f"Example: python -m clawrl_gym.{command} dry_run=true prints what a run would use.",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _key_lines(model: type[BaseModel], prefix: str) -> list[str]:
-    lines: list[str] = []
-    for name, info in model.model_fields.items():
-        default = info.get_default(call_default_factory=True)
-        if isinstance(default, BaseModel):
-            lines += _key_lines(type(default), f"{prefix}{name}.")
-            continue
-        says = " ".join((info.description or "").split())
-        lines.append(f"  {prefix + name:<34} {_plain(default):<12} {says}".rstrip())
-    return lines
-
-
-def _plain(value: Any) -> str:
-    return "null" if value is None else str(value)
 
 
 def command(
     name: str,
     doc: str | None,
-    model: type[C],
     configure: Callable[[list[str]], C],
     main: Callable[[C], Coroutine[object, object, int]],
     arguments: list[str] | None = None,
 ) -> int:
     """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if {"-h", "--help"} & set(arguments):
-        print_help(name, doc or "", model)
-        return 0
+    if set(_HELP) & set(arguments):
+        overrides = [argument for argument in arguments if argument not in _HELP]
+        return _exit_code(lambda: _print_help(name, doc or "", configure(overrides)))
     if set(sweep.FLAGS) & set(arguments):
         return _multirun(name, [part for part in arguments if part not in sweep.FLAGS])
     return run_command(lambda: configure(arguments), main)
+
+
+def _print_help(name: str, doc: str, config: BaseModel) -> int:
+    sys.stdout.write(help_text(name, doc, config))
+    return 0
 
 
 def _multirun(name: str, arguments: list[str]) -> int:

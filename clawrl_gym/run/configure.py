@@ -9,7 +9,7 @@ from typing import Literal, overload
 import yaml
 
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
-from clawrl_gym.config.compose import compose, conf_dir, split_search_path
+from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.folder import RunFolder
 
@@ -97,8 +97,8 @@ def _serve_config(arguments: list[str]) -> ServeConfig:
 
 def _bench_config(arguments: list[str]) -> BenchConfig:
     """What is no key of the bench goes to every run."""
-    values = yaml.safe_load((conf_dir() / "bench.yaml").read_text())
-    overrides = list(values.pop("overrides", []))
+    values: dict[str, object] = {}
+    overrides = []
     for argument in arguments:
         name, equals, value = argument.partition("=")
         if name in BenchConfig.model_fields and name != "overrides" and equals:
