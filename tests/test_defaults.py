@@ -12,6 +12,7 @@ from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import conf_dir, groups_of
 from clawrl_gym.core.plugins import ENVIRONMENTS
+from clawrl_gym.run.configure import Command
 from clawrl_gym.run.help import keys_of, short
 
 COMMANDS = {
@@ -100,7 +101,7 @@ def test_no_option_repeats_a_default(path: Path) -> None:
     ids=" ".join,
 )
 def test_help_prints_the_run_that_was_composed(
-    command: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+    command: Command, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed = printed_values(capsys, command, *arguments)
     composed = {key: short(value) for key, value, _ in keys_of(cg.load_config(arguments, command))}
