@@ -30,6 +30,8 @@ from clawrl_gym.ui.transcripts import EpisodeTranscript, Token
 
 REPORT_FILE = "report.html"
 _CLOSE_UP_S = 30.0
+_MOST_OPEN_SETTINGS = 16
+"""Settings that a page lists at once; more are folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ def render_page(run: RunData) -> str:
         errors=error_counts(run),
         merges=merge_facts(run),
         changed=changed_settings(run.config),
+        most_open=_MOST_OPEN_SETTINGS,
         tint=lambda token: tint(token.advantage, strongest),
         tip=tip,
         summary=summary,
@@ -279,21 +282,19 @@ def sign(value: int | None) -> str:
 
 
 def changed_settings(config: Json) -> list[tuple[str, str, str]]:
-    """(key, value, default) of each setting that differs from the package's default."""
+    """(key, value, default) of each setting that the command alone would have set otherwise."""
     from clawrl_gym.config import RunConfig, ServeConfig
+    from clawrl_gym.config.compose import compose
 
-    kind = ServeConfig if "learn" in config else RunConfig
-    default = _flat(kind().model_dump())
+    default = (
+        compose("serve", [], ServeConfig) if "learn" in config else compose("train", [], RunConfig)
+    )
+    defaults = _flat(default.model_dump(mode="json"))
     return [
-        (key, str(value), str(default.get(key, "-")))
+        (key, str(value), str(defaults.get(key, "-")))
         for key, value in _flat(config).items()
-        if default.get(key) != value and not isinstance(value, tuple)
-        and not (isinstance(value, list) and _list(default.get(key)) == value)
-    ]  # fmt: skip
-
-
-def _list(default: object) -> list[object]:
-    return list(default) if isinstance(default, list | tuple) else []
+        if key not in defaults or defaults[key] != value
+    ]
 
 
 def _flat(values: Json, prefix: str = "") -> dict[str, object]:
