@@ -211,8 +211,8 @@ def test_a_half_written_checkpoint_beside_a_whole_one_is_ignored(
 def test_half_a_checkpoint_is_refused(model_dir: str, tmp_path: Path) -> None:
     learner = make_learner(model_dir)
     learner.save_checkpoint(str(tmp_path / "last"))
-    (tmp_path / "last" / "learner.pt").unlink()
-    with pytest.raises(TrainerError, match=r"no learner\.pt"):
+    (tmp_path / "last" / "learner" / "state.pt").unlink()
+    with pytest.raises(TrainerError, match=r"no learner/state\.pt"):
         learner.load_checkpoint(str(tmp_path / "last"))
 
 

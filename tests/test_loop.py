@@ -10,6 +10,7 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.loop import TrainLoop, Update
 
@@ -47,7 +48,11 @@ class FakeLearner:
 
 
 async def run(
-    folder: Path, learner: FakeLearner, steps: int, config: LearnerConfig | None = None
+    folder: Path,
+    learner: FakeLearner,
+    steps: int,
+    config: LearnerConfig | None = None,
+    best: int | None = None,
 ) -> tuple[list[Update], list[int]]:
     published: list[int] = []
     updates: list[Update] = []
@@ -65,7 +70,14 @@ async def run(
 
     timeline = Timeline(folder)
     loop = TrainLoop(
-        config or LearnerConfig(), learner, next_batch, publish, on_update, folder / "c", timeline
+        config or LearnerConfig(),
+        learner,
+        next_batch,
+        publish,
+        on_update,
+        folder / "c",
+        timeline,
+        lambda versions: best if best in versions else None,
     )
     with closing(timeline):
         await loop.run(0, steps)
@@ -107,6 +119,16 @@ async def test_without_a_checkpoint_of_the_serving_weights_a_death_is_told(tmp_p
     config = LearnerConfig(checkpoint_every=5)
     with pytest.raises(TrainerError, match=r"version 1, which has no checkpoint.*resume="):
         await run(tmp_path, FakeLearner(["step 1"]), 3, config)
+
+
+@pytest.mark.parametrize(("best", "kept"), [(None, [5, 6]), (2, [2, 5, 6]), (6, [5, 6])])
+async def test_the_newest_checkpoints_and_the_best_are_kept(
+    tmp_path: Path, best: int | None, kept: list[int]
+) -> None:
+    (tmp_path / "c" / ".000001.pruned" / "left by a kill").mkdir(parents=True)
+    await run(tmp_path, FakeLearner([]), 6, LearnerConfig(keep_checkpoints=2), best)
+    assert list(list_checkpoints(tmp_path / "c")) == kept
+    assert len(list((tmp_path / "c").iterdir())) == len(kept), "nothing half deleted is left"
 
 
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:

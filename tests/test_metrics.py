@@ -11,7 +11,15 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.jsonl import JsonLines, read_json_lines
-from clawrl_gym.core.metrics import Metrics, RateWindow, Timeline, by_step, heldout_values, wilson
+from clawrl_gym.core.metrics import (
+    Metrics,
+    RateWindow,
+    Timeline,
+    best_heldout,
+    by_step,
+    heldout_values,
+    wilson,
+)
 
 
 def lines_of(path: Path) -> list[dict[str, object]]:
@@ -21,6 +29,15 @@ def lines_of(path: Path) -> list[dict[str, object]]:
 def test_wilson_gives_the_textbook_interval() -> None:
     low, high = wilson(81, 263)  # Newcombe 1998, table I: 0.2553 to 0.3662
     assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
+
+
+def test_the_best_of_some_steps_is_the_last_of_equals() -> None:
+    successes = {0: 0.4, 10: 0.9, 20: 0.8, 30: 0.9, 40: 1.0}
+    rows = [{"step": step, "heldout/success": value} for step, value in successes.items()]
+    rows += [{"step": 25, "train/reward": 1.0}]
+    assert best_heldout(rows, [10, 20, 25, 30]) == 30
+    assert best_heldout(rows, [10, 20]) == 10
+    assert best_heldout(rows, [25]) is None
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 10), (10, 10), (0, 0), (1, 1)])

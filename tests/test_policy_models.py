@@ -81,8 +81,10 @@ def test_weights_are_one_file_or_the_shards_of_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_no_folder_is_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a folder here"):
+    with pytest.raises(ConfigError, match="no 'nowhere' in the folder"):
         models.resolve_model(str(tmp_path / "nowhere"))
+    with pytest.raises(ConfigError, match="is not a folder here"):
+        models.resolve_model(str(tmp_path / "not" / "there"))
     with pytest.raises(ConfigError, match="is not a folder here"):
         models.resolve_model("tiyn")
     file = tmp_path / "file"

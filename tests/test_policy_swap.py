@@ -247,7 +247,7 @@ async def test_weights_that_last_are_shared_and_not_copied(
     served.folder.stage(1, weights)
     other = ServingFolder(tmp_path / "other")
     other.create(tmp_path / "model")
-    other.stage(1, served.folder.of_version(1), lasting=True)
+    other.stage(1, served.folder.of_version(1), "share")
     one, two = (f.of_version(1) / "model.safetensors" for f in (served.folder, other))
     assert one.samefile(two)
     served.folder.discard(1)

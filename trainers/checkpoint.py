@@ -1,7 +1,10 @@
-"""Weights and learner state on disk.
+"""Weights and checkpoints on disk.
 
-Invariant: a reader sees the old file or folder or the new one, whole, never a part; after a crash
-too (a checkpoint is flushed to the disk before it gets its name).
+A checkpoint is a model's folder, as transformers and vLLM load it, with the learner's own state in
+a folder inside. Its weights are those that the learner steps on, in float32; `dtype` in its
+config.json is the element type that is served. Invariant: a reader sees the old file or folder or
+the new one, whole, never a part; after a crash too (a checkpoint is flushed to the disk before it
+gets its name).
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
+from clawrl_gym.policy.weights import files_beside_weights
 
-WEIGHTS = "model.safetensors"
-STATE = "learner.pt"
+STATE = "state.pt"
+_OLD_STATE = "learner.pt"
+"""Where checkpoints of the first version, which hold no model's configuration, have it."""
 
 
 class LearnerState(TypedDict):
@@ -44,14 +50,20 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
     partial.replace(folder / WEIGHTS)
 
 
-def write_checkpoint(weights: dict[str, Tensor], state: LearnerState, folder: Path) -> None:
-    """Make `folder` hold this checkpoint and nothing else."""
+def write_checkpoint(
+    weights: dict[str, Tensor], state: LearnerState, model_dir: Path, folder: Path
+) -> None:
+    """Make `folder` hold this checkpoint of the model in `model_dir`, and nothing else."""
     _finish(folder)
     partial, old = _beside(folder)
     shutil.rmtree(partial, ignore_errors=True)
+    own = partial / LEARNER
+    own.mkdir(parents=True)
+    for source in files_beside_weights(model_dir):
+        shutil.copyfile(source, partial / source.name)
     write_weights(weights, partial, torch.float32)
-    torch.save(state, partial / STATE)
-    for path in (partial / WEIGHTS, partial / STATE, partial):
+    torch.save(state, own / STATE)
+    for path in (*partial.iterdir(), own / STATE, partial):
         _flush(path)
     if folder.exists():
         folder.rename(old)
@@ -61,16 +73,20 @@ def write_checkpoint(weights: dict[str, Tensor], state: LearnerState, folder: Pa
 
 
 def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], LearnerState]:
-    """Weights and state that `write_checkpoint` wrote."""
+    """Weights and state that `write_checkpoint` wrote, in this version or the first."""
     from safetensors.torch import load_file
 
     _finish(folder)
-    for name in (WEIGHTS, STATE):
-        if not (folder / name).is_file():
+    state_file = folder / LEARNER / STATE
+    if (folder / _OLD_STATE).is_file():
+        state_file = folder / _OLD_STATE
+    for path in (folder / WEIGHTS, state_file):
+        if not path.is_file():
             raise TrainerError(
-                f"checkpoint {str(folder)!r} has no {name}, expected one that is whole"
+                f"checkpoint {str(folder)!r} has no {path.relative_to(folder)}, expected one that "
+                "is whole"
             )
-    state: LearnerState = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    state: LearnerState = torch.load(state_file, map_location="cpu", weights_only=True)
     return load_file(folder / WEIGHTS), state
 
 

@@ -54,6 +54,7 @@ class Learner:
         torch.set_num_threads(learner.threads)
         torch.manual_seed(seed)
         self.trainer, self.config, self.seed = trainer, learner, seed
+        self.model_dir = Path(model_dir)
         frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
@@ -122,7 +123,8 @@ class Learner:
             checkpoint.write_weights(self.model.state(), Path(folder), self.model.saved_dtype)
 
     def save_checkpoint(self, folder: str) -> None:
-        """Make `folder` hold all that `load_checkpoint` needs to go on bit by bit."""
+        """Make `folder` a model's folder that transformers and vLLM load, with the learner's own
+        state inside: all that `load_checkpoint` needs to go on bit by bit."""
         state: checkpoint.LearnerState = {
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
@@ -130,7 +132,7 @@ class Learner:
             "rng": torch.get_rng_state(),
         }
         with boundary(TrainerError, f"writing the checkpoint {folder!r}"):
-            checkpoint.write_checkpoint(self.model.state(), state, Path(folder))
+            checkpoint.write_checkpoint(self.model.state(), state, self.model_dir, Path(folder))
 
     def load_checkpoint(self, folder: str) -> None:
         """Go on from a checkpoint of the same model and configuration."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,8 +19,10 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 
+_PRUNED = ".pruned"
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""
 
@@ -73,7 +75,9 @@ class TrainLoop:
         on_update: Callable[[Update], Awaitable[None]],
         checkpoints: Path,
         timeline: Timeline,
+        best: Callable[[Collection[int]], int | None] = lambda _: None,
     ) -> None:
+        """`best` says which of some updates gave the best weights: their checkpoint is kept."""
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
@@ -81,6 +85,7 @@ class TrainLoop:
         self._on_update = on_update
         self._checkpoints = checkpoints
         self._timeline = timeline
+        self._best = best
 
     async def run(self, version: int, steps: int) -> None:
         """Update until the weights' version is `steps`."""
@@ -106,7 +111,7 @@ class TrainLoop:
         update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
         await asyncio.shield(self._on_update(update))
         if progress.checkpoint is not None:
-            await asyncio.to_thread(self._prune)
+            await asyncio.to_thread(self._prune, self._best(list_checkpoints(self._checkpoints)))
         return new
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
@@ -120,14 +125,14 @@ class TrainLoop:
                 progress.pause_s = await self._publish(new)
             progress.published = True
         if last or new % self._config.checkpoint_every == 0:
-            folder = str(self._checkpoints / f"{new:06d}")
+            folder = str(checkpoint_dir(self._checkpoints, new))
             with self._timeline.span("train", "checkpoint", version=new):
                 await self._learner.save_checkpoint(folder)
             progress.checkpoint = folder
 
     def _checkpoint_of(self, version: int) -> str | None:
         """Raises TrainerError when the weights that serve were never checkpointed."""
-        folder = self._checkpoints / f"{version:06d}"
+        folder = checkpoint_dir(self._checkpoints, version)
         if version and not folder.is_dir():
             raise TrainerError(
                 f"the learner died at version {version}, which has no checkpoint: go on from the "
@@ -135,8 +140,11 @@ class TrainLoop:
             )
         return str(folder) if version else None
 
-    def _prune(self) -> None:
-        """Keep the newest checkpoints only; called once the newest one is recorded."""
-        checkpoints = sorted(path for path in self._checkpoints.glob("[0-9]*") if path.is_dir())
-        for old in checkpoints[: -self._config.keep_checkpoints]:
+    def _prune(self, best: int | None) -> None:
+        """Keep the newest checkpoints and the best; called once the newest one is recorded."""
+        checkpoints = list_checkpoints(self._checkpoints)
+        for version in list(checkpoints)[: -self._config.keep_checkpoints]:
+            if version != best:  # half deleted, it must not pass for a checkpoint
+                checkpoints[version].rename(self._checkpoints / f".{version:06d}{_PRUNED}")
+        for old in self._checkpoints.glob(f".*{_PRUNED}"):
             shutil.rmtree(old, ignore_errors=True)

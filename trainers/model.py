@@ -121,14 +121,24 @@ class PackedModel:
         return Predictions(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
 
     def state(self) -> dict[str, Tensor]:
-        """The tensors by their transformers names; a tied output head only once."""
+        """The tensors by the names of a model's files; a tied output head only once."""
+        from transformers.core_model_loading import revert_weight_conversion
+
         state = self.net.state_dict()
         if self.tied:
             state.pop("lm_head.weight", None)
-        return state
+        # transformers keeps some models otherwise than their files do: a layer's experts as one
+        stored: dict[str, Tensor] = revert_weight_conversion(self.net, state)
+        return stored
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take over tensors that `state` gave."""
+        """Take over tensors that `state` gave. Raises ValueError for those of another model."""
+        own_names = self.net.state_dict().keys()
+        if getattr(self.net, "_weight_conversions", None) and not state.keys() <= own_names:
+            net: Any = type(self.net)
+            state = net.from_pretrained(
+                None, config=self.net.config, state_dict=state, dtype=torch.float32
+            ).state_dict()
         missing, unexpected = self.net.load_state_dict(state, strict=False)
         if unexpected or [name for name in missing if not (self.tied and name == "lm_head.weight")]:
             raise ValueError(f"weights of another model: missing {missing}, unknown {unexpected}")

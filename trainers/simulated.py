@@ -56,7 +56,7 @@ class SimulatedLearner:
             partial.replace(Path(folder) / source.name)
 
     def save_checkpoint(self, folder: str) -> None:
-        """Write the number of updates, which is all there is to resume."""
+        """Write the number of updates, which is all there is to resume: no model is in it."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         partial = Path(folder) / ".updates.partial"
         partial.write_text(str(self.updates))

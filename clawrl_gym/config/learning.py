@@ -121,7 +121,9 @@ class LearnerConfig(Part):
     threads: int = Field(1, ge=1)
     """Torch threads of the learner on a CPU."""
     checkpoint_every: int = Field(1, ge=1)
+    """Updates from one checkpoint to the next; the last update makes one anyway."""
     keep_checkpoints: int = Field(2, ge=1)
+    """The newest ones; the best on held-out tasks stays beside them."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")

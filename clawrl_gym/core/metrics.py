@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -67,6 +67,13 @@ def heldout_values(successes: int, n: int) -> dict[str, float]:
     low, high = wilson(successes, n)
     share = successes / n if n else 0.0
     return {HELDOUT_SUCCESS: share, HELDOUT_N: n, HELDOUT_LOW: low, HELDOUT_HIGH: high}
+
+
+def best_heldout(rows: Iterable[MetricRow], steps: Collection[int]) -> int | None:
+    """Which of `steps` did best on held-out tasks, of equals the last; None when none was tried."""
+    tried = [row for row in rows if HELDOUT_SUCCESS in row and row["step"] in steps]
+    best = max(tried, key=lambda row: (row[HELDOUT_SUCCESS], row["step"]), default=None)
+    return None if best is None else int(best["step"])
 
 
 _VALUES = {"positive": 1.0, "neutral": 0.0, "negative": -1.0}

@@ -1,4 +1,5 @@
-"""What to serve and where: a shipped model, a folder or a Hugging Face id, as a folder; the device.
+"""What to serve and where: a shipped model, a folder, a run or a Hugging Face id, as a folder; the
+device.
 
 vLLM and the learner load the same folder, so both see the same files. Every wrong name is a
 ConfigError in one line.
@@ -16,6 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.checkpoints import pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
 
 Device = Literal["cpu", "cuda"]
@@ -36,12 +38,18 @@ def shipped_dir(name: str = "tiny") -> Path:
 
 
 def resolve_model(model: str) -> Path:
-    """The folder of a model, downloaded first when it is an id that the cache does not hold."""
+    """The folder of a model, downloaded first when it is an id that the cache does not hold.
+
+    A run's folder stands for its newest checkpoint.
+    """
     if model in SHIPPED:
         return checked(shipped_dir(model))
-    folder = Path(model).expanduser()
+    folder = Path(pinned(model)).expanduser()
     if folder.exists():
         return checked(folder.resolve())
+    missing = why_missing(model)
+    if missing is not None:
+        raise ConfigError(f"policy.model={model!r}: {missing}")
     if not _HUB_ID.match(model):
         raise ConfigError(
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
@@ -155,14 +163,22 @@ def _config(folder: Path) -> dict[str, object]:
     try:
         config = json.loads(path.read_text())
     except FileNotFoundError:
-        raise ConfigError(
-            f"the model {folder} has no config.json: is it a model's folder?"
-        ) from None
+        raise ConfigError(f"the model {folder} has no config.json: {_why_bare(folder)}") from None
     except ValueError as error:
         raise ConfigError(f"the model's {path} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"the model's {path} holds no object")
     return config
+
+
+def _why_bare(folder: Path) -> str:
+    run = run_of(str(folder))
+    if run is None:
+        return "is it a model's folder?"
+    return (
+        "it is a checkpoint of an older version, of which a whole folder is made by "
+        f"python -m clawrl_gym.export {run} OUT --step {int(folder.name)}"
+    )
 
 
 def _from_hub(model: str) -> Path:

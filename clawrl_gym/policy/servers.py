@@ -19,6 +19,7 @@ from clawrl_gym.policy.client import PolicyClient, WithPictures
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.models import visible_gpus
 from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.swap import WeightSwap
 
 _AGAIN_S = 300.0
@@ -138,14 +139,14 @@ class PolicyServers:
         """
         await _all([self._keep(server) for server in self._servers])
 
-    async def publish(self, version: int, weights: Path) -> float:
+    async def publish(self, version: int, weights: Path, take: Take = "copy") -> float:
         """Serve `weights` as `version` everywhere; the longest pause of a server, in seconds.
 
-        The weights are copied once. PolicyError when no server takes them: all serve the old ones
+        The weights are taken once. PolicyError when no server takes them: all serve the old ones
         then. A server that alone cannot take them is started again with them.
         """
         async with self._publishing:
-            await asyncio.to_thread(self._stage, version, weights)
+            await asyncio.to_thread(self._stage, version, weights, take)
             swaps = (swap.switch(version) for swap in self._swaps)
             results = await asyncio.gather(*swaps, return_exceptions=True)
             failed = [result for result in results if isinstance(result, BaseException)]
@@ -157,18 +158,18 @@ class PolicyServers:
             self._version = version
             return max(result for result in results if isinstance(result, float))
 
-    def _stage(self, version: int, weights: Path) -> None:
+    def _stage(self, version: int, weights: Path, take: Take) -> None:
         first, *rest = (server.folder for server in self._servers)
-        first.stage(version, weights)
+        first.stage(version, weights, take)
         for folder in rest:
-            folder.stage(version, first.of_version(version), lasting=True)
+            folder.stage(version, first.of_version(version), "share")
 
     async def _renew(self, server: PolicyServer, version: int, error: BaseException) -> None:
         self._on_phase(f"a server could not take version {version} ({error}): starting it again")
         whole = next(s.folder for s in self._servers if s.folder.version == version)
         async with server.changing:
             source = whole.of_version(version)
-            await asyncio.to_thread(server.folder.stage, version, source, lasting=True)
+            await asyncio.to_thread(server.folder.stage, version, source, "share")
             server.folder.switch(version)
             server.kill()
 

@@ -10,14 +10,19 @@ The link alone says what is current, so a server that died comes back with the r
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
 
 from clawrl_gym.core.errors import PolicyError, boundary
-from clawrl_gym.policy.weights import SUFFIXES, check_fit, weight_files
+from clawrl_gym.policy.weights import check_fit, files_beside_weights, weight_files
 
-_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _COPY_LIMIT_BYTES = 64 * 2**20
+Take = Literal["copy", "share", "move"]
+"""`copy`: the files may be overwritten later; `share`: they are never written again, as those of
+another such folder, and no copy is made where the file system can share them; `move`: they are
+needed here only."""
 
 
 class ServingFolder:
@@ -37,34 +42,32 @@ class ServingFolder:
         return int(self.current.readlink().name.removeprefix("v"))
 
     def create(self, model_dir: Path, version: int = 0, weights: Path | None = None) -> None:
-        """Start afresh from a model's folder, with its own weights unless others are given."""
+        """Start afresh from a model's folder, with its own weights unless others are given.
+
+        `weights` are never written again, as those of a checkpoint.
+        """
         with boundary(PolicyError, f"making the serving folder {self._root}"):
             shutil.rmtree(self._root, ignore_errors=True)
             base = self._root / "base"
             base.mkdir(parents=True)
-            for source in model_dir.iterdir():
-                if source.is_file() and not source.name.endswith(SUFFIXES + _OTHER_WEIGHTS):
-                    _copy_or_link(source, base / source.name)
+            for source in files_beside_weights(model_dir):
+                _copy_or_link(source, base / source.name)
             if weights is None:
                 self._fill(version, weight_files(model_dir), _link)
             else:
-                self._fill(version, weight_files(weights), shutil.copyfile)
+                self._fill(version, weight_files(weights), _share)
             self.switch(version)
 
     def of_version(self, version: int) -> Path:
         """Where the weights of a version lie."""
         return self._root / f"v{version}"
 
-    def stage(self, version: int, weights: Path, *, lasting: bool = False) -> None:
-        """Copy weights (a file, or a folder with shards) in as `version`, not yet current.
-
-        `lasting` files are never written again, as those of another such folder: no copy is made
-        where the file system can share them.
-        """
+    def stage(self, version: int, weights: Path, take: Take = "copy") -> None:
+        """Take weights (a file, or a folder with shards) in as `version`, not yet current."""
         with boundary(PolicyError, f"taking the weights of version {version} from {weights}"):
             files = weight_files(weights)
             check_fit(files, weight_files(self.current))
-            self._fill(version, files, _share if lasting else shutil.copyfile)
+            self._fill(version, files, _PUT[take])
 
     def switch(self, version: int) -> None:
         """Make a staged version current, atomically."""
@@ -107,3 +110,8 @@ def _share(source: Path, target: Path) -> None:
         target.hardlink_to(source)
     except OSError:  # other file systems, or one that knows no hard links
         shutil.copyfile(source, target)
+
+
+_PUT: Mapping[Take, Callable[[Path, Path], object]] = MappingProxyType(
+    {"copy": shutil.copyfile, "share": _share, "move": shutil.move}
+)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 SUFFIXES = (".safetensors", ".safetensors.index.json")
+_OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _HEADER_LIMIT_BYTES = 100 * 2**20
 
 
@@ -33,6 +34,17 @@ def weight_files(weights: Path) -> dict[str, Path]:
         if name.endswith(".safetensors"):
             check_whole(path)
     return files
+
+
+def files_beside_weights(folder: Path) -> list[Path]:
+    """Configuration, tokenizer, template, processor, code: all files of a model but weights."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file()
+        and not path.name.startswith(".")
+        and not path.name.endswith(SUFFIXES + _OTHER_WEIGHTS)
+    )
 
 
 def shapes(files: dict[str, Path]) -> dict[str, list[int]]:

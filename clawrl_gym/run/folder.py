@@ -12,6 +12,7 @@ import yaml
 
 from clawrl_gym.config import CommandConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.checkpoints import CHECKPOINTS
 
 C = TypeVar("C", bound=CommandConfig)
 _MIN_FREE_BYTES = 500 << 20
@@ -29,7 +30,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
+        return self.path / CHECKPOINTS
 
     @property
     def logs(self) -> Path:
@@ -44,6 +45,11 @@ class RunFolder:
     def serving(self) -> Path:
         """What vLLM loads: the newest weights beside the model's own files."""
         return self.path / "serving"
+
+    @property
+    def new_weights(self) -> Path:
+        """Where the learner puts weights, from where they are moved to the servers' folders."""
+        return self.serving / "next"
 
     @property
     def exists(self) -> bool:

@@ -110,9 +110,9 @@ class RunParts:
 
     async def publish(self, version: int) -> float:
         """Serve the learner's weights as `version`; returns the seconds that requests waited."""
-        weights = self.folder.path / "weights"
+        weights = self.folder.new_weights
         await self.learner.save_weights(str(weights))
-        return await self.policy.publish(weights, version)
+        return await self.policy.publish(weights, version, "move")
 
     async def record(self, update: Update) -> None:
         """Store an update that serves, with its batch."""

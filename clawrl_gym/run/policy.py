@@ -14,6 +14,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -22,8 +23,10 @@ from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
+from clawrl_gym.policy.checkpoints import WEIGHTS
 from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.store import Store, UpdateRow
@@ -80,7 +83,7 @@ class ServedPolicy:
         folder.logs.mkdir(parents=True, exist_ok=True)
         self.store = Store.open(folder.path, record=config.live.record)
         stack.push_async_callback(self.store.close)
-        resumed = await self.store.rollback_to_checkpoint() if resume else None
+        resumed = self._at_home(await self.store.rollback_to_checkpoint() if resume else None)
         self.version = 0 if resumed is None else resumed.version
         self.servers = PolicyServers(
             config.policy,
@@ -129,17 +132,26 @@ class ServedPolicy:
         if resumed is None or resumed.checkpoint is None:
             await self.servers.start()
         else:
-            weights = Path(resumed.checkpoint) / "model.safetensors"
-            await self.servers.start(resumed.version, weights)
+            await self.servers.start(resumed.version, Path(resumed.checkpoint) / WEIGHTS)
 
-    async def publish(self, weights: Path | str, version: int | None = None) -> float:
+    def _at_home(self, resumed: UpdateRow | None) -> UpdateRow | None:
+        """With its checkpoint in this folder, from wherever and whatever place it was written."""
+        if resumed is None or resumed.checkpoint is None:
+            return resumed
+        place = self.folder.checkpoints / Path(resumed.checkpoint).name
+        return replace(resumed, checkpoint=str(place))
+
+    async def publish(
+        self, weights: Path | str, version: int | None = None, take: Take = "copy"
+    ) -> float:
         """Serve a folder's `model.safetensors` as the next version, or as a later one.
 
-        Returns the longest pause of a server in seconds; requests wait meanwhile. Raises
-        PolicyError when no server takes the weights: the old ones serve on.
+        `copy` lets the file be overwritten afterwards, `move` takes it away. Returns the longest
+        pause of a server in seconds; requests wait meanwhile. Raises PolicyError when no server
+        takes the weights: the old ones serve on.
         """
         version = self.version + 1 if version is None else version
-        pause_s = await self.servers.publish(version, Path(weights) / "model.safetensors")
+        pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take)
         self.version = self.gateway.version = version
         return pause_s
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import check_key
@@ -183,6 +184,7 @@ class Run:
             self._on_update,
             parts.folder.checkpoints,
             parts.timeline,
+            lambda steps: best_heldout(parts.metrics.history, steps),
         )
         async with asyncio.TaskGroup() as running:
             watching = [
