@@ -3,10 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from playwright.async_api import Page
 
 from clawrl_gym.core.errors import EnvError, TaskError
 from clawrl_gym.envs.gui.action import GuiAction
@@ -16,6 +15,9 @@ from clawrl_gym.envs.gui.page.shot import shot
 from clawrl_gym.envs.gui.page.tab import Tab
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import PATIENT, QUICK, Pages, a_screen, a_task, id_of, text
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 pytestmark = [pytest.mark.browser, pytest.mark.sandbox]
 
@@ -126,7 +128,7 @@ def test_a_window_that_the_driver_tells_of_late_is_waited_for():
             loop = asyncio.get_running_loop()
             context.remove_listener("page", appeared)
 
-            def later(page: Page) -> None:
+            def later(page: "Page") -> None:
                 loop.call_later(0.5, appeared, page)
 
             context.on("page", later)

@@ -1,0 +1,420 @@
+"""How much of what the code says do the tests hold? A sample of small wrong changes, each tested.
+
+    python -m tools.mutants cover                        # once: which test runs which line
+    python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
+    python -m tools.mutants show                         # killed by package, and every survivor
+
+Each mutant is tried in a copy of the tracked files, with the tests that run its line, the cheapest
+first; it is killed when one of them fails or takes far too long. A line that no test of `cover`
+runs has the tests that import its module. Nothing of the checkout is changed; `.mutants/` holds it
+all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".mutants"
+SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
+_MOST_TESTS = 60
+"""Of a line's tests, the cheapest that are run: a line that hundreds run is one of imports."""
+_TIMEOUT_S = 300.0
+
+Span = tuple[int, int, int, int]
+"""First line, column, last line, column: as in `ast`, lines from 1 and columns in bytes from 0."""
+
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+_ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "*",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one file."""
+
+    path: str
+    """Of the file, relative to the repository."""
+    span: Span
+    original: str
+    replacement: str
+
+    @property
+    def package(self) -> str:
+        """`clawrl_gym/store`, `envs`, ..."""
+        parts = Path(self.path).parts
+        return "/".join(parts[:2]) if parts[0] == "clawrl_gym" and len(parts) > 2 else parts[0]
+
+    def __str__(self) -> str:
+        change = f"{' '.join(self.original.split())} -> {' '.join(self.replacement.split())}"
+        return f"{self.path}:{self.span[0]}  {change}"
+
+    def applied(self, text: str) -> str:
+        """The file's text with the change."""
+        lines = text.encode().splitlines(keepends=True)
+        first, start, last, end = self.span
+        head = b"".join(lines[: first - 1]) + lines[first - 1][:start]
+        tail = lines[last - 1][end:] + b"".join(lines[last:])
+        return (head + self.replacement.encode() + tail).decode()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the tests said of a mutant."""
+
+    mutant: Mutant
+    killed: bool
+    tests: int
+    """How many were to run; 0 where none reaches the line."""
+    by: str
+    """The test that noticed, or why it counts as killed."""
+
+
+class _Mutator(ast.NodeVisitor):
+    """Collects the mutants of a file."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.mutants: list[Mutant] = []
+        self._path = path
+        self._lines = text.encode().splitlines(keepends=True)
+
+    def _add(self, node: ast.expr | ast.stmt, replacement: str) -> None:
+        self.mutants.append(Mutant(self._path, _span(node), self._code(node), replacement))
+
+    def _code(self, node: ast.expr | ast.stmt) -> str:
+        """As `ast.get_source_segment`, which splits the whole text for each node."""
+        first, start, last, end = _span(node)
+        lines = self._lines[first - 1 : last]
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][start:]
+        return b"".join(lines).decode()
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        if not any(_is_time(ast.unparse(target)) for target in node.targets):
+            self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None and not _is_time(ast.unparse(node.target)):
+            self.visit(node.value)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if not _is_time(node.arg or ""):
+            self.visit(node.value)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        arguments = node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        named = [*positional[len(positional) - len(arguments.defaults) :], *arguments.kwonlyargs]
+        defaults = [*arguments.defaults, *arguments.kw_defaults]
+        for argument, default in zip(named, defaults, strict=True):
+            if default is not None and not _is_time(argument.arg):
+                self.visit(default)
+        for statement in node.body:
+            self.visit(statement)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'"):
+            return
+        self._add(node.test, f"not ({self._code(node.test)})")
+        self.generic_visit(node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        if len(node.ops) == 1 and (operator := _COMPARISONS.get(type(node.ops[0]))):
+            self._add(node, f"{self._code(node.left)} {operator} {self._code(node.comparators[0])}")
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        operator = " or " if isinstance(node.op, ast.And) else " and "
+        self._add(node, operator.join(f"({self._code(value)})" for value in node.values))
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        texts = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
+        of_text = any(
+            isinstance(side, texts)
+            or (isinstance(side, ast.Constant) and isinstance(side.value, str | bytes))
+            for side in (node.left, node.right)
+        )
+        if (operator := _ARITHMETIC.get(type(node.op))) and not of_text:
+            self._add(node, f"{self._code(node.left)} {operator} {self._code(node.right)}")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, bool):
+            self._add(node, str(not node.value))
+        elif isinstance(node.value, int | float):
+            self._add(node, repr(2 * node.value + 1))
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if node.value is not None and not (
+            isinstance(node.value, ast.Constant) and node.value.value is None
+        ):
+            self._add(node.value, "None")
+            self.visit(node.value)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Constant):
+            return
+        self._add(node, "pass")
+        self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self._add(node, "pass")
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """A message's words are not behaviour, and positions in it are not those of the file."""
+
+
+def _span(node: ast.expr | ast.stmt) -> Span:
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+def _is_time(name: str) -> bool:
+    """How long something may take is not tested: no test asserts a time."""
+    return name.lower().endswith("_s")
+
+
+def mutants_of(path: str, text: str) -> list[Mutant]:
+    """Every change of one file that is worth trying."""
+    visitor = _Mutator(path, text)
+    visitor.visit(ast.parse(text))
+    return visitor.mutants
+
+
+def sample(count: int, seed: int) -> list[Mutant]:
+    """At least two of each package, the rest evenly over all."""
+    draw = random.Random(seed)
+    by_package: dict[str, list[Mutant]] = defaultdict(list)
+    for path in _tracked():
+        if path.startswith(tuple(f"{part}/" for part in SOURCES)) and path.endswith(".py"):
+            for mutant in mutants_of(path, (ROOT / path).read_text("utf-8")):
+                by_package[mutant.package].append(mutant)
+    chosen: dict[Mutant, None] = {}
+    for package in sorted(by_package):
+        mutants = by_package[package]
+        chosen.update(dict.fromkeys(draw.sample(mutants, min(2, len(mutants)))))
+    everything = [mutant for mutants in by_package.values() for mutant in mutants]
+    draw.shuffle(everything)
+    for mutant in everything:
+        if len(chosen) >= count:
+            break
+        chosen[mutant] = None
+    return list(chosen)[:count]
+
+
+# -- which test runs which line ------------------------------------------------------------------
+def cover(arguments: list[str]) -> int:
+    """Run the tests that need no server under coverage, with a context for each test."""
+    WORK.mkdir(exist_ok=True)
+    config = WORK / "coveragerc"
+    sources = "\n    ".join(str(ROOT / part) for part in SOURCES)
+    config.write_text(f"[run]\nsource =\n    {sources}\nconcurrency = thread\n", "utf-8")
+    command = [
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "not vllm",
+        "--cov", f"--cov-config={config}", "--cov-context=test", "--cov-report=",
+        f"--junit-xml={WORK / 'junit.xml'}", *arguments,
+    ]  # fmt: skip
+    environment = {**os.environ, "COVERAGE_FILE": str(WORK / "coverage")}
+    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+
+
+class Tests:
+    """Who runs a line, from what `cover` recorded."""
+
+    def __init__(self) -> None:
+        from coverage import CoverageData
+
+        self._lines = CoverageData(basename=str(WORK / "coverage"))
+        self._lines.read()
+        if not self._lines.measured_files():
+            raise SystemExit("nothing is recorded; first: python -m tools.mutants cover")
+        self._by_file: dict[str, dict[int, list[str]]] = {}
+        self._cost: Counter[str] = Counter()
+        for path in self._lines.measured_files():
+            for contexts in self._lines.contexts_by_lineno(path).values():
+                self._cost.update(contexts)
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """Ids of test functions, those that run least code first."""
+        if mutant.path not in self._by_file:
+            by_line = self._lines.contexts_by_lineno(str(ROOT / mutant.path))
+            self._by_file[mutant.path] = by_line
+        by_line = self._by_file[mutant.path]
+        lines = range(mutant.span[0], mutant.span[2] + 1)
+        contexts = {one for line in lines for one in by_line.get(line, []) if one}
+        ids = [context.partition("|")[0] for context in contexts]
+        functions = dict.fromkeys(sorted(ids, key=lambda id: (self._cost[f"{id}|run"], id)))
+        return list(functions)[:_MOST_TESTS] or _importers(mutant.path)
+
+
+def _importers(path: str) -> list[str]:
+    """Test files that name the module: for lines that run when imported, or in other processes."""
+    package = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = package if package.startswith("clawrl_gym") else f"clawrl_gym.{package}"
+    return [
+        test
+        for test in _tracked()
+        if test.startswith("tests/") and "/test_" in test and module in (ROOT / test).read_text()
+    ]
+
+
+# -- the trials ----------------------------------------------------------------------------------
+class Copies:
+    """Copies of the tracked files, one for each trial that goes on."""
+
+    def __init__(self, count: int) -> None:
+        self._free = [self._make(number) for number in range(count)]
+        self._lock = threading.Lock()
+
+    def _make(self, number: int) -> Path:
+        folder = WORK / f"copy{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        for path in _tracked():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, folder / path, follow_symlinks=False)
+        return folder
+
+    def take(self) -> Path:
+        with self._lock:
+            return self._free.pop()
+
+    def give_back(self, folder: Path) -> None:
+        with self._lock:
+            self._free.append(folder)
+
+
+def attempt(mutant: Mutant, tests: list[str], folder: Path) -> Trial:
+    """Whether one of the tests notices the mutant."""
+    if not tests:
+        return Trial(mutant, False, 0, "no test reaches it")
+    file = folder / mutant.path
+    text = (ROOT / mutant.path).read_text("utf-8")
+    file.write_text(mutant.applied(text), "utf-8")
+    try:
+        return Trial(mutant, *_outcome(tests, folder))
+    finally:
+        file.write_text(text, "utf-8")
+
+
+def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command += ["-o", "addopts=-q --strict-markers --import-mode=importlib --tb=no", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return True, len(tests), f"not done after {_TIMEOUT_S:g} s"
+    if process.returncode == 0:
+        return False, len(tests), ""
+    failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return True, len(tests), failed[0][:200] if failed else f"exit {process.returncode}"
+
+
+def run(count: int, seed: int, jobs: int) -> None:
+    """Try a sample; what is tried already is not tried again."""
+    tests = Tests()
+    log = WORK / f"trials-{seed}.jsonl"
+    done = {trial.mutant for trial in _trials(log)}
+    chosen = [mutant for mutant in sample(count, seed) if mutant not in done]
+    copies = Copies(jobs)
+    lock = threading.Lock()
+
+    def one(mutant: Mutant) -> None:
+        folder = copies.take()
+        try:
+            trial = attempt(mutant, tests.of(mutant), folder)
+        finally:
+            copies.give_back(folder)
+        with lock, log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+            print(f"{'killed  ' if trial.killed else 'SURVIVED'}  {mutant}", flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, chosen))
+    show(seed)
+
+
+def show(seed: int) -> None:
+    """Killed by package, and the survivors."""
+    trials = list(_trials(WORK / f"trials-{seed}.jsonl"))
+    by_package: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        by_package[trial.mutant.package].append(trial)
+    for package, of_package in sorted(by_package.items()):
+        killed = sum(trial.killed for trial in of_package)
+        print(f"{package:32} {killed:4} of {len(of_package)}")
+    killed = sum(trial.killed for trial in trials)
+    print(f"{'all':32} {killed:4} of {len(trials)}  {killed / max(1, len(trials)):.0%}")
+    for trial in trials:
+        if not trial.killed:
+            print(f"survived ({trial.tests} tests)  {trial.mutant}")
+
+
+def _trials(log: Path) -> Iterator[Trial]:
+    for line in log.read_text("utf-8").splitlines() if log.exists() else []:
+        row = json.loads(line)
+        fields = row["mutant"]
+        mutant = Mutant(**{**fields, "span": tuple(fields["span"])})
+        yield Trial(mutant, row["killed"], row["tests"], row["by"])
+
+
+def _tracked() -> list[str]:
+    output = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    return output.splitlines()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("cover").add_argument("arguments", nargs="*", help="for pytest")
+    trial = commands.add_parser("run")
+    trial.add_argument("--count", type=int, default=150)
+    trial.add_argument("--jobs", type=int, default=1)
+    for command in (trial, commands.add_parser("show")):
+        command.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if options.command == "cover":
+        return cover(options.arguments)
+    if options.command == "show":
+        show(options.seed)
+    else:
+        run(options.count, options.seed, options.jobs)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
