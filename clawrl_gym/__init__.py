@@ -25,7 +25,11 @@ nothing else; no torch, no ray, no vllm, no file, no network.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from clawrl_gym.envs.registration import register_builtin_envs
+from clawrl_gym.core.interrupt import catch_from_the_start
+
+catch_from_the_start()
+
+from clawrl_gym.envs.registration import register_builtin_envs  # noqa: E402
 
 if TYPE_CHECKING:
     from clawrl_gym.agents.agent import Action as Action

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 
 import clawrl_gym as cg
+from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
 
 
@@ -25,7 +26,9 @@ def configure(arguments: list[str]) -> cg.BenchConfig:
 
 
 async def _bench(config: cg.BenchConfig) -> int:
-    results = await cg.run_comparison_async(config)
+    INTERRUPTS.patience_s = HOLDING_S
+    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+        results = await cg.run_comparison_async(config)
     return 1 if any(result.failures for result in results) else 0
 
 

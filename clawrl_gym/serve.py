@@ -14,6 +14,8 @@ import socket
 import sys
 
 import clawrl_gym as cg
+from clawrl_gym.core.descendants import die_with_parent
+from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
 
@@ -26,16 +28,16 @@ async def _hold(config: cg.ServeConfig) -> int:
     if config.print_config:
         sys.stdout.write(write_snippet(config, folder))
         return 0
-    with listen(config.gateway) as sock:
+    INTERRUPTS.patience_s = HOLDING_S
+    with listen(config.gateway) as sock, INTERRUPTS.goes_on(folder.way_on("serve")):
         arguments = [sys.executable, "-m", "clawrl_gym.serve", *sys.argv[1:]]
         return await supervise(arguments, sock)
 
 
 async def _serve(config: cg.ServeConfig) -> int:
     """The child: serves on the socket that the first process holds."""
-    from clawrl_gym.policy.vllm_process import die_with_parent
-
     die_with_parent()
+    INTERRUPTS.silent = True  # the first process says how it ended
     sock = socket.socket(fileno=int(os.environ[SOCKET_VARIABLE]))
     await cg.run_serving_async(config, sock)
     return 0

@@ -260,7 +260,8 @@ async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: 
     from clawrl_gym.run import cluster
 
     config = configured("agent=mine")
-    cluster.start_cluster()
+    ray = cluster.Cluster()
+    await ray.start()
     try:
         address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
         worker = cluster.RayWorker(config.env, config.agent, 1, address, 1.0)
@@ -272,7 +273,7 @@ async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: 
         with pytest.raises(ConfigError, match="differs between processes"):
             await stale.ready()
     finally:
-        cluster.stop_cluster()
+        ray.stop()
 
 
 def test_a_kinds_fields_of_any_type_reach_config_yaml(

@@ -10,7 +10,7 @@ from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 
 PARENT = """
 import subprocess, sys, time
-code = "from clawrl_gym.policy.vllm_process import die_with_parent; die_with_parent();" \
+code = "from clawrl_gym.core.descendants import die_with_parent; die_with_parent();" \
     "print('ready', flush=True); import time; time.sleep(60)"
 child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 child.stdout.readline()

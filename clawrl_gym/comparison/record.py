@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.run.command import INTERRUPTED
+from clawrl_gym.core.interrupt import EXIT_CODES
 
 TOOK_TOO_LONG = 124
 """Exit code of a run that was stopped because its time was up."""
@@ -34,7 +34,7 @@ class RunRecord:
     def interrupted(self) -> bool:
         """Something outside ended it, so that it can go on."""
         code = self.exit_code
-        return code is None or code < 0 or code in (TOOK_TOO_LONG, INTERRUPTED)
+        return code is None or code < 0 or code in (TOOK_TOO_LONG, *EXIT_CODES.values())
 
     def begun(self) -> RunRecord:
         """Once more started."""

@@ -19,10 +19,10 @@ from typing import Protocol
 
 from clawrl_gym.comparison.plan import PlannedRun, quoted
 from clawrl_gym.comparison.record import TOOK_TOO_LONG, RunRecord, read_record, write_record
+from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
-from clawrl_gym.policy.vllm_process import die_with_parent
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.ui.text import one_line
 

@@ -10,6 +10,7 @@
     │   └── RequestError   vLLM refused the request itself: asking again is useless
     ├── TrainerError       the learner failed
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
+    ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
     └── StoreError         the run's database or folder cannot be used
 
 Errors propagate. Four borders (environment, policy, judge, trainer) wrap foreign exceptions once,
@@ -66,6 +67,10 @@ class LearnerDied(TrainerError):
     """The learner's process ended: it can be started again from the last checkpoint."""
 
 
+class ClusterError(ClawError):
+    """Ray did not start, or one of its own processes ended: nothing of it can go on."""
+
+
 class StoreError(ClawError):
     """The run's database or folder cannot be used."""
 
@@ -79,3 +84,10 @@ def boundary(wrapper: type[ClawError], doing: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise wrapper(f"{doing}: {type(error).__name__}: {error}") from error
+
+
+def first_of(error: BaseException) -> BaseException:
+    """The first error that is in a group, however deep; any other one itself."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

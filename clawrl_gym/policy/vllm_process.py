@@ -9,26 +9,18 @@ server shall. Started with a socket, it is the fork server of one server after t
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
-import signal
 import socket
 import sys
 
+from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.policy.vllm_objects import VllmConfig
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
 """Environment variable with the pid of the process that the server belongs to."""
 FORKSERVER_VARIABLE = "CLAWRL_FORKSERVER_FD"
 """Environment variable with the number of the socket on which servers are asked for."""
-
-_PR_SET_PDEATHSIG = 1
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process as soon as its parent has died, however it died."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def fork_the_engine() -> None:

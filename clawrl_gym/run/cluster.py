@@ -6,15 +6,19 @@ ends with it. Import paths reach the workers through PYTHONPATH, never through d
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.descendants import command_of, descendants
+from clawrl_gym.core.errors import ClusterError, ConfigError, LearnerDied, TrainerError, boundary
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -22,10 +26,66 @@ from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.trainers.pictures import Images
 
 _OBJECT_STORE_BYTES = 128 << 20
+_RAY_PROCESSES = ("gcs_server", "raylet")
 
 
-def start_cluster() -> None:
-    """Start a cluster of this machine for this process. Blocks for some seconds."""
+class Cluster:
+    """Ray on this machine, started, held and ended by a thread of its own.
+
+    Nobody waits for a start that is no longer wanted: the thread ends it as soon as it can.
+    """
+
+    def __init__(self) -> None:
+        self._unwanted = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._up = False
+
+    async def start(self) -> None:
+        """Start it; takes some seconds. Raises ClusterError."""
+        loop = asyncio.get_running_loop()
+        started: asyncio.Future[None] = loop.create_future()
+
+        def hold() -> None:  # Ray's processes die with the thread that started them
+            error = None
+            try:
+                _start_ray()
+            except Exception as failure:  # noqa: BLE001 - raised below, in the loop
+                error = failure
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_settle, started, error)
+            self._unwanted.wait()
+            _stop_ray()
+
+        self._thread = threading.Thread(target=hold, name="ray", daemon=True)
+        self._thread.start()
+        with boundary(ClusterError, "starting Ray"):
+            await started
+        self._up = True
+
+    async def watch(self) -> None:
+        """Raises ClusterError when one of Ray's own processes ends, until cancelled."""
+        loop = asyncio.get_running_loop()
+        lost: asyncio.Future[None] = loop.create_future()
+        with contextlib.ExitStack() as stack:
+            for pid, name in _ray_processes():
+                try:
+                    descriptor = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    _settle(lost, _lost(name))
+                    continue
+                stack.callback(os.close, descriptor)
+                loop.add_reader(descriptor, _settle, lost, _lost(name))
+                stack.callback(loop.remove_reader, descriptor)
+            await lost
+
+    def stop(self) -> None:
+        """End it and every process of it; idempotent."""
+        self._unwanted.set()
+        if self._thread is not None and self._up:
+            self._thread.join()
+
+
+def _start_ray() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
@@ -41,11 +101,32 @@ def start_cluster() -> None:
     )
 
 
-def stop_cluster() -> None:
-    """End the cluster and every process of it."""
+def _stop_ray() -> None:
     import ray
 
     ray.shutdown()
+
+
+def _ray_processes() -> list[tuple[int, str]]:
+    """What the cluster stands on, by number and name."""
+    own = descendants(os.getpid())
+    return [(pid, name) for pid in own if (name := command_of(pid)) in _RAY_PROCESSES]
+
+
+def _lost(name: str) -> ClusterError:
+    return ClusterError(
+        f"Ray's {name} ended: it was killed, or there was no memory for it; its own logs are in "
+        "/tmp/ray/session_latest/logs"
+    )
+
+
+def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 async def _checked_remotely(plugins: Mapping[str, str]) -> None:

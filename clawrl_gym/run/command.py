@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -13,12 +11,14 @@ import yaml
 from pydantic import BaseModel
 
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.errors import ClawError, ClusterError, ConfigError, first_of
+from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
 
-INTERRUPTED = 130
 _HELP = ("-h", "--help")
+_CODES = ((ConfigError, 2), (ClusterError, 3))
+"""Exit codes of errors; 1 for all others. After 3 the same command can go on at once."""
 C = TypeVar("C", bound=CommandConfig | EvaluateConfig | BenchConfig)
 
 
@@ -51,7 +51,9 @@ def _multirun(name: str, arguments: list[str]) -> int:
             "python -m clawrl_gym.bench compares recipes over seeds\n"
         )
         return 2
-    return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
+    INTERRUPTS.patience_s = HOLDING_S
+    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
+        return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
 
 
 def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:
@@ -69,43 +71,41 @@ def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, A
 
 def _exit_code(run: Callable[[], int]) -> int:
     try:
-        return run()
-    except ConfigError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
-    except ClawError as error:
-        sys.stderr.write(f"error: {type(error).__name__}: {error}\n")
-        return 1
-    except BaseExceptionGroup as group:
-        sys.stderr.write(f"error: {_first_of(group)}\n")
-        return 1
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        return INTERRUPTED
+        with INTERRUPTS.caught():
+            return run()
+    except (ClawError, BaseExceptionGroup) as error:
+        return _say(error)
 
 
-def _first_of(group: BaseExceptionGroup[BaseException]) -> str:
-    first: BaseException = group
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return f"{type(first).__name__}: {first}"
+def _say(error: BaseException) -> int:
+    """The error in a line, with how to go on where something can; returns the exit code."""
+    first = first_of(error)
+    notes = dict.fromkeys([*getattr(first, "__notes__", ()), *getattr(error, "__notes__", ())])
+    kind = "" if isinstance(first, ConfigError) else f"{type(first).__name__}: "
+    sys.stderr.write("\n".join([f"error: {kind}{first}", *notes]) + "\n")
+    return next((code for cause, code in _CODES if isinstance(first, cause)), 1)
 
 
-async def _interruptible(running: Any) -> int:
-    """Cancel on the first SIGINT or SIGTERM, so that everything is closed in order."""
+async def _interruptible(running: Coroutine[Any, Any, int]) -> int:
+    """Cancel on the first SIGINT or SIGTERM, so that everything is closed in order.
+
+    Threads that still start or fetch something are not waited for: they end with the process.
+    """
     task = asyncio.ensure_future(running)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _stop, task)
-    try:
-        return int(await task)
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+    with INTERRUPTS.cancelling(lambda: loop.call_soon_threadsafe(_stop, task)):
+        try:
+            return await task
+        except BaseException as error:
+            if INTERRUPTS.signal is None:
+                raise
+            if not isinstance(error, asyncio.CancelledError):
+                _say(error)
+            sys.stdout.flush()
+            INTERRUPTS.end()
 
 
 def _stop(task: asyncio.Task[Any]) -> None:
-    """A second signal while closing ends the process at once; its children die with it."""
-    if task.cancelling():
-        os._exit(INTERRUPTED)
-    sys.stderr.write("\nstopping: closing everything in order\n")
+    if not INTERRUPTS.silent:
+        sys.stderr.write("\nstopping: closing everything in order\n")
     task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
 from dataclasses import dataclass
@@ -55,6 +56,10 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether a run is there."""
         return self.config_file.exists()
+
+    def way_on(self, command: str) -> str:
+        """What to type to go on with the run that is here."""
+        return f"go on with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
 
     def make(self, config: RunConfig) -> None:
         """Create the folder and write config.yaml. Raises ConfigError when a run is there."""

@@ -42,6 +42,7 @@ class RunParts:
         self._config = config
         self._view = view
         self.folder = folder
+        self.cluster = cluster.Cluster()
         films = LivePage(folder.path, view.message)
         self.policy = ServedPolicy(config, folder.path, on_phase=view.phase, on_film=films.add)
 
@@ -81,7 +82,7 @@ class RunParts:
     async def start_cluster(self) -> None:
         """Start Ray on this machine."""
         self._view.phase("Ray", "starting")
-        await asyncio.to_thread(cluster.start_cluster)
+        await self.cluster.start()
         self._view.phase("Ray", "ready")
 
     async def start_learner(self, resumed: UpdateRow | None) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.openclaw import snippet
@@ -23,7 +24,6 @@ from clawrl_gym.gateway.server import check_key
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.policy.models import resolve_device, resolve_model
 from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.run import cluster
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import check_judge
@@ -101,6 +101,7 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     view = make_view(config.ui, SERVING, title=str(folder.path))
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
             service = Service(config, RunParts(config, folder, view), view)
             await service.start(stack, sock)
             await service.run(stack)
@@ -164,7 +165,7 @@ class Service:
             running.create_task(self._serve_policy())
             if self._config.learn:
                 running.create_task(self._collector.run())
-                stack.callback(cluster.stop_cluster)
+                stack.callback(parts.cluster.stop)
                 running.create_task(self._learn(self._resumed))
 
     async def _serve_policy(self) -> None:
@@ -185,7 +186,9 @@ class Service:
             parts.folder.checkpoints,
             parts.timeline,
         )
-        await loop.run(parts.policy.version, _FOREVER)
+        async with asyncio.TaskGroup() as learning:
+            learning.create_task(parts.cluster.watch())
+            await loop.run(parts.policy.version, _FOREVER)
 
     def _on_verdict(self, verdict: Verdict) -> None:
         """Without learning, verdicts stay in the store; their samples come when it is on again."""

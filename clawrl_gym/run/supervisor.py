@@ -16,13 +16,14 @@ from collections.abc import Sequence
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.interrupt import EXIT_CODES, PATIENCE_S
 
 SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""
-STOP_S = 20.0
-"""How long the child may take to close everything."""
-_FINAL = (0, 1, 2, 130)
-"""Exit codes that the child chose: done, an error that was told, a wrong configuration, Ctrl-C."""
+STOP_S = PATIENCE_S + 0.7
+"""How long the child may take to close everything and to end."""
+_FINAL = (0, 1, 2, *EXIT_CODES.values())
+"""Exit codes that the child chose: done, an error, a wrong configuration, a signal."""
 _LONGEST_PAUSE_S = 30.0
 _HEALTHY_S = 300.0
 """A child that lived so long starts the count of deaths afresh."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
@@ -19,7 +20,6 @@ from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.run import cluster
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_agent, check_envs
@@ -66,10 +66,11 @@ async def train(config: RunConfig) -> TrainingRun:
             folder.require_space()
         else:
             folder.make(config)
-        async with AsyncExitStack() as stack:
-            run = Run(config, parts, tasks, view, other_envs)
-            await run.start(stack)
-            await run.learn()
+        with INTERRUPTS.goes_on(folder.way_on("train")):
+            async with AsyncExitStack() as stack:
+                run = Run(config, parts, tasks, view, other_envs)
+                await run.start(stack)
+                await run.learn()
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:
@@ -102,7 +103,7 @@ class Run:
         resumed = await parts.open(stack, resume=config.resume is not None)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
         self._judge = parts.judging(stack, hints=algorithm.needs_hints)
-        stack.callback(cluster.stop_cluster)
+        stack.callback(parts.cluster.stop)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(parts.policy.start(resumed))
             starting.create_task(self._start_beside_policy(stack, resumed))
@@ -189,6 +190,7 @@ class Run:
         async with asyncio.TaskGroup() as running:
             watching = [
                 running.create_task(parts.policy.servers.watch()),
+                running.create_task(parts.cluster.watch()),
                 running.create_task(self._observer.run()),
             ]
             if parts.policy.version == 0:

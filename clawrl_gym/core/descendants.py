@@ -1,0 +1,97 @@
+"""What a process has started, in all generations, through /proc: finding it and ending it.
+
+Needs nothing but the standard library: it is there from a command's first import on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_GRACE_S = 0.5
+"""For what ends by itself when its owner is gone, and cleans up meanwhile: sandboxes' launchers."""
+_ROUNDS = 20
+_PAUSE_S = 0.02
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process as soon as its parent has died, however it died.
+
+    What counts as the parent is the thread that started it.
+    """
+    _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def descendants(pid: int) -> set[int]:
+    """All living processes below `pid`."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (place := _state_and_parent(entry.name)) is not None:
+            state, parent = place
+            if state not in "ZX":
+                children.setdefault(parent, []).append(int(entry.name))
+    below: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        of_one = children.get(waiting.pop(), [])
+        below.update(of_one)
+        waiting += of_one
+    return below
+
+
+def end_descendants() -> None:
+    """Kill everything that this process has started, orphans too; for a process that ends now.
+
+    First its own children: most of the rest dies with them. What then still lives is killed.
+    """
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # who loses its parent comes to us, and is found
+    own = os.getpid()
+    _kill(pid for pid in descendants(own) if _parent(pid) == own)
+    deadline_s = time.monotonic() + _GRACE_S
+    while (left := descendants(own)) and time.monotonic() < deadline_s:
+        time.sleep(_PAUSE_S)
+    for _ in range(_ROUNDS):
+        if not left:
+            return
+        _kill(left)
+        time.sleep(_PAUSE_S)
+        left = descendants(own)
+
+
+def command_of(pid: int) -> str:
+    """The name of a process's program; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _state_and_parent(pid: str) -> tuple[str, int] | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+    return fields[0], int(fields[1])
+
+
+def _parent(pid: int) -> int:
+    place = _state_and_parent(str(pid))
+    return 0 if place is None else place[1]
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

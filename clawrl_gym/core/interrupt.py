@@ -1,0 +1,146 @@
+"""Ctrl-C and SIGTERM for the commands of this package, from their first import to their last line.
+
+The first signal cancels what runs, so that everything is closed in order; a second one, or
+`PATIENCE_S` later the clock, ends the process at once, with all that it has started. Before
+anything runs, the first one does. The last line says how to go on. Needs nothing but the standard
+library, and does nothing in a process that was not started as a command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from clawrl_gym.core.descendants import end_descendants
+from clawrl_gym.core.errors import ConfigError, first_of
+
+COMMANDS = ("train", "serve", "evaluate", "bench")
+PATIENCE_S = 3.5
+"""How long closing in order may take."""
+HOLDING_S = PATIENCE_S + 1.0
+"""The same for a process that only waits for another command to close and to end."""
+EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_NOTHING = "nothing to resume"
+_SHOW_CURSOR = b"\x1b[?25h"
+Handler = Callable[[int, FrameType | None], object] | int | None
+"""As `signal.signal` takes and gives it."""
+
+
+class Interrupts:
+    """The signals of this process. There is one, `INTERRUPTS`: signals are the process's own."""
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        """The one that came; None as long as none did."""
+        self.patience_s = PATIENCE_S
+        self.silent = False
+        """Another process says how the command ended."""
+        self._ways_on: list[str] = []
+        self._cancel: Callable[[], object] | None = None
+        self._came = threading.Event()
+        self._ending = threading.Lock()
+
+    def catch(self) -> dict[signal.Signals, Handler]:
+        """From now on SIGINT and SIGTERM are ours; returns whose they were."""
+        return {number: signal.signal(number, self._on_signal) for number in EXIT_CODES}
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Inside, SIGINT and SIGTERM are ours; outside of the main thread nothing changes."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = self.catch()
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def cancelling(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """Inside, the first signal calls `cancel`, and what runs has some time to close."""
+        # Started now: a handler may come at a moment at which no thread can be started.
+        threading.Thread(target=self._lose_patience, name="interrupt", daemon=True).start()
+        self._cancel = cancel
+        try:
+            yield
+        finally:
+            self._cancel = None
+
+    @contextmanager
+    def goes_on(self, how: str) -> Iterator[None]:
+        """What ends inside, by a signal or by an error (its note), says how to go on.
+
+        A configuration that is refused would be refused again: there it says nothing.
+        """
+        self._ways_on.append(how)
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(first_of(error), ConfigError):
+                error.add_note(how)
+            raise
+        finally:
+            if self.signal is None:
+                self._ways_on.remove(how)
+
+    def end(self) -> NoReturn:
+        """End this process and all that it has started, now, with the signal's exit code."""
+        with self._ending:
+            number = self.signal or signal.SIGTERM
+            end_descendants()
+            way_on = self._ways_on[-1] if self._ways_on else _NOTHING
+            if not self.silent:
+                _write(f"stopped by {number.name}: {way_on}\n")
+            os._exit(EXIT_CODES[number])
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._ending.locked():  # it came a third time
+            os._exit(EXIT_CODES[signal.Signals(number)])
+        first = self.signal is None
+        self.signal = self.signal or signal.Signals(number)
+        if not first or self._cancel is None:
+            self.end()
+        self._came.set()
+        self._cancel()
+
+    def _lose_patience(self) -> None:
+        self._came.wait()
+        threading.Event().wait(self.patience_s)
+        self.end()
+
+
+INTERRUPTS = Interrupts()
+
+
+def catch_from_the_start() -> None:
+    """Catch signals from the package's import on, in a process that is one of its commands.
+
+    While `python -m clawrl_gym.COMMAND` imports the package, and only then, `sys.argv` begins
+    with "-m".
+    """
+    program = sys.argv[0] if sys.argv else ""
+    modules = {f"clawrl_gym.{command}" for command in COMMANDS}
+    scripts = {f"clawrl-{command}" for command in COMMANDS}
+    begins = program == "-m" and not modules.isdisjoint(sys.orig_argv)
+    if begins or program.rpartition("/")[2] in scripts:
+        INTERRUPTS.catch()
+
+
+def _write(text: str) -> None:
+    """To standard error, whatever holds its locks; left out where nobody reads."""
+    with contextlib.suppress(OSError, ValueError):
+        if os.isatty(1):
+            os.write(1, _SHOW_CURSOR)
+        _, ready, _ = select.select([], [2], [], 0)
+        if ready:
+            os.write(2, text.encode())
