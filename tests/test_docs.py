@@ -131,6 +131,37 @@ def test_names_of_the_library_exist(page: Page) -> None:
     assert names <= set(cg.__all__), page.name
 
 
+def _numbers() -> dict[str, int]:
+    """What can be counted, by the words that pages count it with."""
+    from clawrl_gym.envs.gui.families import FAMILIES as GUI
+    from clawrl_gym.envs.swe.corpus.repository import families, repository_family
+    from clawrl_gym.envs.terminal.families import FAMILIES as TERMINAL
+    from clawrl_gym.envs.toolcall.families import FAMILIES as TOOLCALL
+    from clawrl_gym.store.schema import SCHEMA_VERSION
+
+    return {
+        r"terminal`\].* (\d+) (?:generated )?families": len(TERMINAL),
+        r"toolcall`\].* (\d+) (?:generated )?families": len(TOOLCALL),
+        r"gui`\].* (\d+) (?:generated )?families": len(GUI),
+        r"all (\d+) families": len(GUI),
+        r"(\d+) made-up repositories": len(families()),
+        r"repositories with (\d+) bugs": sum(len(repository_family(f).bugs) for f in families()),
+        r"one in (\d+) lines|your own is (\d+) lines": len(
+            (ROOT / "examples/rl_loop.py").read_text().splitlines()
+        ),
+        r"schema version \((\d+) now": SCHEMA_VERSION,
+    }
+
+
+def test_numbers_are_those_of_the_code() -> None:
+    text = "\n".join(page.path.read_text() for page in TRUE_TODAY)
+    for words, number in _numbers().items():
+        written = [
+            value for groups in re.finditer(words, text) for value in groups.groups() if value
+        ]
+        assert set(written) == {str(number)}, words
+
+
 def _overrides_of(code: str) -> Iterator[tuple[str, list[str]]]:
     """(command, overrides) of the library's calls with a literal list."""
     for node in ast.walk(ast.parse(code)):
@@ -141,6 +172,7 @@ def _overrides_of(code: str) -> Iterator[tuple[str, list[str]]]:
             yield command, ast.literal_eval(node.args[0])
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
 def test_python_runs_or_is_composed(block: Block, user_folder: Path) -> None:
     compile(block.code, f"{block.page}:{block.line}", "exec")
