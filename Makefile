@@ -4,14 +4,17 @@ BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu
 PY := .venv/bin/python
 ARGS ?=
 
-.PHONY: help setup train serve bench test check tiny engine engine-stop browser doctor clean
+.PHONY: help setup develop train serve bench test check tiny engine engine-stop browser doctor wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup:  ## virtual environment, system packages (as root), pinned lock; BUILD=cpu|gpu
+setup:  ## virtual environment, system packages (as root), what a user needs; BUILD=cpu|gpu
 	@locks/install.sh $(BUILD)
+
+develop:  ## setup, and what tests and checks need
+	@locks/install.sh $(BUILD) dev
 
 train: setup  ## train the tiny policy in real sandboxes; ARGS="env=gui trainer.steps=3"
 	@case "$(ARGS)" in *env=gui*) locks/browser.sh ;; esac
@@ -23,11 +26,11 @@ serve: setup  ## serve a policy that learns from live conversations; ARGS="gatew
 bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal_hybrid seeds=3"
 	@$(PY) -m clawrl_gym.bench $(ARGS)
 
-test: setup  ## every test; ARGS="-k store"; installs Chromium and a Docker engine as root
+test: develop  ## every test; ARGS="-k store"; installs Chromium and a Docker engine as root
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
 	@$(PY) -m pytest $(ARGS)
 
-check: setup  ## formatting, lint, layers, types
+check: develop  ## formatting, lint, layers, types
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/lint-imports --no-logo --no-cache
@@ -48,6 +51,9 @@ browser: setup  ## Chromium for browser tasks, where none is
 
 doctor: setup  ## what this machine can run, what is missing and what mends it
 	@$(PY) -m clawrl_gym.doctor $(ARGS)
+
+wheel: setup  ## the package as a wheel, below dist/
+	@$(PY) -m hatchling build -t wheel
 
 clean:  ## remove the virtual environment and caches; runs/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info

@@ -33,7 +33,8 @@ find_python() {
             return
         fi
     done
-    stop "Python 3.11, 3.12 or 3.13 is needed; ${PYTHON:-python3} is $("${PYTHON:-python3}" -V 2>&1 || echo missing)" \
+    candidate=$("${PYTHON:-python3}" -V 2>/dev/null || echo missing)
+    stop "Python 3.11, 3.12 or 3.13 is needed; ${PYTHON:-python3} is $candidate" \
         "install one and name it: PYTHON=/path/to/python3.12 make setup"
 }
 
@@ -91,6 +92,7 @@ make_venv() {
     elif [ -e .venv ]; then
         return 0
     fi
+    check_space
     attempt "$python" -m venv --clear .venv
 }
 
@@ -162,6 +164,7 @@ if command -v flock >/dev/null; then
     exec 9<.
     flock -n 9 || { echo "setup: another installation runs in this folder; waiting for it"; flock 9; }
 fi
+started=$(date +%s)
 check_machine
 if [ -z "${PYTHON:-}" ] && ! command -v python3 >/dev/null && [ "$(id -u)" -eq 0 ]; then
     python="" install_system_packages python3 python3-venv
@@ -171,9 +174,7 @@ install_system_packages $(missing_packages)
 make_venv
 user_stamp=$(stamp "$build" "${locks[@]}" locks/build.lock pyproject.toml)
 dev_stamp=$(stamp dev locks/dev.lock)
-started=$(date +%s)
 if [ ! -e "$user_stamp" ]; then
-    [ -n "$(compgen -G '.venv/.installed-*')" ] || check_space
     echo "setup: installing the $build build of vLLM and what it needs into .venv; this happens once"
     touch .venv/.installing
     install_user

