@@ -7,7 +7,7 @@
 
 **Commands as functions** (each with a twin that ends in `_async`): `run_training`, `run_serving`,
 `run_evaluation`, `run_comparison`, `run_episode`; `load_config` makes their configurations as the
-command line does; `write_report` draws a run again.
+command line does; `write_report` draws a run again, `export_run` writes its model to hand on.
 
 **Parts for a loop of one's own**: `ServedPolicy` (vLLM behind the gateway, new weights swapped in
 while it serves), `Environments` (episodes, groups, evaluations), `Learner` (samples in, weights
@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from clawrl_gym.run.configure import load_config as load_config
     from clawrl_gym.run.environments import Environments as Environments
     from clawrl_gym.run.episode import run_episode_async as run_episode_async
+    from clawrl_gym.run.export import Exported as Exported
+    from clawrl_gym.run.export import export_run as export_run
     from clawrl_gym.run.library import run_episode as run_episode
     from clawrl_gym.run.library import run_evaluation as run_evaluation
     from clawrl_gym.run.library import run_evaluation_async as run_evaluation_async
@@ -112,6 +114,7 @@ _HOMES = {
     "run.configure": ("load_config",),
     "run.environments": ("Environments",),
     "run.episode": ("run_episode_async",),
+    "run.export": ("Exported", "export_run"),
     "run.library": (
         "run_episode", "run_evaluation", "run_evaluation_async", "run_serving",
         "run_serving_async", "run_training", "run_training_async",

@@ -26,7 +26,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
 )
 """Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
 under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages."""
-_HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
+HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -50,7 +50,7 @@ def resolve_model(model: str) -> Path:
     missing = why_missing(model)
     if missing is not None:
         raise ConfigError(f"policy.model={model!r}: {missing}")
-    if not _HUB_ID.match(model):
+    if not HUB_ID.match(model):
         raise ConfigError(
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
             "'Qwen/Qwen3-0.6B' either: give 'tiny', a folder or such an id"

@@ -8,6 +8,11 @@ from typing import TypedDict
 
 SUFFIXES = (".safetensors", ".safetensors.index.json")
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
+_OF_THESE_WEIGHTS = (
+    "README.md", "recipe.json", "training_args.json", "trainer_state.json", "all_results.json",
+    "eval_results.json", "train_results.json",
+)  # fmt: skip
+"""Files that tell how a folder's own weights were made and what they reach."""
 _HEADER_LIMIT_BYTES = 100 * 2**20
 
 
@@ -37,13 +42,14 @@ def weight_files(weights: Path) -> dict[str, Path]:
 
 
 def files_beside_weights(folder: Path) -> list[Path]:
-    """Configuration, tokenizer, template, processor, code: all files of a model but weights."""
+    """Configuration, tokenizer, template, processor, code: what other weights go with, too."""
     return sorted(
         path
         for path in folder.iterdir()
         if path.is_file()
         and not path.name.startswith(".")
         and not path.name.endswith(SUFFIXES + _OTHER_WEIGHTS)
+        and path.name not in _OF_THESE_WEIGHTS
     )
 
 

@@ -92,14 +92,25 @@ class RunFolder:
 
     def read_config(self, model: type[C]) -> C:
         """The configuration that the run was started with."""
+        return model.of(self.read_values())
+
+    def read_values(self) -> dict[str, object]:
+        """The configuration of a run of any command and version, unchecked."""
         if not self.exists:
             raise ConfigError(f"{self.path} holds no run (no config.yaml); expected runs/NAME")
-        try:
-            values = yaml.safe_load(self.config_file.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            message = " ".join(str(error).split())
-            raise ConfigError(f"cannot read {self.config_file}: {message}") from error
-        return model.of(values)
+        return read_config_values(self.config_file)
+
+
+def read_config_values(path: Path) -> dict[str, object]:
+    """What a config.yaml says. Raises ConfigError when it cannot be read, or says nothing."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = " ".join(str(error).split())
+        raise ConfigError(f"cannot read {path}: {message}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds no configuration, expected the config.yaml of a run")
+    return values
 
 
 def folder_of(config: RunConfig) -> RunFolder:

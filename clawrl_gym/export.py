@@ -1,0 +1,64 @@
+"""python -m clawrl_gym.export runs/NAME OUT: a checkpoint as a model's folder to hand on.
+
+python -m clawrl_gym.export runs/NAME OUT --step best --dtype bfloat16
+
+OUT holds configuration, tokenizer, weights and a model card, and nothing of the learner:
+transformers, vLLM and policy.model=OUT load it as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import clawrl_gym as cg
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m clawrl_gym.export",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="the run's folder, runs/NAME")
+    parser.add_argument("out", type=Path, help="where the model goes; new or empty")
+    parser.add_argument(
+        "--step",
+        type=_step,
+        default="last",
+        metavar="N|best|last",
+        help="the update; best on held-out tasks; the newest (default)",
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("float32", "bfloat16", "float16"),
+        help="element type of the weights; what the run served in by default",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an earlier export in OUT")
+    options = parser.parse_args(arguments)
+    try:
+        exported = cg.export_run(
+            options.run, options.out, step=options.step, dtype=options.dtype, force=options.force
+        )
+    except cg.ClawError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, cg.ConfigError) else 1
+    sys.stdout.write(
+        f"{exported.folder}: update {exported.step} of {options.run}, {exported.dtype}; "
+        f"README.md is its model card\ngo on from it: policy.model={exported.folder}\n"
+    )
+    return 0
+
+
+def _step(text: str) -> int | str:
+    if text in ("best", "last"):
+        return text
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected an update, best or last")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""A checkpoint of a run as a folder to hand on: the model, its card, nothing of the learner."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
+from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
+from clawrl_gym.policy.models import checkpoint_dtype, resolve_model
+from clawrl_gym.policy.weights import check_whole, files_beside_weights
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.model_card import CARD, CARD_TAG, model_card
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+_STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+"""What safetensors calls the element types that can be made of one another."""
+_MARGIN_BYTES = 100 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A model's folder that was written."""
+
+    folder: Path
+    step: int
+    """The update after which its weights were saved."""
+    dtype: str
+    """Element type of its weights."""
+
+
+def export_run(
+    run: Path | str,
+    out: Path | str,
+    *,
+    step: int | Literal["last", "best"] = "last",
+    dtype: Dtype | None = None,
+    force: bool = False,
+) -> Exported:
+    """Write a checkpoint of the run's folder `run` as a model's folder `out`, with a model card.
+
+    `step` is an update, the newest one, or the best on held-out tasks; `dtype` None is what the run
+    served in. `force` replaces a folder that an export wrote, never another one. `out` appears when
+    it is whole. Raises ConfigError for what cannot be written.
+    """
+    folder, out = RunFolder(_run_dir(Path(run))), Path(out)
+    values = folder.read_values()
+    chosen = _choose(folder, step)
+    source = folder.path / CHECKPOINTS / list_checkpoints(folder.checkpoints)[chosen].name
+    weights, model = source / WEIGHTS, _model_of(source, values)
+    served = dtype or checkpoint_dtype(model)
+    wanted = served if served in _BYTES else "float32"
+    try:
+        size = _size(weights, wanted)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the checkpoint {source} has no weights to export: {error}") from error
+    _check_place(out, folder.path, force=force)
+    _check_space(out, size)
+    with _appearing(out) as partial:
+        for file in files_beside_weights(model):
+            shutil.copyfile(file, partial / file.name)
+        _write_weights(weights, partial / WEIGHTS, wanted)
+        _name_dtype(partial / "config.json", wanted)
+        replace_text(partial / CARD, model_card(folder, values, chosen, wanted, out.resolve().name))
+    return Exported(out, chosen, wanted)
+
+
+def _run_dir(path: Path) -> Path:
+    """Raises ConfigError for a path that is no run's, with what was probably meant."""
+    if RunFolder(path).exists:
+        return path
+    inside = run_of(str(path))
+    if inside is not None:
+        raise ConfigError(
+            f"got the checkpoint {path}, expected its run and the update: {inside} with step "
+            f"{int(path.name)} (--step {int(path.name)})"
+        )
+    raise ConfigError(f"{path} holds no run (no config.yaml), expected a run's folder, runs/NAME")
+
+
+def _choose(folder: RunFolder, step: int | str) -> int:
+    """The update whose checkpoint is meant. Raises ConfigError with those there are."""
+    checkpoints = list_checkpoints(folder.checkpoints)
+    if not checkpoints:
+        raise ConfigError(
+            f"the run {folder.path} has no checkpoint in {folder.checkpoints}: nothing was learned "
+            "yet, or they were removed"
+        )
+    numbers = ", ".join(map(str, checkpoints))
+    if step == "last":
+        return max(checkpoints)
+    if step == "best":
+        best = best_heldout(by_step(read_json_lines(folder.path / METRICS_FILE)), checkpoints)
+        if best is None:
+            raise ConfigError(
+                f"no checkpoint of {folder.path} was measured on held-out tasks (eval.every), "
+                f"expected step last or one of {numbers}"
+            )
+        return best
+    if not isinstance(step, int) or step not in checkpoints:
+        raise ConfigError(
+            f"got step {step!r}, expected one of the checkpoints of {folder.path}: {numbers}, or "
+            "last or best"
+        )
+    return step
+
+
+def _model_of(checkpoint: Path, values: dict[str, object]) -> Path:
+    """The folder with what stands beside the weights: the checkpoint's own, unless it is old."""
+    if (checkpoint / "config.json").is_file():
+        return checkpoint
+    policy = values.get("policy")
+    model = policy.get("model") if isinstance(policy, dict) else None
+    return resolve_model(str(model))
+
+
+def _size(weights: Path, dtype: str) -> int:
+    """Bytes of the weights in an element type. Raises ValueError when they are not whole."""
+    return sum(
+        prod(tensor["shape"]) * _BYTES[dtype]
+        if tensor["dtype"] in _STORED
+        else tensor["data_offsets"][1] - tensor["data_offsets"][0]
+        for tensor in check_whole(weights).values()
+    )
+
+
+def _check_place(out: Path, run: Path, *, force: bool) -> None:
+    if out.is_file() or (out.is_symlink() and not out.exists()):
+        raise ConfigError(f"got {out}, which is a file, expected a folder that is new or empty")
+    if out.resolve() == run.resolve() or (run / CHECKPOINTS).resolve() in out.resolve().parents:
+        raise ConfigError(f"got {out}, which belongs to the run, expected a folder of its own")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not force:
+        raise ConfigError(
+            f"{out} is not empty: choose another folder, or --force to replace an earlier export"
+        )
+    if not _is_export(out):
+        raise ConfigError(
+            f"{out} holds something else than an earlier export ({CARD} with the tag {CARD_TAG}, "
+            "no folders): --force does not replace it; choose another folder"
+        )
+
+
+def _is_export(folder: Path) -> bool:
+    try:
+        card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return f"- {CARD_TAG}\n" in card and all(path.is_file() for path in folder.iterdir())
+
+
+def _check_space(out: Path, size: int) -> None:
+    parent = next(path for path in out.absolute().parents if path.is_dir())
+    free, needed = shutil.disk_usage(parent).free, size + _MARGIN_BYTES
+    if free < needed:
+        raise ConfigError(
+            f"got {free >> 20} MB free at {parent}, expected {needed >> 20} MB for the export: "
+            "free some space, choose another folder, or --dtype bfloat16"
+        )
+
+
+@contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `out` at the end; it is removed after an error."""
+    place = out.resolve()
+    partial = place.with_name(f".{place.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        shutil.rmtree(place, ignore_errors=True)
+        partial.rename(place)
+    except OSError as error:
+        raise ConfigError(f"cannot write {out}: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _write_weights(source: Path, target: Path, dtype: str) -> None:
+    if {tensor["dtype"] for tensor in check_whole(source).values()} == {_name_of(dtype)}:
+        shutil.copyfile(source, target)
+        return
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    wanted: torch.dtype = getattr(torch, dtype)
+    tensors: dict[str, Tensor] = {}
+    with safe_open(source, framework="pt") as file:
+        for name in file.keys():  # noqa: SIM118 (it is no mapping)
+            tensor = file.get_tensor(name)
+            tensors[name] = tensor.to(wanted) if tensor.is_floating_point() else tensor
+    save_file(tensors, target, metadata={"format": "pt"})
+
+
+def _name_of(dtype: str) -> str:
+    return next(stored for stored, name in _STORED.items() if name == dtype)
+
+
+def _name_dtype(path: Path, dtype: str) -> None:
+    """Have config.json name the element type, that of its parts for text and vision too."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config.pop("torch_dtype", None)
+    config["dtype"] = dtype
+    for part in config.values():
+        if isinstance(part, dict) and {"dtype", "torch_dtype"} & part.keys():
+            part.pop("torch_dtype", None)
+            part["dtype"] = dtype
+    replace_text(path, json.dumps(config, indent=2, ensure_ascii=False) + "\n")

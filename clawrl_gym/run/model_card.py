@@ -1,0 +1,155 @@
+"""The model card of an export: what run, which environment, what was measured; nothing private.
+
+It is made to be published, so it names no path of this machine, no command line and no key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import (
+    HELDOUT_HIGH,
+    HELDOUT_LOW,
+    HELDOUT_N,
+    HELDOUT_SUCCESS,
+    METRICS_FILE,
+    MetricRow,
+    by_step,
+)
+from clawrl_gym.core.provenance import read_starts
+from clawrl_gym.policy.checkpoints import run_of
+from clawrl_gym.policy.models import HUB_ID, SHIPPED
+from clawrl_gym.run.folder import RunFolder
+
+CARD = "README.md"
+CARD_TAG = "clawrl-gym"
+"""By which an export is known."""
+_TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
+_MAX_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A held-out evaluation of the run."""
+
+    step: int
+    success: str
+    interval: str
+    n: int
+
+
+def model_card(
+    folder: RunFolder, values: dict[str, object], step: int, dtype: str, name: str
+) -> str:
+    """The card of the checkpoint after update `step`, in Markdown."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(  # it makes text, never a page
+        loader=FileSystemLoader(_TEMPLATES),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+    )
+    rows = by_step(read_json_lines(folder.path / METRICS_FILE))
+    measured = [_measured(row) for row in rows if HELDOUT_SUCCESS in row and row["step"] <= step]
+    starts = read_starts(folder.path)
+    base, runs = _origin(str(_value(values, "policy.model")))
+    return environment.get_template("model_card.md.j2").render(
+        front_matter=_front_matter(base),
+        name=name,
+        run=folder.path.absolute().name,
+        base=base,
+        runs=runs,
+        step=step,
+        dtype=dtype,
+        settings=list(_settings(values)),
+        temperature=_value(values, "eval.temperature") or 0,
+        before=next((one for one in measured if one.step == 0), None),
+        after=next((one for one in measured if one.step == step and step), None),
+        measured=measured,
+        versions=starts[-1].get("versions", {}) if starts else {},
+        commit=starts[-1].get("commit") if starts else None,
+        day=_day(starts[-1]["started_s"]) if starts and "started_s" in starts[-1] else None,
+    )
+
+
+def _front_matter(base: str) -> str:
+    """What the Hugging Face hub reads."""
+    facts: dict[str, object] = {
+        "library_name": "transformers",
+        "tags": [CARD_TAG, "reinforcement-learning"],
+    }
+    if HUB_ID.match(base):
+        facts["base_model"] = base
+    return yaml.safe_dump(facts, sort_keys=False, indent=2)
+
+
+def _measured(row: MetricRow) -> Measured:
+    low, high = row.get(HELDOUT_LOW, 0.0), row.get(HELDOUT_HIGH, 1.0)
+    interval = f"{low:.1%} to {high:.1%}"
+    return Measured(
+        int(row["step"]), f"{row[HELDOUT_SUCCESS]:.1%}", interval, int(row.get(HELDOUT_N, 0))
+    )
+
+
+_SETTINGS = {
+    "environment": "env.type",
+    "its id": "env.id",
+    "its class": "env.target",
+    "algorithm": "trainer.algorithm",
+    "judge": "judge.type",
+    "updates of the run": "trainer.steps",
+    "groups of a batch": "rollout.groups",
+    "episodes of a group": "rollout.group_size",
+    "learning rate": "learner.lr",
+    "sampling temperature": "policy.sampling.temperature",
+    "context in tokens": "policy.max_model_len",
+    "seed": "seed",
+}
+
+
+def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
+    """What matters of a run's configuration, as far as it is there."""
+    serves = "learn" in values
+    yield "command", "serve (live conversations)" if serves else "train"
+    for words, key in _SETTINGS.items():
+        value = _value(values, key)
+        if value is not None and not (serves and key == "trainer.steps"):
+            yield words, value
+    own = [key for key in ("env.tasks", "env.instances") if _value(values, key) is not None]
+    for key in own:
+        yield key, Path(str(_value(values, key))).name
+
+
+def _value(values: dict[str, object], key: str) -> object:
+    value: object = values
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _origin(model: str) -> tuple[str, list[str]]:
+    """The model that the first run of a chain began with, and the runs between, the newest first.
+
+    Of a folder only its name is told.
+    """
+    runs: list[str] = []
+    while (run := run_of(model)) is not None and len(runs) < _MAX_RUNS:
+        runs.append(f"{run.name} (update {int(Path(model).name)})")
+        try:
+            model = str(_value(RunFolder(run).read_values(), "policy.model"))
+        except ConfigError:
+            return "unknown", runs
+    known = model in SHIPPED or (HUB_ID.match(model) and not Path(model).exists())
+    return (model if known else Path(model).name), runs
+
+
+def _day(unix_s: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(unix_s))
