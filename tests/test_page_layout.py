@@ -16,6 +16,7 @@ from clawrl_gym.comparison.tables import tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.ui.report import write_report
 from tests.fake_run import make_run
+from tests.fake_serving import make_serving
 from tests.gui_page_rig import chromium
 from tests.test_bench_results import START, recipe
 
@@ -68,10 +69,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     bench = folder / "bench.html"
     names = tuple(one.name for one in results)
     write_page(bench, BenchConfig(experiment=names), results, tables_of(results, 0.8), START)
-    return {"report": write_report(run), "bench": bench}
+    serving = make_serving(folder / "serving", "+-0?" * 9)
+    return {"report": write_report(run), "serving": write_report(serving), "bench": bench}
 
 
-@pytest.mark.parametrize("name", ["report", "bench"])
+@pytest.mark.parametrize("name", ["report", "serving", "bench"])
 @pytest.mark.parametrize("width", [1280, 768, 375])
 async def test_no_word_of_a_table_is_broken_and_the_page_never_scrolls_sideways(
     browser: Browser, pages: dict[str, Path], name: str, width: int

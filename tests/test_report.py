@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import html.parser
+import io
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ElementTree
@@ -12,13 +14,18 @@ import pytest
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.report import main
+from clawrl_gym.run.serve import leave_report
 from clawrl_gym.store import SessionRow
 from clawrl_gym.ui.charts import write_curve_svg
 from clawrl_gym.ui.report import write_report
+from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
 from clawrl_gym.ui.timeline import Span, busy_share, spans_of, timeline_svg
 from clawrl_gym.ui.transcripts import advantages_of, choose, pieces
+from clawrl_gym.ui.verdicts import JudgedTurn, buckets_of
+from clawrl_gym.ui.view import LineView
 from tests.fake_run import make_run
+from tests.fake_serving import CORRECTION, make_serving
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
@@ -353,3 +360,90 @@ def test_a_key_of_the_users_is_not_in_the_report(tmp_path: Path) -> None:
     page = write_report(folder).read_text()
     assert "sesame-open" not in page
     assert "key: hidden" in page
+
+
+BAD_THEN_GOOD = "--0-?---" * 3 + "+++0+++?" * 3
+
+
+@pytest.fixture(scope="module")
+def serving_html(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = make_serving(tmp_path_factory.mktemp("runs") / "serve", BAD_THEN_GOOD)
+    return write_report(folder).read_text()
+
+
+@pytest.fixture(scope="module")
+def serving(serving_html: str) -> Page:
+    return Page(serving_html)
+
+
+def test_a_serving_run_opens_with_whether_it_learns(serving: Page) -> None:
+    words = serving.words
+    assert "12 updates from 48 judged turns. The newest turns are judged better" in words
+    assert "judged good, first 19 5 % 95 %: 1 to 25 %, 1 of 19" in words
+    assert "newest 19 89 % 95 %: 69 to 97 %, 17 of 19" in words
+    assert "+84 points" in words
+    assert words.index("Is it getting better?") < words.index("The loops") < words.index("The run")
+
+
+def test_a_persons_correction_stands_among_the_hints_and_its_verdict_counts(serving: Page) -> None:
+    assert f"-1 a person {CORRECTION}" in serving.words
+    assert "people, by feedback 4 0 0 4 0 0 %" in serving.words
+    assert "all 48 18 5 20 5 47 %" in serving.words
+    assert "2 of the judge were overruled" in serving.words
+
+
+def test_a_serving_run_has_the_lanes_it_records_and_no_empty_ones(serving_html: str) -> None:
+    assert set(re.findall(r'class="lane s-(\w+) ', serving_html)) == {"serve", "train"}
+    assert "Nothing was recorded" not in serving_html
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "body"),
+    [
+        ("", "0 updates. From 10 clear verdicts", "No turn has been judged yet."),
+        ("++-?", "1 update from 4 judged turns. From 10", "the judge, by rules 4 2 0 1 1 67 %"),
+        ("+-" * 8, "the difference may be chance", "+0 points"),
+        ("+" * 11 + "-" * 11, "judged worse than the first, beyond chance", "-100 points"),
+    ],
+)
+def test_few_verdicts_no_change_and_a_change_for_the_worse_are_said(
+    tmp_path: Path, values: str, verdict: str, body: str
+) -> None:
+    words = Page(write_report(make_serving(tmp_path / "serve", values)).read_text()).words
+    assert verdict in words
+    assert body in words
+
+
+def test_a_serving_run_that_records_nothing_says_so(tmp_path: Path) -> None:
+    folder = make_serving(tmp_path / "serve", "")
+    (folder / "run.db").unlink()
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("record: true", "record: false"))
+    words = Page(write_report(folder).read_text()).words
+    assert "Conversations are not recorded ( live.record=false )" in words
+    assert "From 10" not in words
+
+
+def test_verdicts_of_neighbouring_versions_are_put_together_until_they_say_something() -> None:
+    turns = [JudgedTurn(version, "rule", 1, False) for version in range(7)]
+    turns += [JudgedTurn(7, "rule", None, False)] * 9
+    spans = [(b.first_version, b.last_version, len(b.turns)) for b in buckets_of(turns)]
+    assert spans == [(0, 7, 16)]
+    many = [JudgedTurn(version, "rule", 1, False) for version in range(1000) for _ in range(3)]
+    buckets = buckets_of(many)
+    assert 15 <= len(buckets) <= 20
+    assert sum(len(bucket.turns) for bucket in buckets) == 3000
+    for before, after in itertools.pairwise(buckets):
+        assert before.last_version < after.first_version
+
+
+def test_serving_leaves_a_report_and_one_that_cannot_be_written_is_a_message(
+    tmp_path: Path,
+) -> None:
+    out = io.StringIO()
+    folder = make_serving(tmp_path / "serve", "+-")
+    leave_report(folder, LineView(out, SERVING, title="x"))
+    assert out.getvalue() == f"x\nreport: {folder}/report.html\n"
+    assert (folder / "report.html").exists()
+    leave_report(tmp_path / "nothing", LineView(out, SERVING, title="y"))
+    assert "no report: there is no folder" in out.getvalue()

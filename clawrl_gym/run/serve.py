@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
@@ -34,6 +34,7 @@ from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
@@ -105,8 +106,19 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
             service = Service(config, RunParts(config, folder, view), view)
             await service.start(stack, sock)
             await service.run(stack)
+    except asyncio.CancelledError:
+        await asyncio.to_thread(leave_report, folder.path, view)
+        raise
     finally:
         view.close()
+
+
+def leave_report(folder: Path, view: RunView) -> None:
+    """What was served and learned, on a page; one that cannot be written costs a message."""
+    try:
+        view.message(f"report: {write_report(folder)}")
+    except ClawError as error:
+        view.message(f"no report: {error}")
 
 
 class Service:

@@ -6,6 +6,7 @@ index, however long the run.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections import Counter, defaultdict
@@ -21,6 +22,7 @@ from clawrl_gym.store.rows import (
     StoredNode,
     UpdateRow,
     session_of,
+    unpack_ints,
     update_of,
     verdict_of,
 )
@@ -105,6 +107,18 @@ class StoreReader:
         for row in rows:
             verdicts[row["turn_id"]].append(verdict_of(row))
         return dict(verdicts)
+
+    def live_verdicts(self) -> Iterator[tuple[int, list[Verdict]]]:
+        """Of each judged live turn, in order: its newest weight version, and its verdicts."""
+        rows = self._db.execute(
+            "SELECT verdicts.*, turns.versions FROM verdicts JOIN turns ON turns.id = turn_id "
+            "JOIN sessions ON sessions.id = session_id WHERE source = 'live' "
+            "ORDER BY turn_id, verdicts.id"
+        )
+        for _, of_turn in itertools.groupby(rows, key=lambda row: row["turn_id"]):
+            own = list(of_turn)
+            newest = max(unpack_ints(own[0]["versions"]), default=-1)
+            yield max(0, newest), [verdict_of(row) for row in own]
 
     def samples_of_session(self, session_id: str) -> list[Sample]:
         rows = self._db.execute(

@@ -29,7 +29,7 @@ from clawrl_gym.ui.transcripts import (
 
 _HINTS = 12
 _CARDS = 6
-_KEYS = (b'"hints"', b'"refused"', b'"taught"')
+_KEYS = (b'"hints"', b'"refused"', b'"taught"', b'"feedback"')
 
 
 class _VerdictRow(TypedDict):
@@ -57,7 +57,7 @@ class _TaughtRow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class HintLine:
-    """One text that a judge gave as a hint."""
+    """One text that a judge gave as a hint, or a person as a correction."""
 
     session_id: str
     turn_id: int
@@ -129,6 +129,8 @@ def _hints_of(row: _VerdictRow) -> list[HintLine]:
     fields = (str(row["session_id"]), int(row["turn_id"]), str(row["kind"]), row["value"])
     detail = row["detail"]
     lines = [HintLine(*fields, str(text)) for text in detail.get("hints") or ()]
+    if detail.get("text"):
+        lines.append(HintLine(*fields, str(detail["text"])))
     for refused in detail.get("refused") or ():
         lines.append(HintLine(*fields, str(refused["hint"]), str(refused["why"])))
     return lines

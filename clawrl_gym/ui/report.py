@@ -4,54 +4,28 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.metrics import (
-    ERRORS_PREFIX,
-    HELDOUT_HIGH,
-    HELDOUT_LOW,
-    HELDOUT_N,
-    HELDOUT_SUCCESS,
-    MetricRow,
-)
+from clawrl_gym.core.metrics import ERRORS_PREFIX
 from clawrl_gym.core.provenance import Start
-from clawrl_gym.core.types import Json
+from clawrl_gym.core.types import Json, Verdict
 from clawrl_gym.ui import charts, pages
+from clawrl_gym.ui.headline import headline
 from clawrl_gym.ui.judging import why
-from clawrl_gym.ui.run_data import RunData, TranscriptCard, read_run
+from clawrl_gym.ui.run_data import RunData, TranscriptCard, is_serving, read_run
 from clawrl_gym.ui.text import duration, number, share
-from clawrl_gym.ui.timeline import busy_of_loops, timeline_svg, training_window
+from clawrl_gym.ui.timeline import busy_of_loops, loops_of, timeline_svg, training_window
 from clawrl_gym.ui.transcripts import EpisodeTranscript, Token
+from clawrl_gym.ui.verdicts import verdict_charts
 
 REPORT_FILE = "report.html"
 _CLOSE_UP_S = 30.0
 _MOST_OPEN_SETTINGS = 16
 """Settings that a page lists at once; more are folded."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldoutResult:
-    """One held-out evaluation in words."""
-
-    success: str
-    spread: str
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The first lines of the page."""
-
-    verdict: str
-    before: HeldoutResult | None
-    after: HeldoutResult | None
-    change: str
-    """`+58 points`, or empty."""
 
 
 def write_report(folder: Path) -> Path:
@@ -89,9 +63,12 @@ def render_page(run: RunData) -> str:
         details=charts.detail_charts(run),
         judging=charts.judging_charts(run),
         verdict_counts=verdict_counts(run),
+        verdicts=verdict_charts(run.judged),
+        loops=loops_of(run.spans),
         hints=list(reversed(run.hints)),
         sign=sign,
         why=why,
+        taught_words=taught_words,
         gap_tint=lambda token: tint(token.gap, widest),
         gap_legend=gap_legend(widest),
         films_above={film.session.id for card in run.films for film in card.films},
@@ -110,39 +87,6 @@ def render_page(run: RunData) -> str:
     )
 
 
-def headline(run: RunData) -> Headline:
-    """Before and after, or what is missing for saying that."""
-    evaluations = run.heldout
-    updates = f"{run.last_step} update{'' if run.last_step == 1 else 's'}"
-    if run.is_serving:
-        verdict = f"A serving run: {updates} so far."
-        if not evaluations:
-            return Headline(verdict, None, None, "")
-    elif not run.is_finished:
-        total = "" if run.total_steps is None else f" of {run.total_steps}"
-        verdict = f"This run is not finished: {run.last_step}{total} updates so far."
-    else:
-        verdict = f"{updates}, finished."
-    if not evaluations:
-        return Headline(f"{verdict} It has no held-out evaluation.", None, None, "")
-    before = _result(evaluations[0])
-    if before.step != 0:
-        verdict += f" Its first held-out evaluation came after {before.step} updates."
-    if len(evaluations) == 1:
-        return Headline(f"{verdict} It has one held-out evaluation.", before, None, "")
-    after = _result(evaluations[-1])
-    points = 100 * (evaluations[-1][HELDOUT_SUCCESS] - evaluations[0][HELDOUT_SUCCESS])
-    return Headline(verdict, before, after, f"{points:+.0f} points")
-
-
-def _result(row: MetricRow) -> HeldoutResult:
-    spread = f"n = {number(row.get(HELDOUT_N))}"
-    if HELDOUT_LOW in row and HELDOUT_HIGH in row:
-        low, high = 100 * row[HELDOUT_LOW], 100 * row[HELDOUT_HIGH]
-        spread = f"95 %: {low:.0f} to {high:.0f} %, {spread}"
-    return HeldoutResult(share(row[HELDOUT_SUCCESS]), spread, int(row["step"]))
-
-
 def facts(run: RunData) -> list[tuple[str, str]]:
     """The small print under the headline."""
     start = run.starts[-1] if run.starts else Start()
@@ -150,10 +94,11 @@ def facts(run: RunData) -> list[tuple[str, str]]:
     times = [row["time_s"] for row in run.heldout if "time_s" in row]
     training = times[-1] - times[0] if len(times) > 1 else None
     memory = [value for _, value in run.points("memory/rss_gb")]
+    sessions = "conversations" if run.is_serving else "episodes"
     rows = [
         ("wall time", wall_time(run)),
         ("first to last evaluation", duration(training) if training is not None else None),
-        ("episodes", number(run.episodes) if run.episodes else None),
+        (sessions, number(run.episodes) if run.episodes else None),
         ("seed", run.setting("seed")),
         ("environment", run.setting("env.id") or run.setting("env.target")),
         ("model", run.setting("policy.model")),
@@ -206,7 +151,7 @@ def timeline_charts(run: RunData) -> list[tuple[str, Markup, Markup]]:
         windows.append(("half a minute from the middle", middle_s - 15.0, middle_s + 15.0))
     timelines = []
     for title, start_s, stop_s in windows:
-        label = f"Timeline of the four loops, {title}"
+        label = f"Timeline of the loops, {title}"
         wide, narrow = (
             timeline_svg(run.spans, start_s=start_s, end_s=stop_s, width=width, label=label)
             for width in (1040, 400)
@@ -281,13 +226,19 @@ def sign(value: int | None) -> str:
     return "abstained" if value is None else f"{value:+d}".replace("+0", "0")
 
 
+def taught_words(verdict: Verdict) -> list[str]:
+    """A judge's hints, or what a person would rather have read."""
+    correction = verdict.detail.get("text")
+    return [*verdict.hints, *([correction] if correction else [])]
+
+
 def changed_settings(config: Json) -> list[tuple[str, str, str]]:
     """(key, value, default) of each setting that the command alone would have set otherwise."""
     from clawrl_gym.config import RunConfig, ServeConfig
     from clawrl_gym.config.compose import compose
 
     default = (
-        compose("serve", [], ServeConfig) if "learn" in config else compose("train", [], RunConfig)
+        compose("serve", [], ServeConfig) if is_serving(config) else compose("train", [], RunConfig)
     )
     defaults = _flat(default.model_dump(mode="json"))
     return [

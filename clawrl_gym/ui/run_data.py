@@ -41,6 +41,7 @@ from clawrl_gym.ui.transcripts import (
     find_tokenizer,
     read_transcript,
 )
+from clawrl_gym.ui.verdicts import JudgedTurn, judged_turn
 
 CONFIG_FILE = "config.yaml"
 _PAIRS = 3
@@ -69,6 +70,8 @@ class RunData:
     cards: list[TranscriptCard] = field(default_factory=list)
     episodes: int = 0
     lessons: list[LessonCard] = field(default_factory=list)
+    judged: list[JudgedTurn] = field(default_factory=list)
+    """Live turns with a verdict, in order."""
     hints: list[HintLine] = field(default_factory=list)
     """The newest ones, the newest last."""
     films: list[FilmCard] = field(default_factory=list)
@@ -90,7 +93,12 @@ class RunData:
     @property
     def is_serving(self) -> bool:
         """A run of `serve`, which has no end of its own."""
-        return "learn" in self.config
+        return is_serving(self.config)
+
+    @property
+    def is_recorded(self) -> bool:
+        """Conversations of a serving run are stored."""
+        return self.setting("live.record") is not False
 
     @property
     def total_steps(self) -> int | None:
@@ -122,6 +130,11 @@ def setting(config: Json, key: str) -> object:
     return value
 
 
+def is_serving(config: Json) -> bool:
+    """Whether a configuration is one of `serve`."""
+    return "learn" in config
+
+
 def read_run(folder: Path) -> RunData:
     """Read a run's folder. Raises ClawError when there is no run in it."""
     if not folder.is_dir():
@@ -137,7 +150,7 @@ def read_run(folder: Path) -> RunData:
     starts = read_starts(folder)
     notes = [] if spans else [f"No timeline: {TIMELINE_FILE} is missing or empty."]
     silent = [loop for loop in LOOPS if loop not in {span.loop for span in spans}]
-    if spans and silent:
+    if spans and silent and not is_serving(config):  # conversations are neither collected nor timed
         notes.append(f"Nothing was recorded in the timeline for: {', '.join(silent)}.")
     if not starts:
         notes.append("The command and the machine are unknown: run.json is missing.")
@@ -147,7 +160,8 @@ def read_run(folder: Path) -> RunData:
     stored = _read_cards(folder, config, evenly(log.taught))
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
-        stored.lessons, log.hints, stored.films, stored.session_films, [*notes, *stored.notes],
+        stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
+        [*notes, *stored.notes],
     )  # fmt: skip
 
 
@@ -172,6 +186,7 @@ class _Stored:
     episodes: int = 0
     """From which the cards were chosen."""
     lessons: list[LessonCard] = field(default_factory=list)
+    judged: list[JudgedTurn] = field(default_factory=list)
     films: list[FilmCard] = field(default_factory=list)
     session_films: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -223,6 +238,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
             for choice in choices
         ]
         lessons = lesson_cards(reader, taught, decoder)
+        judged = [judged_turn(version, verdicts) for version, verdicts in reader.live_verdicts()]
         box = FilmBox(folder)
         films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
     finally:
@@ -232,7 +248,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
     if len(box.session_ids) > box.embedded_films:
         count = f"{box.embedded_films} of {len(box.session_ids)}"
         notes.append(f"{count} films are here; all are in {FILMS_FOLDER}/.")
-    return _Stored(cards, len(sessions), lessons, films, session_films, notes)
+    return _Stored(cards, len(sessions), lessons, judged, films, session_films, notes)
 
 
 def _version(reader: StoreReader, session_id: str) -> int | None:

@@ -34,6 +34,19 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """One stacked column."""
+
+    low: float
+    high: float
+    """From and to on the x axis."""
+    words: list[str]
+    """What is shown of it under the pointer."""
+    parts: tuple[float, ...]
+    """Heights, from the bottom."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlotArea:
     """Where data lies in a chart's view box."""
 
@@ -116,6 +129,48 @@ def line_chart(
     )  # fmt: skip
     parts = [_axes(frame, form, x_label), *[_curve(frame, curve) for curve in series]]
     return _svg(frame, parts, label, hover=_hover_data(frame, series, form, x_label))
+
+
+def bar_chart(
+    columns: Sequence[Column],
+    colours: Sequence[str],
+    *,
+    width: int,
+    height: int,
+    x_range: tuple[float, float],
+    label: str,
+    x_label: str = "update",
+) -> Markup:
+    """Stacked columns, each part in its colour; empty markup when there is nothing to draw."""
+    tallest = max((sum(column.parts) for column in columns), default=0.0)
+    if not tallest:
+        return Markup("")
+    y_range = span_of([tallest])
+    widest = max(len(on_axis(tick, number)) for tick in ticks(*y_range))
+    frame = PlotArea(width, height, x_range, y_range, left=12 + 7 * widest)
+    bars = [_column(frame, column, colours) for column in columns]
+    middles = [frame.x((column.low + column.high) / 2) for column in columns]
+    rows = [[x, *column.words] for x, column in zip(middles, columns, strict=True)]
+    hover = json.dumps(rows, separators=(",", ":"))
+    return _svg(frame, [_axes(frame, number, x_label), *bars], label, hover=hover)
+
+
+_WIDEST_COLUMN_PX = 48.0
+
+
+def _column(frame: PlotArea, column: Column, colours: Sequence[str]) -> str:
+    left, right = frame.x(column.low), frame.x(column.high)
+    wide = max(1.0, min(_WIDEST_COLUMN_PX, 0.8 * (right - left)))
+    x, below, parts = (left + right - wide) / 2, 0.0, []
+    for part, colour in zip(column.parts, colours, strict=True):
+        if part:
+            top, tall = frame.y(below + part), frame.y(below) - frame.y(below + part)
+            parts.append(
+                f'<rect class="s-{colour} fill" x="{x:.1f}" y="{top}" width="{wide:.1f}" '
+                f'height="{tall:.1f}"/>'
+            )
+        below += part
+    return "".join(parts)
 
 
 _LAST_LABEL_PX = 100

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup, escape
 
-from clawrl_gym.core.metrics import LOOPS
+from clawrl_gym.core.metrics import LOOPS, Loop
 from clawrl_gym.core.types import Json
 from clawrl_gym.ui.text import duration, number
 
@@ -93,6 +93,12 @@ def training_window(spans: Sequence[Span]) -> tuple[float, float]:
     return min(span.start_s for span in inside), max(span.end_s for span in inside)
 
 
+def loops_of(spans: Sequence[Span]) -> list[Loop]:
+    """The loops that have spans, in their order."""
+    present = {span.loop for span in spans}
+    return [loop for loop in LOOPS if loop in present]
+
+
 def busy_of_loops(spans: Sequence[Span]) -> dict[str, float]:
     """Busy share of each loop that has spans, over the training window."""
     window = training_window(spans)
@@ -133,9 +139,10 @@ _CLOCK_STEPS_S = (
 def timeline_svg(
     spans: Sequence[Span], *, start_s: float, end_s: float, width: int, label: str
 ) -> Markup:
-    """The lanes between two moments."""
+    """The lanes between two moments, of the loops that recorded anything at all."""
+    loops = loops_of(spans)
     left, right = 58, 10
-    height = len(LOOPS) * (_LANE_HEIGHT + _LANE_GAP) + 22
+    height = len(loops) * (_LANE_HEIGHT + _LANE_GAP) + 22
     scale = (width - left - right) / max(1e-9, end_s - start_s)
 
     def place(moment_s: float) -> float:
@@ -144,7 +151,7 @@ def timeline_svg(
     inside = [span for span in spans if span.end_s >= start_s and span.start_s <= end_s]
     base = height - 20
     tracks, parts = [], [_seconds_axis(start_s, end_s, base, place, width)]
-    for index, loop in enumerate(LOOPS):
+    for index, loop in enumerate(loops):
         top = index * (_LANE_HEIGHT + _LANE_GAP) + 2
         lane = [span for span in inside if span.loop == loop and not span.is_swap]
         blocks = [span for span in lane if span.name in _WHOLE_LANE_NAMES]

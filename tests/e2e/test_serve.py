@@ -125,6 +125,8 @@ def test_it_goes_on_with_what_is_there_and_leaves_no_process_behind(tmp_path: Pa
     finally:
         assert first.stop() == 130
     assert still_alive(family, within_s=10) == set()
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in first.lines
+    assert "A serving run" in (tmp_path / "run" / "report.html").read_text()
     second = Serving(tmp_path / "run", "learn=false")
     try:
         assert second.key == key, "clients keep their configuration"
