@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -160,6 +161,18 @@ def test_numbers_are_those_of_the_code() -> None:
             value for groups in re.finditer(words, text) for value in groups.groups() if value
         ]
         assert set(written) == {str(number)}, words
+
+
+def test_every_dependency_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [
+        project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"].values(),
+        *project["dependency-groups"].values(),
+    ]
+    names = {re.split(r"[^\w-]", name)[0] for group in groups for name in group}
+    named = set(Page(ROOT / "docs/dependencies.md").inline_code)
+    assert names - named == set()
 
 
 def _overrides_of(code: str) -> Iterator[tuple[str, list[str]]]:
