@@ -132,6 +132,13 @@ def test_names_of_the_library_exist(page: Page) -> None:
     assert names <= set(cg.__all__), page.name
 
 
+def test_every_name_of_the_library_is_on_its_page() -> None:
+    codes = Page(ROOT / "docs/library.md").inline_code
+    named = {code.partition("(")[0] for code in codes}
+    names = {name.removesuffix("_async") for name in cg.__all__ if name != "__version__"}
+    assert names - named == set()
+
+
 def _numbers() -> dict[str, int]:
     """What can be counted, by the words that pages count it with."""
     from clawrl_gym.envs.gui.families import FAMILIES as GUI
