@@ -1,6 +1,8 @@
 """python -m clawrl_gym.train: compose the configuration, build the run, run it.
 
 python -m clawrl_gym.train env=terminal policy=tiny rollout.groups=4 trainer.steps=3
+python -m clawrl_gym.train --config runs/NAME/config.yaml      # that run again, in a new folder
+python -m clawrl_gym.train policy.model=runs/NAME              # from that run's newest checkpoint
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ a name that an installed package gives, as well as an option.
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import yaml
 
@@ -27,6 +28,9 @@ from clawrl_gym.core.plugins import (
     Seam,
     unknown_key,
 )
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
 
 C = TypeVar("C", bound=Part)
 _SEAMS: Mapping[str, Seam] = {
@@ -86,6 +90,52 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     if places and "searchpath" in model.model_fields:
         values["searchpath"] = places
     return model.of(_own(values, names, model))
+
+
+def with_overrides(
+    values: Mapping[str, object], overrides: Sequence[str], config_name: str
+) -> dict[str, object]:
+    """A whole configuration's plain values with KEY=VALUE set, read as `compose` reads them.
+
+    `~KEY` takes the key's default. Raises ConfigError for what is no such override; groups are
+    none: what a group says cannot be told from what `values` say.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    groups = groups_of(config_name)
+    changed = copy.deepcopy(dict(values))
+    for text in overrides:
+        name = _name(text)
+        if "=" not in text and not text.startswith("~"):
+            raise ConfigError(f"got {text!r}, expected KEY=VALUE; see --help")
+        if name in groups or (conf_dir() / name).is_dir():
+            raise ConfigError(
+                f"got {name}= together with --config, expected keys such as trainer.steps=10: a "
+                f"group of settings begins another run; leave --config out, or set its keys"
+            )
+        try:
+            (override,) = OverridesParser.create().parse_overrides([text])
+        except HydraException as error:
+            raise ConfigError(f"cannot read {text!r}; expected KEY=VALUE") from error
+        if override.is_sweep_override():
+            raise ConfigError(f"got several values of {name!r}: a run has one of each key")
+        _set(changed, name.split("."), None if override.is_delete() else override)
+    return changed
+
+
+def _set(values: dict[str, object], path: Sequence[str], override: Override | None) -> None:
+    """Set or (None) remove what stands at a path of keys."""
+    *parents, last = path
+    for key in parents:
+        inner = values.get(key)
+        if not isinstance(inner, dict):
+            inner = values[key] = {}
+        values = inner
+    if override is None:
+        values.pop(last, None)
+    else:
+        values[last] = override.value()
 
 
 def split_search_path(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal, TypeVar, overload
 
 import yaml
 
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.checkpoints import is_run, pinned, run_of
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
+C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Command = Literal["train", "serve", "evaluate", "bench"]
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger")
 """Keys that may be given together with resume=."""
@@ -34,6 +37,7 @@ def load_config(
 ) -> RunConfig | ServeConfig | EvaluateConfig | BenchConfig:
     """The configuration that `python -m clawrl_gym.COMMAND OVERRIDES` runs with.
 
+    `["--config", "runs/NAME/config.yaml", ...]` is that of an earlier run, in a folder of its own.
     Raises ConfigError, in one line, for whatever does not fit.
     """
     if isinstance(overrides, str) or not isinstance(overrides, Sequence):
@@ -47,19 +51,34 @@ def load_config(
     if wrong:
         raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
-        return _train_config(arguments)
+        return _pinned(_train_config(arguments))
     if command == "serve":
         return _serve_config(arguments)
     if command == "evaluate":
-        return compose("evaluate", arguments, EvaluateConfig)
+        return _pinned(_composed("evaluate", arguments, EvaluateConfig))
     if command == "bench":
         return _bench_config(arguments)
     raise ConfigError(f"got command {command!r}, expected train, serve, evaluate or bench")
 
 
+def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
+    """From `conf/`, or with `--config` from what an earlier run wrote."""
+    file, overrides = split_config(arguments)
+    if file is None:
+        return compose(command, overrides, model)
+    return repeated(file, overrides, command, model)
+
+
+def _pinned(config: C) -> C:
+    """A run that is given as the model is its newest checkpoint of now: later it has others."""
+    model = pinned(config.policy.model)
+    policy = config.policy.model_copy(update={"model": model})
+    return config if model == config.policy.model else config.model_copy(update={"policy": policy})
+
+
 def _train_config(arguments: list[str]) -> RunConfig:
     """`resume=` takes the run's own configuration and lets a few keys change it."""
-    config = compose("train", arguments, RunConfig)
+    config = _composed("train", arguments, RunConfig)
     if config.resume is None:
         return config
     stored = RunFolder(Path(config.resume)).read_config(RunConfig)
@@ -88,15 +107,32 @@ def _train_config(arguments: list[str]) -> RunConfig:
 
 def _serve_config(arguments: list[str]) -> ServeConfig:
     """`resume=` names the folder, which serving goes on with anyway."""
-    config = compose("serve", arguments, ServeConfig)
-    if config.resume is None:
+    config = _composed("serve", arguments, ServeConfig)
+    if config.resume is not None:
+        run = config.run.model_copy(update={"dir": config.resume})
+        config = config.model_copy(update={"run": run})
+    return _pinned(_as_begun(config))
+
+
+def _as_begun(config: ServeConfig) -> ServeConfig:
+    """Serving that began with a checkpoint of a run goes on with it when given the run again."""
+    given, place = Path(config.policy.model), config.run.dir
+    if place is None or not is_run(given) or not RunFolder(Path(place)).exists:
         return config
-    run = config.run.model_copy(update={"dir": config.resume})
-    return config.model_copy(update={"run": run})
+    begun = RunFolder(Path(place)).read_config(ServeConfig).policy.model
+    own_run = run_of(begun)
+    if own_run is None or own_run.resolve() != given.resolve():
+        return config
+    policy = config.policy.model_copy(update={"model": begun})
+    return config.model_copy(update={"policy": policy})
 
 
 def _bench_config(arguments: list[str]) -> BenchConfig:
     """What is no key of the bench goes to every run."""
+    if split_config(arguments)[0] is not None:
+        raise ConfigError(
+            f"got {FLAG}, expected recipes (experiment=): the bench repeats by its dir="
+        )
     values: dict[str, object] = {}
     overrides = []
     for argument in arguments:

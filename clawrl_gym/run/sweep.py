@@ -25,6 +25,7 @@ from clawrl_gym.config.run import RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
+from clawrl_gym.run.repeat import FLAG, split_config
 
 FLAGS = ("--multirun", "-m")
 TRAIN = (sys.executable, "-m", "clawrl_gym.train")
@@ -66,6 +67,8 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
+    if split_config(arguments)[0] is not None:
+        raise ConfigError(f"got {FLAG} together with --multirun, expected one of them")
     overrides, places = split_search_path(arguments)
     search_path = [part for place in places for part in ("--config-dir", place)]
     fixed: list[str] = []
