@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import PolicyError, boundary
+from clawrl_gym.core.files import link_or_copy
 from clawrl_gym.policy.weights import check_fit, files_beside_weights, weight_files
 
 _COPY_LIMIT_BYTES = 64 * 2**20
@@ -55,7 +56,7 @@ class ServingFolder:
             if weights is None:
                 self._fill(version, weight_files(model_dir), _link)
             else:
-                self._fill(version, weight_files(weights), _share)
+                self._fill(version, weight_files(weights), link_or_copy)
             self.switch(version)
 
     def of_version(self, version: int) -> Path:
@@ -105,13 +106,6 @@ def _link(source: Path, target: Path) -> None:
     target.symlink_to(source.resolve())
 
 
-def _share(source: Path, target: Path) -> None:
-    try:
-        target.hardlink_to(source)
-    except OSError:  # other file systems, or one that knows no hard links
-        shutil.copyfile(source, target)
-
-
 _PUT: Mapping[Take, Callable[[Path, Path], object]] = MappingProxyType(
-    {"copy": shutil.copyfile, "share": _share, "move": shutil.move}
+    {"copy": shutil.copyfile, "share": link_or_copy, "move": shutil.move}
 )

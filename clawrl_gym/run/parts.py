@@ -21,6 +21,7 @@ from clawrl_gym.policy.models import sees
 from clawrl_gym.run import cluster
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import JudgeMaker
+from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.loop import Update
@@ -48,6 +49,7 @@ class RunParts:
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""
+        self.policy.model = await asyncio.to_thread(keep_model, self.folder.path, self.policy.model)
         self.metrics = Metrics(
             self.folder.path, self._config.logger, self._config.model_dump(mode="json")
         )

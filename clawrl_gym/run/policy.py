@@ -24,11 +24,12 @@ from clawrl_gym.core import redact
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.checkpoints import WEIGHTS
-from clawrl_gym.policy.models import picture_ids, resolve_device, resolve_model, sees
+from clawrl_gym.policy.models import picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.kept_model import model_of
 from clawrl_gym.store import Store, UpdateRow
 
 OnPhase = Callable[[str, str], None]
@@ -72,7 +73,7 @@ class ServedPolicy:
             tempfile.TemporaryDirectory(prefix="clawrl-policy-") if folder is None else None
         )
         self.folder = RunFolder(Path(self._own_folder.name if self._own_folder else folder or ""))
-        self.model = resolve_model(config.policy.model)
+        self.model = model_of(self.folder.path, config.policy.model)
         self.device = resolve_device(config.policy.device)
         self.version = 0
         """The newest published weight version."""

@@ -22,11 +22,12 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.openclaw import snippet
 from clawrl_gym.gateway.server import check_key
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.policy.models import resolve_device, resolve_model
+from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.kept_model import model_of
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
@@ -48,7 +49,7 @@ def check(config: ServeConfig) -> RunFolder:
     if config.run.dir is None:
         raise ConfigError("got no run.dir, expected the folder that serving goes on in")
     check_key(config.gateway)
-    resolve_model(config.policy.model)
+    model_of(Path(config.run.dir), config.policy.model)
     resolve_device(config.policy.device)
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)

@@ -1,0 +1,47 @@
+"""The model of a run that began with another run's checkpoint, kept in its own folder.
+
+The other run deletes its checkpoints as it goes on; this one needs the files to its end, and again
+when it is resumed. They are linked, so they take room only once the other run has let go of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from clawrl_gym.core.errors import PolicyError, boundary
+from clawrl_gym.core.files import link_or_copy
+from clawrl_gym.policy.checkpoints import run_of
+from clawrl_gym.policy.models import checked, resolve_model
+from clawrl_gym.policy.weights import files_beside_weights, weight_files
+
+_KEPT = "model"
+"""In the run's folder."""
+
+
+def model_of(folder: Path, model: str) -> Path:
+    """The folder of `policy.model`; the run's own one when it is a checkpoint that is gone.
+
+    Raises ConfigError when it cannot be used.
+    """
+    kept = folder / _KEPT
+    gone = run_of(model) is not None and not Path(model).expanduser().exists()
+    return checked(kept.resolve()) if gone and kept.is_dir() else resolve_model(model)
+
+
+def keep_model(folder: Path, model: Path) -> Path:
+    """Keep a model's folder for the run in `folder` if it is a checkpoint; what the run shall use.
+
+    Raises PolicyError when there is no room.
+    """
+    if run_of(str(model)) is None:
+        return model
+    kept, partial = (folder / name for name in (_KEPT, f".{_KEPT}.partial"))
+    with boundary(PolicyError, f"keeping the model {model} in {kept}"):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for source in (*files_beside_weights(model), *weight_files(model).values()):
+            link_or_copy(source, partial / source.name)
+        shutil.rmtree(kept, ignore_errors=True)
+        partial.rename(kept)
+    return kept.resolve()
