@@ -3,8 +3,11 @@ SHELL := /bin/bash
 BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)
 PY := .venv/bin/python
 ARGS ?=
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n logical --maxprocesses 8
+# Compiled modules are kept: else each of a run's processes compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop train serve bench test check tiny engine engine-stop browser doctor wheel clean
+.PHONY: help setup develop train serve bench quick test nightly check tiny engine engine-stop browser doctor wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -26,9 +29,15 @@ serve: setup  ## serve a policy that learns from live conversations; ARGS="gatew
 bench: setup  ## recipes side by side; ARGS="experiment=personal_binary,personal_hybrid seeds=3"
 	@$(PY) -m clawrl_gym.bench $(ARGS)
 
-test: develop  ## every test; ARGS="-k store"; installs Chromium and a Docker engine as root
+quick: develop  ## tests that need no server, browser or engine, in 4 minutes; ARGS="-k store"
+	@$(PYTEST) --dist worksteal -m "not (vllm or ray or docker or browser or openclaw or slow)" $(ARGS)
+
+test: develop  ## every test, in 15 minutes; ARGS="-k store"; installs Chromium and a Docker engine as root
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
-	@$(PY) -m pytest $(ARGS)
+	@$(PYTEST) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+nightly:  ## every test and the long forms of some
+	@$(MAKE) --no-print-directory test ARGS="--nightly $(ARGS)"
 
 check: develop  ## formatting, lint, layers, types
 	@.venv/bin/ruff format --check .

@@ -1,13 +1,21 @@
-"""What a machine lacks skips the tests that need it, with the reason; on CI it is a failure."""
+"""What decides which tests run, and where.
+
+What a machine lacks skips the tests that need it, with the reason; on CI it is a failure. Long
+forms (marker `nightly`) are left out, and the summary says so, unless `--nightly` asks for them.
+With `--dist loadgroup` the tests of a file stay in one worker; those that share an engine, and
+those that start vLLM, are each one group over all files: two servers at once only slow each other.
+"""
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -60,6 +68,10 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "openclaw": _lacks_npm,
     "browser": _lacks_browser,
 }
+SHARED = ("vllm", "docker")
+"""Markers whose tests are one group."""
+LONG = ("vllm", "docker", "browser")
+"""Markers of tests that take long, longest first."""
 
 
 @pytest.fixture
@@ -73,15 +85,57 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await one.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    used = {name for name in NEEDS for item in items if item.get_closest_marker(name)}
-    reasons = {name: NEEDS[name]() for name in used}
-    if os.environ.get("CI") == "true":
-        reasons = {name: reason for name, reason in reasons.items() if name == "gpu"}
+@functools.cache
+def _lacks(name: str) -> str | None:
+    return NEEDS[name]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--nightly", action="store_true", help="the long forms of tests, too")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Imports leave nothing to collect: looking for garbage meanwhile takes a third of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("nightly"):
+        long_forms = [item for item in items if item.get_closest_marker("nightly")]
+        if long_forms:
+            config.hook.pytest_deselected(items=long_forms)
+            items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+    items.sort(key=_rank)
     for item in items:
-        for name, reason in reasons.items():
-            if reason is not None and item.get_closest_marker(name):
-                item.add_marker(pytest.mark.skip(reason=reason))
+        shared = next((name for name in SHARED if item.get_closest_marker(name)), None)
+        item.add_marker(pytest.mark.xdist_group(shared or item.nodeid.partition("::")[0]))
+
+
+def _rank(item: pytest.Item) -> int:
+    """Groups that take long begin first; their workers are free for the others sooner."""
+    return next((at for at, name in enumerate(LONG) if item.get_closest_marker(name)), len(LONG))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A need is looked after when the first test has it: an engine starts, a browser is found."""
+    reasons = {name: _lacks(name) for name in NEEDS if item.get_closest_marker(name)}
+    for name, reason in reasons.items():
+        if reason and (name == "gpu" or os.environ.get("CI") != "true"):
+            pytest.skip(reason)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if not config.getoption("nightly"):
+        terminalreporter.write_line("long forms of tests are left out: `make nightly` runs them")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
