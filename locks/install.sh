@@ -39,11 +39,15 @@ find_python() {
 }
 
 # What comes from the system, as Debian calls it. A library is sought as its user will: by loading it.
-missing_packages() {
+missing_packages() {  # PYTHON, or nothing where there is none yet
+    local python="$1"
     command -v bwrap >/dev/null || echo bubblewrap
     command -v git >/dev/null || echo git
     command -v g++ >/dev/null || echo g++
-    [ -n "$python" ] || return 0
+    if [ -z "$python" ]; then
+        printf '%s\n' libnuma1 python3 python3-venv
+        return
+    fi
     "$python" -c 'import ctypes; ctypes.CDLL("libnuma.so.1")' 2>/dev/null || echo libnuma1
     "$python" -c 'import ensurepip, venv' 2>/dev/null ||
         "$python" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'
@@ -166,11 +170,14 @@ if command -v flock >/dev/null; then
 fi
 started=$(date +%s)
 check_machine
-if [ -z "${PYTHON:-}" ] && ! command -v python3 >/dev/null && [ "$(id -u)" -eq 0 ]; then
-    python="" install_system_packages python3 python3-venv
+if [ -z "${PYTHON:-}$(compgen -c python3)" ]; then
+    install_system_packages $(missing_packages "")
 fi
-if [ -n "$(venv_fault)" ] || ! [ -e .venv ]; then python=$(find_python); else python=.venv/bin/python; fi
-install_system_packages $(missing_packages)
+python=.venv/bin/python
+if [ ! -e .venv ] || [ -n "$(venv_fault)" ]; then
+    python=$(find_python)
+fi
+install_system_packages $(missing_packages "$python")
 make_venv
 user_stamp=$(stamp "$build" "${locks[@]}" locks/build.lock pyproject.toml)
 dev_stamp=$(stamp dev locks/dev.lock)

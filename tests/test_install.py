@@ -233,6 +233,12 @@ def test_missing_system_packages_are_named_with_the_command(machine: Machine) ->
     assert not (machine.folder / ".venv").exists()
 
 
+def test_a_machine_without_a_python_is_told_all_at_once(machine: Machine) -> None:
+    machine.lacks("python3", "git")
+    names = "git libnuma1 python3 python3-venv"
+    assert f"missing system packages: {names}\n" in machine.install().stderr
+
+
 def test_one_can_go_on_without_them(machine: Machine) -> None:
     machine.lacks("bwrap")
     done = machine.install(NO_SYSTEM_PACKAGES="1")
