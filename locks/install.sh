@@ -84,6 +84,8 @@ venv_fault() {
         echo ".venv is of $(.venv/bin/python -V)"
     elif ! grep -qsF "$folder/bin/python" .venv/bin/pip; then
         echo ".venv was made in another folder, or only half"
+    elif [ -n "$(compgen -G ".venv/.installed-$other_build-*")" ]; then
+        echo ".venv holds the $other_build build"
     fi
 }
 
@@ -158,8 +160,8 @@ install_user() {
 }
 
 case "$build" in
-    cpu) locks=(locks/torch_cpu.txt locks/cpu.lock) needed_gb=4 ;;
-    gpu) locks=(locks/gpu.lock) needed_gb=12 ;;
+    cpu) other_build=gpu locks=(locks/torch_cpu.txt locks/cpu.lock) needed_gb=4 ;;
+    gpu) other_build=cpu locks=(locks/gpu.lock) needed_gb=12 ;;
     *) stop "got build '$build', expected cpu or gpu" ;;
 esac
 

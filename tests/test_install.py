@@ -170,6 +170,13 @@ def test_a_moved_checkout_gets_an_environment_of_its_own(machine: Machine) -> No
     assert machine.calls[0] == "venv"
 
 
+def test_the_other_build_gets_an_environment_of_its_own(machine: Machine) -> None:
+    machine.install()
+    assert ".venv holds the cpu build; making it anew" in machine.install("gpu").stdout
+    assert "--requirement locks/gpu.lock" in machine.calls[2]
+    assert "torch_cpu" not in machine.calls[2]
+
+
 def test_a_broken_link_is_not_followed(machine: Machine) -> None:
     (machine.folder / ".venv").symlink_to("/nowhere")
     refused = machine.install()

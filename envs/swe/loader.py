@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.row import CONTEXT_FIELD, Row
 
@@ -145,7 +146,7 @@ def _read_parquet(path: Path) -> Iterator[object]:
         import pyarrow.parquet
     except ImportError as error:
         raise ConfigError(
-            f"{path}: reading Parquet needs pyarrow: pip install 'clawrl-gym[swe]'"
+            f"{path}: reading Parquet needs pyarrow: {how_to_install('swe')}"
         ) from error
     try:
         yield from pyarrow.parquet.read_table(path).to_pylist()
@@ -159,7 +160,7 @@ def _read_hub(name: str, split: str) -> Iterator[object]:
     except ImportError as error:
         raise ConfigError(
             f"there is no file or folder {name!r}, and a data set on the hub needs the package "
-            "datasets: pip install 'clawrl-gym[swe]'"
+            f"datasets: {how_to_install('swe')}"
         ) from error
     try:
         dataset = datasets.load_dataset(name, split=split)

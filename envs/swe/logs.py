@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.envs.swe.instance import Instance
 
 READ_TIMEOUT_S = 60.0
@@ -213,4 +214,4 @@ def _child() -> LogReader:
 
 def _cure(error: str) -> str:
     missing = error.startswith(("ImportError", "ModuleNotFoundError"))
-    return "; to mend it: pip install 'clawrl-gym[swe]'" if missing else ""
+    return f"; to mend it: {how_to_install('swe')}" if missing else ""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.core.installation import how_to_have_chromium
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.browser.supervisor import SupervisorSettings
 from clawrl_gym.envs.gui.config import BrowserConfig
@@ -30,10 +31,6 @@ if TYPE_CHECKING:
 _START_S = 30.0
 _HEAP_MB = 256
 """Most that one page's script may keep; beyond it, its renderer ends."""
-_CURE = (
-    "`apt-get install chromium-headless-shell`, or"
-    " `python -m playwright install chromium-headless-shell`"
-)
 _CURE_ISOLATION = (
     "; or accept that pages run on this host unconfined, with browser.unsafe_no_isolation=true"
 )
@@ -76,13 +73,14 @@ def find(options: BrowserConfig, downloaded: str = "") -> str:
         program = shutil.which(options.executable)
         if program is None:
             raise ConfigError(
-                f"got browser.executable={options.executable!r}, expected a program; {_CURE}"
+                f"got browser.executable={options.executable!r}, expected a program; to have one: "
+                + how_to_have_chromium()
             )
         return os.path.realpath(program)
     for candidate in _candidates(downloaded):
         if os.access(candidate, os.X_OK):
             return os.path.realpath(candidate)
-    raise ConfigError(f"no Chromium is installed: {_CURE}")
+    raise ConfigError(f"no Chromium is installed: {how_to_have_chromium()}")
 
 
 def _candidates(downloaded: str) -> Iterator[str]:
@@ -152,7 +150,7 @@ async def _start(playwright: Playwright, starter: Path, *, isolated: bool) -> Br
         from clawrl_gym.envs.sandbox.isolation import cure_for
 
         reason = _program_output(str(error))
-        cure = cure_for(reason) + _CURE_ISOLATION if isolated else _CURE
+        cure = cure_for(reason) + _CURE_ISOLATION if isolated else how_to_have_chromium()
         raise EnvError(f"chromium did not start: {reason}; {cure}") from error
 
 

@@ -16,6 +16,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, TypeVar
 
 from clawrl_gym.core.errors import ConfigError, EnvError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.envs.gui.browser import chromium
 from clawrl_gym.envs.gui.browser.loop_thread import LoopThread
 from clawrl_gym.envs.gui.browser.proxy import Proxy
@@ -136,7 +137,7 @@ class Driver:
                     from playwright.async_api import async_playwright
                 except ImportError as error:
                     raise ConfigError(
-                        "playwright is not installed: `pip install clawrl-gym[gui]`"
+                        f"playwright is not installed: {how_to_install('gui')}"
                     ) from error
                 self._playwright = await async_playwright().start()
             return self._playwright

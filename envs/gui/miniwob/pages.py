@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.folder_site import FolderSite
 from clawrl_gym.envs.gui.miniwob.solutions import SOLUTIONS
@@ -148,6 +149,6 @@ def html_folder() -> Path:
     if not (root / "miniwob").is_dir():
         raise ConfigError(
             "got env.tasks='miniwob' without its pages, expected the package miniwob: "
-            "pip install 'clawrl-gym[gui]'"
+            + how_to_install("gui")
         )
     return root

