@@ -51,6 +51,30 @@ def test_the_last_words_are_the_cause_and_not_what_follows_from_it(tmp_path: Pat
     assert log.last_words() == "ValueError: the cause"
 
 
+def test_an_engine_that_was_killed_is_the_cause_and_not_what_the_end_leaks(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    write(
+        path,
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "nanobind: leaked 514 functions!",
+        ' - leaked function "create_while_op"',
+        " - ... skipped remainder",
+    )
+    assert "its engine ended without a word" in log.last_words()
+
+
+def test_what_the_interpreters_end_prints_is_not_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    write(
+        path, SERVER + "Reloading weights", "nanobind: leaked 2 types!", " - ... skipped remainder"
+    )
+    assert log.last_words() == "Reloading weights"
+
+
 def test_a_validation_errors_reason_is_told(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()

@@ -43,6 +43,7 @@ class Interrupts:
         self.patience_s = PATIENCE_S
         self.silent = False
         """Another process says how the command ended."""
+        self._catching = False
         self._ways_on: list[str] = []
         self._cancel: Callable[[], object] | None = None
         self._came = threading.Event()
@@ -50,6 +51,7 @@ class Interrupts:
 
     def catch(self) -> dict[signal.Signals, Handler]:
         """From now on SIGINT and SIGTERM are ours; returns whose they were."""
+        self._catching = True
         return {number: signal.signal(number, self._on_signal) for number in EXIT_CODES}
 
     @contextmanager
@@ -62,8 +64,14 @@ class Interrupts:
         try:
             yield
         finally:
+            self._catching = self._on_signal in before.values()
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def renew(self) -> None:
+        """Take the signals back from a library that took them; nothing where they were not ours."""
+        if self._catching and threading.current_thread() is threading.main_thread():
+            self.catch()
 
     @contextmanager
     def cancelling(self, cancel: Callable[[], object]) -> Iterator[None]:

@@ -127,7 +127,8 @@ class PolicyServer:
                 return
             deaths = 1 if self._lived_s() > _FORGIVEN_S else deaths + 1
             if deaths > self._config.max_restarts:
-                raise self._failure(f"{reason}, after {deaths - 1} restarts in a row")
+                failure = self._failure(f"{reason}, after {deaths - 1} restarts in a row")
+                raise PolicyError(str(failure))  # the configuration has served before
             self._on_phase(f"vLLM {reason}, starting it again")
             await self._end()
             try:
@@ -238,9 +239,10 @@ class PolicyServer:
         if process is None:
             return
         if process.forked:
-            signal_group(process.pid, signal.SIGTERM)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _STOP_S)
+            if self._ready_s is not None:  # one that starts does not listen, and has nothing to end
+                signal_group(process.pid, signal.SIGTERM)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _STOP_S)
             signal_group(process.pid, signal.SIGKILL)
         else:
             await self._close_fork_server()

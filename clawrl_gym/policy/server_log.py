@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 _PHASES = (
@@ -32,7 +33,8 @@ _ADVICE = (
 )
 _PREFIX = re.compile(r"^(\(.*?pid=\d+\) )?((INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
 _ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|Value error,|error:|.*: error:)")
-_GENERIC = ("Engine core initialization failed", "EngineDeadError", "leaked", "CancelledError")
+_ENGINE_GONE = "EngineDeadError"
+_GENERIC = ("Engine core initialization failed", _ENGINE_GONE, "leaked", "CancelledError")
 _TAIL_BYTES = 256 * 1024
 
 
@@ -63,7 +65,9 @@ class ServerLog:
         ]
         if errors:
             return errors[-1][:600]
-        words = [line.strip() for line in lines if line.strip() and "nanobind" not in line]
+        if any(_ENGINE_GONE in line for line in lines):
+            return "its engine ended without a word, as when the system kills it for its memory"
+        words = [line.strip() for line in takewhile(_before_exit, lines) if line.strip()]
         return " | ".join(words[-3:])[:600] or "it said nothing"
 
     def _tail(self) -> list[str]:
@@ -71,6 +75,11 @@ class ServerLog:
         with self._path.open("rb") as file:
             file.seek(max(self._begin, size - _TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()
+
+
+def _before_exit(line: str) -> bool:
+    """False from where the interpreter ends and libraries count what they leave."""
+    return not line.startswith("nanobind:")
 
 
 def advice(words: str) -> str | None:

@@ -12,13 +12,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.errors import ClusterError, ConfigError, LearnerDied, TrainerError, boundary
+from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -39,6 +41,9 @@ class Cluster:
         self._unwanted = threading.Event()
         self._thread: threading.Thread | None = None
         self._up = False
+        self._watched = contextlib.ExitStack()
+        self._lost = asyncio.Event()
+        self._lost_process = ""
 
     async def start(self) -> None:
         """Start it; takes some seconds. Raises ClusterError."""
@@ -60,29 +65,46 @@ class Cluster:
         self._thread.start()
         with boundary(ClusterError, "starting Ray"):
             await started
+            self._notice_ends()
         self._up = True
+        INTERRUPTS.renew()  # Ray answers SIGTERM with a trace of its own, and aborts
 
-    async def watch(self) -> None:
-        """Raises ClusterError when one of Ray's own processes ends, until cancelled."""
-        loop = asyncio.get_running_loop()
-        lost: asyncio.Future[None] = loop.create_future()
-        with contextlib.ExitStack() as stack:
-            for pid, name in _ray_processes():
-                try:
-                    descriptor = os.pidfd_open(pid)
-                except ProcessLookupError:
-                    _settle(lost, _lost(name))
-                    continue
-                stack.callback(os.close, descriptor)
-                loop.add_reader(descriptor, _settle, lost, _lost(name))
-                stack.callback(loop.remove_reader, descriptor)
-            await lost
+    @asynccontextmanager
+    async def required(self) -> AsyncIterator[None]:
+        """What runs inside ends with a ClusterError when one of Ray's own processes ends."""
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self._watch())
+            yield
+            watching.cancel()
 
     def stop(self) -> None:
         """End it and every process of it; idempotent."""
+        self._watched.close()
         self._unwanted.set()
         if self._thread is not None and self._up:
             self._thread.join()
+
+    async def _watch(self) -> None:
+        await self._lost.wait()
+        raise ClusterError(
+            f"Ray's {self._lost_process} ended: it was killed, or there was no memory for it; its "
+            "own logs are in /tmp/ray/session_latest/logs"
+        )
+
+    def _notice_ends(self) -> None:
+        """Have the loop say when a process ends that the cluster stands on."""
+        loop = asyncio.get_running_loop()
+        for pid in descendants(os.getpid()):
+            if (name := command_of(pid)) in _RAY_PROCESSES:
+                descriptor = os.pidfd_open(pid)
+                self._watched.callback(os.close, descriptor)
+                loop.add_reader(descriptor, self._lose, descriptor, name)
+                self._watched.callback(loop.remove_reader, descriptor)
+
+    def _lose(self, descriptor: int, name: str) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        self._lost_process = self._lost_process or name
+        self._lost.set()
 
 
 def _start_ray() -> None:
@@ -105,19 +127,6 @@ def _stop_ray() -> None:
     import ray
 
     ray.shutdown()
-
-
-def _ray_processes() -> list[tuple[int, str]]:
-    """What the cluster stands on, by number and name."""
-    own = descendants(os.getpid())
-    return [(pid, name) for pid in own if (name := command_of(pid)) in _RAY_PROCESSES]
-
-
-def _lost(name: str) -> ClusterError:
-    return ClusterError(
-        f"Ray's {name} ended: it was killed, or there was no memory for it; its own logs are in "
-        "/tmp/ray/session_latest/logs"
-    )
 
 
 def _settle(future: asyncio.Future[None], error: Exception | None) -> None:

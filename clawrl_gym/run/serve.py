@@ -187,8 +187,12 @@ class Service:
         await self._parts.policy.servers.watch()
 
     async def _learn(self, resumed: UpdateRow | None) -> None:
+        await self._parts.start_cluster()
+        async with self._parts.cluster.required():
+            await self._learn_for_ever(resumed)
+
+    async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts
-        await parts.start_cluster()
         await parts.start_learner(resumed)
         loop = TrainLoop(
             config.learner,
@@ -199,9 +203,7 @@ class Service:
             parts.folder.checkpoints,
             parts.timeline,
         )
-        async with asyncio.TaskGroup() as learning:
-            learning.create_task(parts.cluster.watch())
-            await loop.run(parts.policy.version, _FOREVER)
+        await loop.run(parts.policy.version, _FOREVER)
 
     def _on_verdict(self, verdict: Verdict) -> None:
         """Without learning, verdicts stay in the store; their samples come when it is on again."""

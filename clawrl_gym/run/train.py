@@ -139,7 +139,7 @@ class Run:
     async def _start_beside_policy(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()
         await self._parts.policy.listen(stack, Hooks())
-        async with asyncio.TaskGroup() as starting:
+        async with self._parts.cluster.required(), asyncio.TaskGroup() as starting:
             starting.create_task(self._parts.start_learner(resumed))
             starting.create_task(self._start_workers(stack))
 
@@ -187,10 +187,9 @@ class Run:
             parts.timeline,
             lambda steps: best_heldout(parts.metrics.history, steps),
         )
-        async with asyncio.TaskGroup() as running:
+        async with parts.cluster.required(), asyncio.TaskGroup() as running:
             watching = [
                 running.create_task(parts.policy.servers.watch()),
-                running.create_task(parts.cluster.watch()),
                 running.create_task(self._observer.run()),
             ]
             if parts.policy.version == 0:

@@ -1,5 +1,6 @@
 """The main job with a small budget: real vLLM, real sandboxes, real gradients, real swaps."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.core.descendants import command_of
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
@@ -119,14 +121,42 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert versions == list(range(1, 7))
 
 
-@pytest.mark.parametrize("until", ["vLLM: starting", "workers: ready", "step 1/"])
-def test_ctrl_c_ends_everything_in_five_seconds(until: str, tmp_path: Path) -> None:
-    run = runs.start(tmp_path / "run", *QUICK, "trainer.steps=50")
+@pytest.mark.parametrize(
+    ("until", "number"),
+    [
+        ("Ray: starting", signal.SIGINT),
+        ("vLLM: loading weights", signal.SIGTERM),
+        ("step 1/", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_everything_and_names_how_to_go_on(
+    until: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    run = runs.start(folder, *QUICK, "trainer.steps=50")
     runs.wait_for_line(run, until)
     below = runs.descendants(run.pid)
-    seconds = runs.interrupt(run, signal.SIGINT)
-    assert runs.still_alive(below, within_s=max(0.0, 5.0 - seconds)) == set()
-    assert run.returncode == 130
+    output = runs.interrupt(run, number)
+    assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
+    assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
+    assert "Traceback" not in output
+    assert runs.still_alive(below) == set()
+
+
+def test_a_run_that_loses_ray_says_so_and_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    run = runs.start(folder, *QUICK, "trainer.steps=50")
+    runs.wait_for_line(run, "workers: ready")
+    below = runs.descendants(run.pid)
+    raylets = [pid for pid in below if command_of(pid) == "raylet"]
+    assert len(raylets) == 1
+    os.kill(raylets[0], signal.SIGKILL)
+    output, _ = run.communicate(timeout=60)
+    assert run.returncode == 3
+    last, way_on = output.splitlines()[-2:]
+    assert last.startswith("error: ClusterError: Ray's raylet ended")
+    assert way_on == f"go on with: python -m clawrl_gym.train resume={folder}"
+    assert runs.still_alive(below) == set()
 
 
 def test_an_environment_of_ones_own_trains_unchanged(tmp_path: Path) -> None:
