@@ -154,3 +154,24 @@ def test_a_folder_serves_as_root(tmp_path):
 def test_a_root_that_is_not_there_is_said(tmp_path):
     with pytest.raises(SandboxError, match="No such file"):
         open_sandbox(Limits(), rootfs=str(tmp_path / "none"))
+
+
+@pytest.mark.root
+def test_folders_and_files_of_the_host_are_shown_read_only_even_private_ones(tmp_path):
+    (tmp_path / "deep").mkdir(mode=0o700)
+    (tmp_path / "deep/a").write_text("private\n")
+    (tmp_path / "deep/a").chmod(0o600)
+    mounts = {"/opt/f": str(tmp_path / "deep"), "/opt/a": str(tmp_path / "deep/a")}
+    with open_sandbox(Limits(), mounts=mounts) as sandbox:
+        assert output(sandbox, "cat /opt/f/a /opt/a") == "private\n" * 2
+        assert output(sandbox, "(echo > /opt/a) 2>&1").endswith("Read-only file system\n")
+        with pytest.raises(SandboxError, match="Read-only"):
+            sandbox.write("/opt/f/b", b"")
+
+
+def test_what_cannot_be_shown_is_told(tmp_path):
+    with pytest.raises(SandboxError, match=r"open_tree /no/such: No such file"):
+        open_sandbox(Limits(), mounts={"/opt/x": "/no/such"})
+    root = make_root(tmp_path / "r")
+    with pytest.raises(SandboxError, match="'/bin/x' in the root file system leads elsewhere"):
+        open_sandbox(Limits(), rootfs=str(root), mounts={"/bin/x": "/etc/passwd"})

@@ -202,3 +202,23 @@ def test_the_report_says_what_is_lost(folder):
     assert found["bubblewrap"] == found["user namespaces"] == found["seccomp"] == "True"
     assert found["cgroup limits"] == "False"
     assert "Delegate=yes" in done.stdout
+
+
+def test_what_is_shown_of_the_host_can_be_read_and_never_written(folder):
+    (folder / "shown").mkdir()
+    (folder / "shown/a").write_text("of the host\n")
+    code = """
+        mounts = {"/opt/x/y": "FOLDER/shown", "/opt/b": "FOLDER/shown/a"}
+        with open_sandbox(Limits(), mounts=mounts) as sandbox:
+            say(sandbox, "cat /opt/x/y/a /opt/b; ls /opt /opt/x")
+            say(sandbox, "(echo > /opt/b; rm /opt/x/y/a; touch /opt/x/y/n; umount /opt/b) 2>&1")
+            after = sandbox.successor()
+            say(after, "cat /opt/b")
+            after.close()
+    """
+    done = run_as_user(folder, code.replace("FOLDER", str(folder)))
+    lines = done.stdout.splitlines()
+    assert lines[:8] == ["of the host"] * 2 + ["/opt:", "b", "x", "", "/opt/x:", "y"], done.stderr
+    assert lines[-1] == "of the host"
+    assert (folder / "shown/a").read_text() == "of the host\n"
+    assert [path.name for path in (folder / "shown").iterdir()] == ["a"]

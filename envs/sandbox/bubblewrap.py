@@ -46,14 +46,16 @@ def open_sandbox(
     rootfs: str | None = None,
     workdir: str = "/root",
     env: Mapping[str, str] | None = None,
+    mounts: Mapping[str, str] | None = None,
     unsafe_no_limits: bool = False,
 ) -> BubblewrapSandbox:
     """Start a sandbox. May be called from many threads of one process.
 
     `rootfs` is a folder with a root file system (with /bin/bash) to stand on instead of the host's
-    /usr. Without writable cgroups, rlimits hold instead (`isolation_report` says what is lost);
-    where not even those can be counted for one sandbox, only `unsafe_no_limits` starts one. Raises
-    SandboxError, saying the cure, where the host cannot isolate.
+    /usr; `mounts` are files and folders of the host, shown read-only by their paths inside. Without
+    writable cgroups, rlimits hold instead (`isolation_report` says what is lost); where not even
+    those can be counted for one sandbox, only `unsafe_no_limits` starts one. Raises SandboxError,
+    saying the cure, where the host cannot isolate.
     """
     not_positive = {name: value for name, value in asdict(limits).items() if value <= 0}
     if not_positive:
@@ -74,7 +76,8 @@ def open_sandbox(
         with launcher_socket:
             fds = (launcher_socket.fileno(), *transport.remote)
             root_folder = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
-            launcher.request(limits, root_folder, workdir, _ENV | dict(env or {}), fds)
+            shell_env = _ENV | dict(env or {})
+            launcher.request(limits, root_folder, workdir, shell_env, mounts or {}, fds)
         return BubblewrapSandbox(limits, channel, transport)
     except BaseException:
         transport.close()
@@ -100,6 +103,7 @@ class BubblewrapSandbox:
             rootfs=config.rootfs,
             workdir=spec.workdir,
             env=spec.env,
+            mounts=spec.mounts,
             unsafe_no_limits=config.unsafe_no_limits,
         )
 

@@ -50,6 +50,8 @@ class SandboxSpec:
     """Name of a Docker image that is there; None takes the environment's own."""
     user: str | None = None
     """Docker: who the shell runs as, None for the image's own."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """bubblewrap: files and folders of this machine, shown read-only by their paths inside."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ _AT_FDCWD = -100
 _AT_EMPTY_PATH = 0x1000
 _OPEN_TREE_CLONE = 0x1
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOUNT_ATTR_RDONLY = 0x1
+_MOUNT_ATTR_NOSUID = 0x2
+_MOUNT_ATTR_NODEV = 0x4
 _MOUNT_ATTR_IDMAP = 0x0010_0000
 _NS_GET_USERNS = 0xB701
 _CLOSE_RANGE_CLOEXEC = 0x4
@@ -92,10 +95,19 @@ def open_tree(path: str) -> int:
 
 def id_map(tree_fd: int, user_namespace_fd: int) -> None:
     """Show a detached mount's owners through a user namespace's map."""
-    attributes = struct.pack("=QQQQ", _MOUNT_ATTR_IDMAP, 0, 0, user_namespace_fd)
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    size = len(attributes)
-    _syscall(_SYS_MOUNT_SETATTR, "id-map a mount", tree_fd, b"", _AT_EMPTY_PATH, buffer, size)
+    _set_attributes(tree_fd, _MOUNT_ATTR_IDMAP, user_namespace_fd, "id-map a mount")
+
+
+def make_read_only(tree_fd: int) -> None:
+    """Let nothing be written through a detached mount, nor anything in it give rights."""
+    attributes = _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV
+    _set_attributes(tree_fd, attributes, 0, "make a mount read-only")
+
+
+def _set_attributes(tree_fd: int, attributes: int, namespace_fd: int, operation: str) -> None:
+    packed = struct.pack("=QQQQ", attributes, 0, 0, namespace_fd)
+    buffer, size = ctypes.create_string_buffer(packed, len(packed)), len(packed)
+    _syscall(_SYS_MOUNT_SETATTR, operation, tree_fd, b"", _AT_EMPTY_PATH, buffer, size)
 
 
 def move_mount(tree_fd: int, target: str) -> None:

@@ -101,6 +101,7 @@ class Launcher:
                 rootfs=request["rootfs"],
                 workdir=request["workdir"],
                 env=request["env"],
+                mounts=request["mounts"],
                 channel=channel,
                 session_fd=fds[1],
                 output_fd=fds[2],

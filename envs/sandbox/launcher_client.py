@@ -90,11 +90,12 @@ class LauncherClient:
         rootfs: str | None,
         workdir: str,
         env: Mapping[str, str],
+        mounts: Mapping[str, str],
         fds: tuple[int, int, int],
     ) -> None:
         """Ask for a sandbox on (channel, session, output); its answers come over the channel."""
         request = {"limits": asdict(limits), "rootfs": rootfs}
-        request |= {"workdir": workdir, "env": dict(env)}
+        request |= {"workdir": workdir, "env": dict(env), "mounts": dict(mounts)}
         try:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(fds))
         except OSError as error:

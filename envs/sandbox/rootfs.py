@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from clawrl_gym.envs.sandbox.tree import (
     host_loader_cache,
     is_plain,
     make_common,
+    make_folder,
     make_links,
     make_tree,
     set_aside,
@@ -47,9 +49,15 @@ class Owner:
     """For id-mapped mounts; None when this process is no real root and has none to give."""
 
 
-def build(limits: Limits, rootfs: str | None, workdir: str, owner: Owner) -> None:
-    """Mount the root at `ROOT`. The calling process is in its own private mount namespace."""
-    # Taken first: the stage may hide the path.
+def build(
+    limits: Limits, rootfs: str | None, workdir: str, owner: Owner, mounts: Mapping[str, str]
+) -> None:
+    """Mount the root at `ROOT`. The calling process is in its own private mount namespace.
+
+    `mounts` are files and folders of the host, shown read-only by their paths inside.
+    """
+    # Taken first: the stage may hide the paths.
+    trees = {inside: _read_only_tree(path, owner) for inside, path in mounts.items()}
     lower = rootfs or "/usr"
     lower_tree = _mapped_tree(lower, owner)
     lower_fd = os.open(lower, os.O_PATH | os.O_DIRECTORY)
@@ -73,6 +81,11 @@ def build(limits: Limits, rootfs: str | None, workdir: str, owner: Owner) -> Non
             os.close(fd)
     with _as_owner(owner):
         make_common(Path(ROOT), workdir)
+    for inside, tree in trees.items():
+        with _as_owner(owner):
+            _make_mount_point(inside, is_folder=stat.S_ISDIR(os.fstat(tree).st_mode))
+        kernel.move_mount(tree, f"{ROOT}{inside}")
+        os.close(tree)
 
 
 def renew(limits: Limits, rootfs: str | None, owner: Owner) -> None:
@@ -154,6 +167,25 @@ def _mapped_tree(path: str, owner: Owner) -> int | None:
     except OSError:  # this file system or this kernel cannot
         os.close(tree)
         return None
+    return tree
+
+
+def _make_mount_point(inside: str, *, is_folder: bool) -> None:
+    """A folder, or an empty file, below the root; none is made where a link leads elsewhere."""
+    root, name = Path(ROOT), inside.lstrip("/")
+    folder = name if is_folder else os.path.dirname(name)  # noqa: PTH120 (a name)
+    if not make_folder(root, folder) and not is_plain(root, folder):
+        raise NotADirectoryError(f"{inside!r} in the root file system leads elsewhere")
+    if not is_folder:
+        os.close(os.open(root / name, os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
+
+
+def _read_only_tree(path: str, owner: Owner) -> int:
+    """A file or folder of the host, readable to the sandbox's user where the kernel can map owners."""
+    tree = _mapped_tree(path, owner)
+    if tree is None:
+        tree = kernel.open_tree(path)
+    kernel.make_read_only(tree)
     return tree
 
 

@@ -49,6 +49,8 @@ class StartPlan:
     rootfs: str | None
     workdir: str
     env: Mapping[str, str]
+    mounts: Mapping[str, str]
+    """Files and folders of the host, shown read-only by their paths inside."""
     channel: socket.socket
     session_fd: int
     output_fd: int
@@ -102,7 +104,7 @@ def _enter(plan: StartPlan) -> list[str]:
     Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
     owner = _enter_as_user(plan) if plan.slot is None else _enter_as_root(plan, plan.slot)
     if plan.mounts_fd is None:
-        rootfs.build(plan.limits, plan.rootfs, plan.workdir, owner)
+        rootfs.build(plan.limits, plan.rootfs, plan.workdir, owner, plan.mounts)
     elif plan.renew:
         rootfs.renew(plan.limits, plan.rootfs, owner)
     extra = rootfs.bindings(plan.rootfs)
