@@ -1,4 +1,4 @@
-"""A socket that answers Docker's ping, or something else."""
+"""A machine without Docker, and a socket that answers its ping, or something else."""
 
 import contextlib
 import socket
@@ -6,6 +6,10 @@ import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import pytest
+
+from clawrl_gym.envs.sandbox.docker import addresses, engine
 
 OK = b"HTTP/1.0 200 OK\r\n\r\nOK"
 
@@ -41,3 +45,15 @@ class FakeEngine:
                 with self._server.accept()[0] as client:
                     client.recv(1024)
                     client.sendall(self._answer)
+
+
+def without_engines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has set nothing, in a folder without an engine, on a machine without one."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(folder / "config"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setattr(addresses, "_SYSTEM_SOCKET", folder / "system.sock")
+    monkeypatch.setattr(addresses, "_checkout", lambda: folder / "checkout")
+    monkeypatch.setattr(engine, "_clients", {})
+    monkeypatch.chdir(folder)

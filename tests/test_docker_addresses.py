@@ -10,21 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.sandbox.docker import addresses
 from clawrl_gym.envs.sandbox.docker.addresses import engine_addresses, find_engine, knock
-from tests.fake_engine import FakeEngine
+from tests.fake_engine import FakeEngine, without_engines
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user who has set nothing, in a folder without an engine, on a machine without one."""
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(addresses, "_SYSTEM_SOCKET", tmp_path / "system.sock")
-    monkeypatch.setattr(addresses, "_checkout", lambda: tmp_path / "checkout")
-    monkeypatch.chdir(tmp_path)
+    without_engines(tmp_path, monkeypatch)
     return tmp_path
 
 

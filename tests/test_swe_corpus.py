@@ -9,8 +9,8 @@ from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 from clawrl_gym.envs.swe.agent import SweAgent
-from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance
-from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of, needs
+from clawrl_gym.envs.swe.corpus import corpus_instances, make_instance, modules_of
+from clawrl_gym.envs.swe.corpus.corpus import commands_of, easy_families, instance_of
 from clawrl_gym.envs.swe.corpus.diff import git_diff
 from clawrl_gym.envs.swe.corpus.repository import (
     RepositoryFamily,
@@ -21,6 +21,7 @@ from clawrl_gym.envs.swe.corpus.repository import (
 from clawrl_gym.envs.swe.corpus.runners import eval_script, runner_of
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK
 from clawrl_gym.envs.swe.logs import grade_log
+from clawrl_gym.envs.swe.modules import module_mounts
 from tests.narrow import action
 from tools.tiny_policy.repositories import RepositoryDemonstrations, shown_by
 
@@ -270,15 +271,16 @@ def test_hidden_tests_fail_before_the_gold_patch_and_all_pass_after_it(container
     check_every_bug(container, family)
 
 
-PLAIN = [family for family in families() if needs(family) == ("python3",)]
+PYTHON = [name for name in families() if repository_family(name).runner in ("pytest", "unittest")]
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("family", PLAIN)
-def test_repositories_that_need_only_python_run_without_docker(family):
+@pytest.mark.parametrize("family", PYTHON)
+def test_repositories_of_python_run_without_docker(family):
     from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 
-    with open_sandbox(Limits(output_bytes=65_536)) as sandbox:
+    mounts = module_mounts(modules_of([family]))
+    with open_sandbox(Limits(output_bytes=65_536), mounts=mounts) as sandbox:
         check_every_bug(sandbox, family)
 
 

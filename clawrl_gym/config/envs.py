@@ -30,7 +30,7 @@ class SandboxConfig(Part):
     """What isolates an environment, and the limits of one sandbox."""
 
     type: str = "auto"
-    """`auto` takes the environment's own: docker for swe, bubblewrap for all others; else
+    """`auto` takes bubblewrap, and for swe docker where an engine answers; else
     bubblewrap, docker, or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
@@ -90,6 +90,14 @@ class EnvConfig(Part):
         run could draw.
         """
         return None
+
+    def settled(self, say: Callable[[str], None]) -> Self:
+        """The same with what this machine decides filled in; `say` tells people what was decided.
+
+        Asked before tasks are drawn; quick, and makes nothing that stays. Raises ConfigError or
+        EnvError where no choice works here, with the cure.
+        """
+        return self
 
     def prepare(self, say: Callable[[str], None]) -> None:
         """Make what all episodes share, such as images; `say` tells people what takes long.

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import gymnasium
 
-from clawrl_gym.config import AgentConfig, EnvConfig, RunConfig
+from clawrl_gym.config import AgentConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.rollout.worker import build_agent
 from clawrl_gym.run.others import OtherEnv, other_envs
+
+C = TypeVar("C", RunConfig, EvaluateConfig)
+
+
+def settle(config: C, say: Callable[[str], None]) -> C:
+    """The command with what its environment takes of this machine decided, before tasks are drawn.
+
+    Raises ConfigError or EnvError where no choice works here.
+    """
+    return config.model_copy(update={"env": config.env.settled(say)})
 
 
 def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
@@ -17,7 +28,7 @@ def check_envs(config: RunConfig, say: Callable[[str], None]) -> list[OtherEnv]:
 
     Raises ConfigError for what cannot be made, EnvError for what cannot be isolated here.
     """
-    measured = other_envs(config)
+    measured = other_envs(config, say)
     for env_config in (config.env, *(env.config for env in measured)):
         check_env(env_config, say)
     return measured

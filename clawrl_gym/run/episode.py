@@ -15,6 +15,7 @@ from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply, run_episode
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import EnvironmentThread, build_agent
 from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.envs import settle
 
 PolicyFunction = Callable[[list[Message], list[Tool]], object]
 """Messages and tools in, the reply (a message or its text) out; it may be a coroutine function."""
@@ -44,6 +45,7 @@ async def run_episode_async(
     one. An environment or a policy that fails is told in the episode's `stop_reason` and `error`.
     """
     config = load_config([f"env={env}"] if isinstance(env, str) else list(env))
+    config = await asyncio.to_thread(settle, config, lambda _: None)
     spec = EpisodeSpec(
         session_id=f"episode-{uuid4().hex[:12]}",
         group_id=None,

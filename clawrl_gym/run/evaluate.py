@@ -18,7 +18,7 @@ from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_agent, check_env
+from clawrl_gym.run.envs import check_agent, check_env, settle
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
 
@@ -57,10 +57,15 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
 
     Raises ConfigError for what cannot be measured, EnvError when most tasks were lost.
     """
+    on_phase("environments", "preparing")
+
+    def say(line: str) -> None:
+        on_phase("environments", line)
+
+    config = await asyncio.to_thread(settle, config, say)
     tasks = _tasks(config)
     check_agent(config.agent, config.env)
-    on_phase("environments", "preparing")
-    await asyncio.to_thread(check_env, config.env, lambda line: on_phase("environments", line))
+    await asyncio.to_thread(check_env, config.env, say)
     folder = _folder_of(config)
     folder.path.mkdir(parents=True, exist_ok=True)
     rollout = config.rollout

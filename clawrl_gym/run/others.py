@@ -5,6 +5,7 @@ Their workers live as long as one evaluation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from clawrl_gym.config import EnvConfig, RunConfig
@@ -40,15 +41,20 @@ class OtherEnv:
             return await environments.evaluate(self.tasks, temperature=run.eval.temperature)
 
 
-def other_envs(config: RunConfig) -> list[OtherEnv]:
+def _unheard(_: str) -> None:
+    """Of the run's own environment everything was said before."""
+
+
+def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list[OtherEnv]:
     """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
     from clawrl_gym.config.compose import compose
 
     environments: dict[str, OtherEnv] = {}
     for name in config.eval.also if config.eval.tasks else ():
         env = compose("train", [*_search_path(config), f"env={name}"], RunConfig).env
-        if env == config.env:
+        if config.env in (env, env.settled(_unheard)):
             continue
+        env = env.settled(say)
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
         environments[name] = OtherEnv(name, env, tasks)
     return list(environments.values())

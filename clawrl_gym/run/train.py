@@ -22,7 +22,7 @@ from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_agent, check_envs
+from clawrl_gym.run.envs import check_agent, check_envs, settle
 from clawrl_gym.run.folder import RunFolder, folder_of
 from clawrl_gym.run.judge import check_judge
 from clawrl_gym.run.observer import Observer
@@ -52,6 +52,8 @@ class TrainingRun:
 async def train(config: RunConfig) -> TrainingRun:
     """Train as configured. Raises ClawError for what cannot be run."""
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
+    decisions: list[str] = []
+    config = await asyncio.to_thread(settle, config, decisions.append)
     tasks = TaskSampler.of(config.env, config.seed)
     check_judge(config.judge)
     check_objectives(config.trainer, config.learner)
@@ -60,6 +62,8 @@ async def train(config: RunConfig) -> TrainingRun:
     check_key(config.gateway)
     view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:
+        for decision in decisions:
+            view.message(decision)
         other_envs = await asyncio.to_thread(check_envs, config, view.message)
         parts = RunParts(config, folder, view)
         if config.resume:

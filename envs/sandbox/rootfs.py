@@ -181,7 +181,7 @@ def _make_mount_point(inside: str, *, is_folder: bool) -> None:
 
 
 def _read_only_tree(path: str, owner: Owner) -> int:
-    """A file or folder of the host, readable to the sandbox's user where the kernel can map owners."""
+    """A file or folder of the host; the sandbox's user reads it where the kernel can map owners."""
     tree = _mapped_tree(path, owner)
     if tree is None:
         tree = kernel.open_tree(path)

@@ -19,13 +19,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _make(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnv:
-    return SweEnv(**_config(args, sandbox).options())
+    config: SweEnvConfig = args.config
+    return SweEnv(**config.options())
 
 
 def _prepare(
     args: argparse.Namespace, sandbox: Mapping[str, object], say: Callable[[str], None]
 ) -> None:
-    SweEnv.prepare(_config(args, sandbox), say)
+    args.config = _config(args, sandbox).settled(say)
+    args.config.prepare(say)
 
 
 def _config(args: argparse.Namespace, sandbox: Mapping[str, object]) -> SweEnvConfig:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -26,7 +26,7 @@ class SweEnvConfig(RegisteredEnvConfig):
     learn; else a JSON, JSONL or Parquet file, a folder of such files or of a task repository, or
     the id of a data set on the hub."""
     families: list[str] | None = None
-    """Only these repositories of the corpus; None takes all."""
+    """Only these repositories of the corpus; None takes all whose tests can run."""
     heldout: str | None = None
     """Where held-out instances come from, like `instances`; None holds out about one in five."""
     hub_split: str = "test"
@@ -45,6 +45,10 @@ class SweEnvConfig(RegisteredEnvConfig):
     sandbox: SandboxConfig = SandboxConfig(
         memory_mb=2048, disk_mb=2048, pids=256, output_bytes=65_536
     )
+
+    def settled(self, say: Callable[[str], None]) -> Self:
+        settled: Self = self.env_class().settled(self, say)
+        return settled
 
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Sequence
 
-from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox, SandboxSpec
+from clawrl_gym.envs.sandbox.docker.addresses import find_engine
+from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.grading import grade
 from clawrl_gym.envs.swe.images import ready_image
 from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
+from clawrl_gym.envs.swe.machine import settled, usual_kind
 from clawrl_gym.envs.swe.observation import observation_text
 from clawrl_gym.envs.swe.repository import (
     Repository,
@@ -22,7 +23,7 @@ from clawrl_gym.envs.swe.repository import (
     open_repository,
     read_changes,
 )
-from clawrl_gym.envs.swe.source import corpus_families, open_source
+from clawrl_gym.envs.swe.source import open_source
 from clawrl_gym.envs.task_env import Info, TaskEnv
 
 SUBMITTED = "(submitted)"
@@ -54,8 +55,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
         Terminated by a submission. Truncated, and what was changed is graded all the same, after
         `max_turns` commands. A sandbox or a grade that fails raises EnvError.
     Options
-        The fields of `SweEnvConfig`; `open_sandbox` (None for Docker, or what `sandbox.type`
-        says) and `render_mode` ("ansi": the transcript so far).
+        The fields of `SweEnvConfig`; `open_sandbox` (None for what `sandbox.type` says: Docker
+        where an engine answers, else bubblewrap) and `render_mode` ("ansi": the transcript so far).
     Info
         `returncode`, `output` and `exception` of the last command (0 and empty after reset), whole
         where the observation is cut. Always `task`, `family`, `split`, `tools` (empty),
@@ -79,7 +80,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         super().__init__(config.max_turns, render_mode)
         self._command_timeout_s = config.command_timeout_s
         self._grader_timeout_s = config.grader_timeout_s
-        self._sandboxes = _sandboxes(config.sandbox, open_sandbox)
+        self._sandboxes = _sandboxes(config, open_sandbox)
         self._source = open_source(config)
         self._last_result = _NO_COMMAND
         self._submitted = ""
@@ -92,19 +93,17 @@ class SweEnv(TaskEnv[Instance, Repository]):
 
     @staticmethod
     def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:
-        """Build or check the image that instances without one of their own share.
-
-        Without images, say which families of the corpus this machine lacks programs for.
-        """
-        sandboxes = _sandboxes(config.sandbox, None)
+        """Build or check the image that instances without one of their own share."""
+        sandboxes = _sandboxes(config, None)
         if sandboxes.kind == "docker" and sandboxes.config.image is not None:
             from clawrl_gym.envs.sandbox.docker.images import ensure_image
 
             ensure_image(sandboxes.config.image, say)
-        elif sandboxes.kind == "bubblewrap":
-            families = corpus_families(config)
-            if families:
-                _report_missing_programs(families, sandboxes, say)
+
+    @staticmethod
+    def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
+        """With the sandbox and the families that this machine can run. Builds no image."""
+        return settled(config, say)
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that apply the gold patch and submit, one a step.
@@ -208,28 +207,14 @@ def submission_of(result: ExecResult) -> str | None:
     return rest if rest.strip() and not result.truncated else ""
 
 
-def _report_missing_programs(
-    families_in_use: Sequence[str], sandboxes: Sandboxes, say: Callable[[str], None]
-) -> None:
-    from clawrl_gym.envs.swe.corpus import missing_programs
+def _sandboxes(config: SweEnvConfig, opener: Opener | None) -> Sandboxes:
+    """Of the kind that fits this machine unless one is named; for Docker with an image."""
+    kind = config.sandbox.type
+    if kind == "auto":
+        kind = "docker" if opener is not None else usual_kind(config, find_engine())
+    image = config.sandbox.image
+    if kind == "docker" and image is None:
+        from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
 
-    sandbox = sandboxes.open(SandboxSpec())
-    try:
-        missing = missing_programs(families_in_use, sandbox)
-    finally:
-        sandbox.close()
-    for need, families in missing.items():
-        say(
-            f"there is no {need} in the sandbox: instances of {', '.join(families)} cannot be "
-            "graded; install it, take sandbox=docker, or leave them out with env.families"
-        )
-
-
-def _sandboxes(config: SandboxConfig, opener: Opener | None) -> Sandboxes:
-    """Docker unless another kind is named, with our image where none is."""
-    sandboxes = Sandboxes.of(config, opener, default="docker")
-    if sandboxes.kind != "docker" or config.image is not None:
-        return sandboxes
-    from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE
-
-    return Sandboxes.of(config.model_copy(update={"image": SWE_IMAGE}), opener, default="docker")
+        image = SWE_IMAGE
+    return Sandboxes.of(config.sandbox.model_copy(update={"type": kind, "image": image}), opener)

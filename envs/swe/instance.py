@@ -52,6 +52,8 @@ class Instance:
     context: str | None = None
     """Folder whose Dockerfile makes `image`, for when no registry has it."""
     workdir: str = WORKDIR
+    modules: tuple[str, ...] = ()
+    """Python modules that its tests need and that a sandbox without an image is shown."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of the agent's commands."""
     family: str = ""

@@ -18,6 +18,7 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
 from clawrl_gym.envs.swe.setup import GIT_IDENTITY, set_up
 
 MAX_PATCH_BYTES = 4_000_000
@@ -101,8 +102,7 @@ def open_repository(
         )
     if instance.image is None and not instance.files:
         raise TaskError(f"instance {instance.id!r} has neither an image nor files")
-    spec = SandboxSpec(instance.workdir, _QUIET | dict(instance.env), instance.image)
-    sandbox = sandboxes.open(spec)
+    sandbox = sandboxes.open(_spec_of(instance, sandboxes.kind))
     try:
         if instance.image is not None:
             activate(sandbox, timeout_s)
@@ -114,6 +114,13 @@ def open_repository(
     except BaseException:
         sandbox.close()
         raise
+
+
+def _spec_of(instance: Instance, kind: str) -> SandboxSpec:
+    mounts = module_mounts(instance.modules) if kind == "bubblewrap" else {}
+    found_here = {"PYTHONPATH": MODULES_FOLDER} if mounts else {}
+    env = _QUIET | found_here | dict(instance.env)
+    return SandboxSpec(instance.workdir, env, instance.image, mounts=mounts)
 
 
 def activate(sandbox: Sandbox, timeout_s: float) -> None:

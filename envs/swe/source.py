@@ -62,6 +62,12 @@ def corpus_families(config: SweEnvConfig) -> Sequence[str]:
     return config.families or (easy_families() if EASY in places else families())
 
 
+def lives_in_images(config: SweEnvConfig) -> bool:
+    """Whether any instance comes from a data set: those have images, the corpus has files."""
+    places = {config.instances or CORPUS, config.heldout or CORPUS}
+    return not places <= {CORPUS, EASY}
+
+
 @dataclass(frozen=True, slots=True)
 class RowInstances:
     """Instances made of rows, each when it is asked for."""

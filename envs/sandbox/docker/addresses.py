@@ -24,6 +24,8 @@ _HOST_FILE = "host"
 """In that folder: the engine's address, as docker/engine.sh writes it."""
 _SYSTEM_SOCKET = Path("/var/run/docker.sock")
 _KNOCK_S = 10.0
+_CONNECT_S = 3.0
+"""To another machine."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 _PORT = 2375
 _TLS_KEYS = ("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
@@ -54,6 +56,8 @@ class EngineSearch:
     """The first that answers."""
     failures: tuple[str, ...]
     """The places before it, each with why it does not answer."""
+    named: bool
+    """The user says where, so nothing else will do."""
 
     def refusal(self) -> str:
         """Why there is none, and what to do."""
@@ -63,12 +67,13 @@ class EngineSearch:
 def find_engine() -> EngineSearch:
     """Ask each place in turn; the first answer counts."""
     failures: list[str] = []
+    named = _naming_key() is not None
     for address in engine_addresses():
         failure = address.problem or knock(address.url)
         if not failure:
-            return EngineSearch(address, tuple(failures))
+            return EngineSearch(address, tuple(failures), named)
         failures.append(f"{address}: {failure}")
-    return EngineSearch(None, tuple(failures))
+    return EngineSearch(None, tuple(failures), named)
 
 
 def engine_addresses() -> Iterator[EngineAddress]:
@@ -105,13 +110,18 @@ def knock(url: str) -> str:
 def cure() -> str:
     """What brings an engine on this machine, as it can be typed, and what needs none."""
     words = []
-    named = next((key for key in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(key)), None)
-    if named is not None:
-        words.append(f"mend {named}, or unset it to have the usual places asked")
+    key = _naming_key()
+    if key is not None:
+        words.append(f"mend {key}, or unset it to have the usual places asked")
     root = "" if os.geteuid() == 0 else "as root (sudo): "
     words.append(f"to start one of this folder's own: {root}{start_command()}")
     words.append("sandbox=bubblewrap needs no engine")
     return "; ".join(words)
+
+
+def _naming_key() -> str | None:
+    """The variable in which the user says where the engine is."""
+    return next((key for key in ("DOCKER_HOST", "DOCKER_CONTEXT") if os.environ.get(key)), None)
 
 
 def start_command() -> str:
@@ -190,7 +200,7 @@ def _ping(path: str) -> str:
 
 def _connect(place: str) -> str:
     parts = urlsplit(f"//{place}")
-    with socket.create_connection((parts.hostname, parts.port or _PORT), _KNOCK_S):
+    with socket.create_connection((parts.hostname, parts.port or _PORT), _CONNECT_S):
         return ""
 
 
@@ -204,7 +214,7 @@ def _failure(ask: Callable[[], str], place: str) -> str:
     except ConnectionRefusedError:
         return "nobody listens there, so its engine has ended"
     except TimeoutError:
-        return f"no answer within {_KNOCK_S:g} s"
+        return "no answer in time"
     except (OSError, ValueError) as error:
         return str(getattr(error, "strerror", None) or error)
 

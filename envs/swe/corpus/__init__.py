@@ -1,5 +1,10 @@
 """Made-up repositories, each with an issue, hidden tests and a gold patch, drawn by id."""
 
-from clawrl_gym.envs.swe.corpus.corpus import corpus_instances, make_instance, missing_programs
+from clawrl_gym.envs.swe.corpus.corpus import (
+    corpus_instances,
+    make_instance,
+    modules_of,
+    untestable,
+)
 
-__all__ = ["corpus_instances", "make_instance", "missing_programs"]
+__all__ = ["corpus_instances", "make_instance", "modules_of", "untestable"]

@@ -7,7 +7,8 @@ training under another number.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
@@ -37,7 +38,8 @@ from clawrl_gym.envs.task_ids import (
 )
 
 PREFIX = "swe-"
-_LOOK_S = 20.0
+_PROBE_S = 20.0
+_SHELL_WORDS = re.compile(r"^bash: line \d+: ")
 
 
 def corpus_instances(names: Sequence[str] | None = None) -> GeneratedTasks[Instance]:
@@ -73,24 +75,29 @@ def commands_of(instance_id: str) -> tuple[str, str]:
     return f"cat {content.path}", f"sed -i '{content.edit}' {content.path}"
 
 
-def needs(family: str) -> tuple[str, ...]:
-    """Programs and Python modules that a sandbox must hold to run a family's tests."""
-    return runner_of(repository_family(family).runner).needs
+def modules_of(family_names: Iterable[str]) -> tuple[str, ...]:
+    """Python modules that a sandbox without an image is shown for the tests of these families."""
+    runners = (runner_of(repository_family(family).runner) for family in family_names)
+    return tuple(dict.fromkeys(name for runner in runners for name in runner.modules))
 
 
-def missing_programs(family_names: Sequence[str] | None, sandbox: Sandbox) -> dict[str, list[str]]:
-    """What a sandbox lacks that these families (None for all) need, with those that need it."""
+def untestable(family_names: Iterable[str], sandbox: Sandbox) -> dict[str, str]:
+    """The families whose tests do not run in this sandbox, each with what its shell says."""
+    reasons: dict[str, str] = {}
+    for name, users in _by_runner(family_names).items():
+        probed = sandbox.exec(f"({runner_of(name).probe}) </dev/null", _PROBE_S)
+        if probed.exit_code != 0:
+            lines = probed.output.strip().splitlines() or ["it does not answer"]
+            complaint = _SHELL_WORDS.sub("", lines[-1])[-120:]
+            reasons |= dict.fromkeys(users, f"{name}: {complaint}")
+    return reasons
+
+
+def _by_runner(family_names: Iterable[str]) -> dict[str, list[str]]:
     users: dict[str, list[str]] = {}
-    for family in select_families(families(), family_names):
-        for need in needs(family):
-            users.setdefault(need, []).append(family)
-    return {
-        need: names
-        for need, names in users.items()
-        if sandbox.exec(
-            f"command -v {need} || python3 -I -c 'import {need}'", _LOOK_S
-        ).exit_code != 0
-    }  # fmt: skip
+    for family in family_names:
+        users.setdefault(repository_family(family).runner, []).append(family)
+    return users
 
 
 def drawn_repository(instance_id: str) -> DrawnRepository:
@@ -129,6 +136,7 @@ def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnReposi
         patch=git_diff(content.broken, content.fixed),
         test_patch=git_diff(visible, content.tests),
         files={path: FileData(text.encode()) for path, text in files.items()},
+        modules=runner.modules,
     )
 
 

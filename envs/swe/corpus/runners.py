@@ -1,8 +1,8 @@
 """How the corpus's repositories run their tests, and what swebench's parsers call each test.
 
 Ids depend on no version of Python, Node or Ruby: a unittest is named by its docstring, as Django's
-are. Python's own modules are found before the repository's, so that no file of a patch can take
-the place of the test runner.
+are. Python's own modules, and those that a sandbox shows, are found before the repository's, so
+that no file of a patch can take the place of the test runner.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.swe.instance import CANARY
+from clawrl_gym.envs.swe.modules import MODULES_FOLDER
 
 IGNORED = "__pycache__/\n.pytest_cache/\n*.pyc\nnode_modules/\n"
 """What tests and programs leave behind is no part of a patch."""
@@ -32,14 +33,16 @@ class Runner:
     name: str
     parser: str
     """Name in swebench's PARSER_REGISTRY."""
-    needs: tuple[str, ...]
-    """Programs and Python modules that the sandbox must hold."""
+    probe: str
+    """Bash that succeeds where the framework runs."""
     command: Callable[[Sequence[str]], str]
     """Bash that runs these test files."""
     ids: Callable[[str, str], tuple[str, ...]]
     """What the parser calls the tests of a file, given its path and text."""
     canaries: str
     """Tests that fail, put under those of a file, each named by `CANARY` and a digit."""
+    modules: tuple[str, ...] = ()
+    """Python modules that a sandbox without an image is shown, as they are installed here."""
 
 
 def canary_script(runner: Runner, tests: Mapping[str, str]) -> str:
@@ -75,7 +78,7 @@ def runner_of(name: str) -> Runner:
 
 
 def _python(code: str, *arguments: str) -> str:
-    program = f"import sys; sys.path.append('.'); {code}"
+    program = f"import sys; sys.path += [{MODULES_FOLDER!r}, '.']; {code}"
     return shlex.join(["python3", "-I", "-B", "-c", program, *arguments])
 
 
@@ -132,6 +135,11 @@ def _minitest_ids(path: str, text: str) -> tuple[str, ...]:
     return tuple(ids)
 
 
+_NODE_PROBE = shlex.join(["node", "--test-reporter=tap", "-e", 'require("node:test")'])
+_PYTEST_MODULES = (
+    *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"),
+    *("exceptiongroup", "tomli"),  # of older Pythons
+)
 _PYTEST_CANARIES = f"""
 
 def test_{CANARY}1():
@@ -179,24 +187,25 @@ RUNNERS: Mapping[str, Runner] = MappingProxyType(
             Runner(
                 "pytest",
                 "parse_log_pytest",
-                ("python3", "pytest"),
+                _python("import pytest"),
                 _run_pytest,
                 _pytest_ids,
                 _PYTEST_CANARIES,
+                _PYTEST_MODULES,
             ),
             Runner(
                 "unittest",
                 "parse_log_django",
-                ("python3",),
+                _python("import unittest"),
                 _run_unittest,
                 _unittest_ids,
                 _UNITTEST_CANARIES,
             ),
-            Runner("node", "parse_log_tap", ("node",), _run_node, _node_ids, _NODE_CANARIES),
+            Runner("node", "parse_log_tap", _NODE_PROBE, _run_node, _node_ids, _NODE_CANARIES),
             Runner(
                 "minitest",
                 "parse_log_minitest",
-                ("ruby",),
+                shlex.join(["ruby", "-e", 'require "minitest/autorun"']),
                 _run_minitest,
                 _minitest_ids,
                 _MINITEST_CANARIES,

@@ -1,0 +1,99 @@
+"""What this machine gives to SWE: which sandbox, and which repositories of the corpus run in it.
+
+Without a Docker engine the corpus runs in bubblewrap, less the repositories whose test frameworks
+this machine lacks. Instances of data sets live in images, which need an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from clawrl_gym.core.errors import ConfigError, SandboxError
+from clawrl_gym.envs.sandbox.docker.addresses import EngineSearch, find_engine
+from clawrl_gym.envs.sandbox.interface import SandboxSpec
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.swe.config import SweEnvConfig
+from clawrl_gym.envs.swe.corpus import modules_of, untestable
+from clawrl_gym.envs.swe.modules import module_mounts
+from clawrl_gym.envs.swe.source import corpus_families, lives_in_images
+
+_FRAMEWORKS = (
+    "install the framework below /usr (pytest: beside this package), start an engine, whose image "
+    "has all of them"
+)
+
+
+def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
+    """The configuration with the kind of sandbox and the families that this machine can run.
+
+    Raises SandboxError where nothing isolates, ConfigError for families that cannot be tested.
+    """
+    search = find_engine() if config.sandbox.type == "auto" else None
+    kind = config.sandbox.type if search is None else usual_kind(config, search)
+    if search is not None and kind == "docker" and search.address is None:
+        raise SandboxError(f"{search.refusal()}{_without_images(config)}")
+    if search is not None and search.address is not None:
+        say(f"env=swe: sandbox=docker, {search.address}")
+    sandbox = config.sandbox.model_copy(update={"type": kind})
+    config = config.model_copy(update={"sandbox": sandbox})
+    if kind != "bubblewrap" or not (families := corpus_families(config)):
+        return config
+    try:
+        reasons = _untestable(config)
+    except SandboxError as error:
+        if search is None:
+            raise
+        raise SandboxError(f"{search.refusal()}; and it does not run here: {error}") from error
+    if reasons and (config.families is not None or len(reasons) == len(families)):
+        raise ConfigError(_refusal(reasons))
+    left = [family for family in families if family not in reasons]
+    why = "" if search is None else "no Docker engine answers, so "
+    say(f"env=swe: {why}sandbox=bubblewrap, {len(left)} of {len(families)} repositories")
+    for reason, names in _by_reason(reasons).items():
+        say(f"env=swe: left out {', '.join(names)} ({reason})")
+    return config.model_copy(update={"families": left}) if reasons else config
+
+
+def usual_kind(config: SweEnvConfig, search: EngineSearch) -> str:
+    """What `sandbox=auto` stands for: bubblewrap where nothing answers, names or wants Docker."""
+    answers = search.address is not None
+    return "docker" if answers or search.named or _wants_docker(config) else "bubblewrap"
+
+
+def _wants_docker(config: SweEnvConfig) -> bool:
+    sandbox = config.sandbox
+    return sandbox.image is not None or sandbox.network or lives_in_images(config)
+
+
+def _without_images(config: SweEnvConfig) -> str:
+    return (
+        "; but the instances here live in images, which only Docker runs: env.instances=corpus "
+        "needs none"
+        if lives_in_images(config)
+        else ""
+    )
+
+
+def _untestable(config: SweEnvConfig) -> Mapping[str, str]:
+    families = corpus_families(config)
+    spec = SandboxSpec(mounts=module_mounts(modules_of(families)))
+    sandbox = Sandboxes.of(config.sandbox).open(spec)
+    try:
+        return untestable(families, sandbox)
+    finally:
+        sandbox.close()
+
+
+def _refusal(reasons: Mapping[str, str]) -> str:
+    parts = [f"{', '.join(names)} ({reason})" for reason, names in _by_reason(reasons).items()]
+    return (
+        f"the tests of these repositories do not run in sandbox=bubblewrap here: "
+        f"{'; '.join(parts)}; {_FRAMEWORKS}, or name others in env.families"
+    )
+
+
+def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    families: dict[str, list[str]] = {}
+    for family, reason in reasons.items():
+        families.setdefault(reason, []).append(family)
+    return families
