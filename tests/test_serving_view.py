@@ -122,3 +122,27 @@ def test_the_live_view_takes_everything_and_closes_twice() -> None:
 def test_an_unknown_kind_of_view_is_told() -> None:
     with pytest.raises(ConfigError, match="got ui='loud'"):
         make_view("loud", SERVING, title="x")
+
+
+def panel_of(state: RunState, width: int = 100) -> str:
+    out = io.StringIO()
+    Console(width=width, file=out, force_terminal=False).print(SERVING.panel(state, width))
+    return out.getvalue()
+
+
+def test_what_is_due_counts_down_to_now() -> None:
+    state = RunState("runs/serve")
+    for left_s, words in ((14.2, "14 s"), (0.14, "1 s"), (-3.0, "now")):
+        state.take({"ready/flush_s": left_s})
+        assert f"next update {words}" in panel_of(state)
+    state.take({"ready/flush_s": math.nan})
+    assert "next update -" in panel_of(state)
+
+
+def test_a_persons_correction_is_the_newest_hint() -> None:
+    state = RunState("runs/serve")
+    state.take_turn(turn())
+    state.take_verdict(Verdict(1, "model", -1, -1.0, {"hints": ["Look first."]}, 0.0))
+    state.take_verdict(Verdict(1, "feedback", -1, -1.0, {"text": "Say it\nshorter."}, 0.0))
+    state.take_verdict(verdict(1))
+    assert "newest hint s1 Say it shorter." in panel_of(state)

@@ -29,7 +29,8 @@ HOLDING_S = PATIENCE_S + 1.0
 """The same for a process that only waits for another command to close and to end."""
 EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 _NOTHING = "nothing to resume"
-_SHOW_CURSOR = b"\x1b[?25h"
+_RESTORE_TERMINAL = b"\x1b[?1047l\x1b[?25h"
+"""The first screen, and the cursor; without effect where both are there."""
 Handler = Callable[[int, FrameType | None], object] | int | None
 """As `signal.signal` takes and gives it."""
 
@@ -144,11 +145,17 @@ def catch_from_the_start() -> None:
         INTERRUPTS.catch()
 
 
+def restore_terminal() -> None:
+    """What a process that ends at once, or was killed, may have left undone."""
+    with contextlib.suppress(OSError):
+        if os.isatty(1):
+            os.write(1, _RESTORE_TERMINAL)
+
+
 def _write(text: str) -> None:
     """To standard error, whatever holds its locks; left out where nobody reads."""
+    restore_terminal()
     with contextlib.suppress(OSError, ValueError):
-        if os.isatty(1):
-            os.write(1, _SHOW_CURSOR)
         _, ready, _ = select.select([], [2], [], 0)
         if ready:
             os.write(2, text.encode())

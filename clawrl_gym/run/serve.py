@@ -101,16 +101,23 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     gateway = config.gateway.model_copy(update={"key": key})
     config = config.model_copy(update={"gateway": gateway})
     view = make_view(config.ui, SERVING, title=str(folder.path))
+    leaving_report: asyncio.Task[None] | None = None
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
             service = Service(config, RunParts(config, folder, view), view)
             await service.start(stack, sock)
-            await service.run(stack)
-    except asyncio.CancelledError:
-        await asyncio.to_thread(leave_report, folder.path, view)
-        raise
+            try:
+                await service.run(stack)
+            finally:
+                view.close()
+                # Beside the closing of everything, for which there is little time.
+                leaving_report = asyncio.create_task(
+                    asyncio.to_thread(leave_report, folder.path, view)
+                )
     finally:
+        if leaving_report is not None:
+            await leaving_report
         view.close()
 
 

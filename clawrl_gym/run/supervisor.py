@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.interrupt import EXIT_CODES, PATIENCE_S
+from clawrl_gym.core.interrupt import EXIT_CODES, PATIENCE_S, restore_terminal
 
 SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""
@@ -62,6 +62,7 @@ async def supervise(arguments: Sequence[str], sock: socket.socket) -> int:
         deaths = 1 if time.monotonic() - started_s > _HEALTHY_S else deaths + 1
         pause_s = 0.0 if deaths == 1 else min(2.0 ** (deaths - 1), _LONGEST_PAUSE_S)
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        restore_terminal()
         sys.stderr.write(f"the serving process {how}; starting it again, connections wait\n")
         await asyncio.sleep(pause_s)
 

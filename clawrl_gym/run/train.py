@@ -73,8 +73,11 @@ async def train(config: RunConfig) -> TrainingRun:
         with INTERRUPTS.goes_on(folder.way_on("train")):
             async with AsyncExitStack() as stack:
                 run = Run(config, parts, tasks, view, other_envs)
-                await run.start(stack)
-                await run.learn()
+                try:
+                    await run.start(stack)
+                    await run.learn()
+                finally:
+                    view.close()
         report = await asyncio.to_thread(write_report, folder.path)
         view.message(f"report: {report}")
     finally:

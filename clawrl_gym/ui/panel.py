@@ -19,6 +19,7 @@ from rich.text import Text
 
 from clawrl_gym.ui.judging import LABEL, judging_line, teacher_line
 from clawrl_gym.ui.state import RunState
+from clawrl_gym.ui.text import age
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LOOP_COLOURS = {
@@ -27,6 +28,9 @@ _LOOP_COLOURS = {
     "judge": "orange3",
     "train": "medium_purple1",
 }
+
+_FRESH_S = 5.0
+"""Gauges come twice a second; older ones are those of a run that is stuck or still starts."""
 
 Form = Callable[[float], str]
 """How a value is written."""
@@ -44,10 +48,13 @@ class ViewLayout:
     """(state, step, values) -> what line mode writes for a step that the state has taken in."""
 
     def panel(self, state: RunState, width: int, height: int = 24) -> Panel:
-        """The whole view."""
+        """The whole view; it says when its numbers are not of this moment."""
+        is_old = not state.closed and state.gauges_age_s > _FRESH_S
         return Panel(
             Group(*self.sections(state, width, height)),
             title=f"[bold default]{escape(state.title)}[/]", title_align="left",
+            subtitle=f"numbers of {age(state.gauges_age_s)} ago" if is_old else None,
+            subtitle_align="right",
             border_style="grey42", box=box.ROUNDED, padding=(0, 1), width=width,
         )  # fmt: skip
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from clawrl_gym.ui.judging import LABEL, MARK_COLOURS, reading_line
 from clawrl_gym.ui.panel import Gauge, ViewLayout, learning_lines, loop_table, spinner
 from clawrl_gym.ui.state import RunState, SessionLine
-from clawrl_gym.ui.text import duration, number
+from clawrl_gym.ui.text import age, duration, number, until
 
 _WIDE = 100
 """Columns from which the replies are shown, too."""
@@ -38,7 +38,7 @@ _LOOPS: dict[str, list[Gauge]] = {
     ],
     "train": [
         ("ready/samples", "ready", number),
-        ("ready/flush_s", "update within", duration),
+        ("ready/flush_s", "next update", until),
         ("learner/loss", "loss", number),
         ("verdicts/mean", "mean verdict", number),
     ],
@@ -70,9 +70,8 @@ def _status(state: RunState) -> Text:
     if not state.open_phases:
         line.append("● serving ", style="bold green3")
         line.append(f"for {duration(state.elapsed_s())}", style=LABEL)
-    if state.last_step_s is not None:
-        ago = duration(time.monotonic() - state.last_step_s)
-        line.append(f"   update {state.step} was {ago} ago", style=LABEL)
+    if state.update_age_s is not None:
+        line.append(f"   update {state.step} was {age(state.update_age_s)} ago", style=LABEL)
     return line
 
 
@@ -91,7 +90,7 @@ def _sessions(state: RunState, width: int) -> RenderableType:
     if width >= _WIDE:
         table.add_column("answered", no_wrap=True, overflow="ellipsis", ratio=1)
     for line in reversed(state.sessions.values()):
-        cells = [line.id, _turns(line), _ago(line)]
+        cells = [line.id, _turns(line), age(time.monotonic() - line.last_s)]
         texts = [escape(line.user_text), escape(f"{line.versions} {line.reply}".strip())]
         texts = texts if width >= _WIDE else texts[:1]
         table.add_row(*map(escape, cells), _verdicts(line), *texts)
@@ -100,10 +99,6 @@ def _sessions(state: RunState, width: int) -> RenderableType:
 
 def _turns(line: SessionLine) -> str:
     return f"{line.turns}+{line.side_turns}" if line.side_turns else str(line.turns)
-
-
-def _ago(line: SessionLine) -> str:
-    return duration(float(max(1, round(time.monotonic() - line.last_s)))).replace(".0", "")
 
 
 def _verdicts(line: SessionLine) -> Text:

@@ -74,8 +74,10 @@ class RunState:
     step: int = 0
     first_step: tuple[int, float] | None = None
     """The first update seen and when: the time left is counted from there."""
-    last_step_s: float | None = None
-    """When the newest values of a step came."""
+    last_update_s: float | None = None
+    """When the newest update came."""
+    gauges_s: float | None = None
+    """When the newest gauges came."""
     left_reported_s: float = 0.0
     """When the run last reported how long it still takes."""
     sessions: OrderedDict[str, SessionLine] = field(default_factory=OrderedDict)
@@ -115,6 +117,7 @@ class RunState:
 
     def take(self, values: Mapping[str, float]) -> None:
         """Take gauges in; one that is no finite number now is unknown again."""
+        self.gauges_s = time.monotonic()
         for name, value in values.items():
             if math.isfinite(value):
                 self.gauges[name] = value
@@ -125,8 +128,8 @@ class RunState:
 
     def take_step(self, step: int, values: Mapping[str, float]) -> None:
         """Take the values of a step in: gauges, curves, held-out results."""
-        self.step = max(self.step, step)
-        self.last_step_s = time.monotonic()
+        if step > self.step:
+            self.step, self.last_update_s = step, time.monotonic()
         if self.first_step is None and step > 0:
             self.first_step = (step, time.monotonic())
         self.take(values)
@@ -160,8 +163,10 @@ class RunState:
         """A turn was judged."""
         session_id = self.session_of_turn.get(verdict.turn_id, "")
         line = self.sessions.get(session_id)
-        if verdict.hints:
-            self.hint = session_id, one_line(verdict.hints[0], 300)
+        taught = [verdict.detail.get("text") or "", *verdict.hints]  # a person's words go first
+        words = next(filter(None, taught), None)
+        if words is not None:
+            self.hint = session_id, one_line(words, 300)
         if line is not None:
             line.verdicts = [*line.verdicts, mark(verdict)][-_MOST_MARKS:]
 
@@ -170,14 +175,27 @@ class RunState:
         return max(self.gauges.get(ELAPSED_S, 0.0), time.monotonic() - self.start_s)
 
     def left_s(self) -> float | None:
-        """Until the last update: by the run's own estimate; once that is up, by its pace so far."""
-        left_s = self.gauges.get(LEFT_S, 0.0) - (time.monotonic() - self.left_reported_s)
-        if LEFT_S in self.gauges and left_s > 0:
-            return left_s
-        if self.total_steps is None or self.first_step is None or self.step <= self.first_step[0]:
+        """Until the last update, by the run's newest estimate; None when that is none, or up."""
+        if LEFT_S not in self.gauges or self.step >= (self.total_steps or 0):
             return None
-        pace_s = (time.monotonic() - self.first_step[1]) / (self.step - self.first_step[0])
-        return pace_s * max(0, self.total_steps - self.step)
+        left_s = self.gauges[LEFT_S] - (time.monotonic() - self.left_reported_s)
+        return left_s if left_s > 0 else None
+
+    @property
+    def is_late(self) -> bool:
+        """The run's newest estimate is up and updates are missing still."""
+        missing = self.step < (self.total_steps or 0)
+        return missing and LEFT_S in self.gauges and self.left_s() is None
+
+    @property
+    def update_age_s(self) -> float | None:
+        """How old the newest update is; None before the first."""
+        return None if self.last_update_s is None else time.monotonic() - self.last_update_s
+
+    @property
+    def gauges_age_s(self) -> float:
+        """How old the newest gauges are; 0 before the first."""
+        return 0.0 if self.gauges_s is None else time.monotonic() - self.gauges_s
 
     def errors(self) -> dict[str, float]:
         """Errors by kind, without the kinds that did not occur."""

@@ -33,6 +33,16 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def age(seconds: float) -> str:
+    """How long ago, in whole seconds: `1 s`, `42 s`, `1:05`."""
+    return duration(float(max(1, round(seconds)))).replace(".0 s", " s")
+
+
+def until(seconds: float) -> str:
+    """When something is due, in whole seconds: `42 s`, or `now`."""
+    return age(seconds) if seconds > 0 else "now"
+
+
 def number(value: float | None) -> str:
     """Short, with digits enough to compare: `3,120`, `64`, `9.1`, `0.012`, `1.2e-05`, or `-`."""
     if value is None or not math.isfinite(value):
@@ -97,3 +107,16 @@ def plain(text: str) -> str:
 def family_of(metric: str) -> str | None:
     """The family in `train/success/FAMILY`; None for any other name."""
     return metric.removeprefix(FAMILY_PREFIX) if metric.startswith(FAMILY_PREFIX) else None
+
+
+_PLAINER = str.maketrans({"→": "->", "…": "...", "·": "-", "✓": "+", "✗": "x"})
+
+
+def writable(text: str, encoding: str | None) -> str:
+    """The text with what a stream's encoding does not know in plainer characters."""
+    encoding = encoding or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAINER).encode(encoding, "replace").decode(encoding)
+    return text

@@ -16,6 +16,7 @@ from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import RunPhase, RunState
 from clawrl_gym.ui.text import (
     HELDOUT_PREFIX,
+    age,
     duration,
     family_of,
     interval,
@@ -196,9 +197,14 @@ def _health(state: RunState) -> RenderableType:
 
 def _progress(state: RunState, inner: int) -> RenderableType:
     total_steps, left_s = state.total_steps or 0, state.left_s()
-    counting = state.step < total_steps and not state.closed and left_s is not None
-    tail = f" · {duration(left_s or 0.0)} left" if counting else ""
-    words = f"{state.step}/{total_steps} updates · {duration(state.elapsed_s())}{tail}"
+    fields = [f"{state.step}/{total_steps} updates", duration(state.elapsed_s())]
+    if not state.closed and state.update_age_s is not None:
+        fields[0] += f", {age(state.update_age_s)} ago"
+    if not state.closed and left_s is not None:
+        fields.append(f"{age(left_s)} left")
+    elif not state.closed and state.is_late:
+        fields.append("late")
+    words = " · ".join(fields)
     bar = ProgressBar(
         total=max(1, total_steps), completed=state.step, width=max(8, inner - len(words) - 2),
         complete_style="medium_purple1", finished_style="green3",

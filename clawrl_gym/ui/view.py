@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 from rich.console import Console, RenderableType
-from rich.live import Live
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import Reading, mark, why
 from clawrl_gym.ui.panel import ViewLayout
+from clawrl_gym.ui.screen import LiveScreen
 from clawrl_gym.ui.state import RunState, calls_of, versions_of
-from clawrl_gym.ui.text import duration, number, one_line
+from clawrl_gym.ui.text import duration, number, one_line, writable
 
 
 class RunView(Protocol):
@@ -59,12 +59,12 @@ class RunView(Protocol):
         ...
 
     def close(self) -> None:
-        """The run is over; idempotent."""
+        """Nothing is shown any more but messages, as plain lines; idempotent."""
         ...
 
 
 class LiveView:
-    """A panel that is redrawn in place; messages scroll above it."""
+    """A panel on a screen of its own; messages stand above it."""
 
     def __init__(
         self, console: Console, layout: ViewLayout, *, title: str, total_steps: int | None = None
@@ -72,18 +72,9 @@ class LiveView:
         self._state = RunState(one_line(title), total_steps)
         self._layout = layout
         self._lock = threading.RLock()
-        self._console = console
-        self._width = console.width
-        self._live = Live(
-            console=console, get_renderable=self._draw, refresh_per_second=5, transient=False
-        )
-        self._live.start()
+        self._screen = LiveScreen(console, self._draw)
 
-    def _draw(self) -> RenderableType:
-        width, height = self._console.size
-        if width < self._width:  # the terminal has wrapped the lines of the last panel
-            self._console.clear()
-        self._width = width
+    def _draw(self, width: int, height: int) -> RenderableType:
         with self._lock:
             return self._layout.panel(self._state, width, height)
 
@@ -93,8 +84,8 @@ class LiveView:
             self._state.begin(one_line(name), one_line(detail))
 
     def message(self, text: str) -> None:
-        """Print above the panel."""
-        self._console.print(one_line(text), markup=False, highlight=False)
+        """Show above the panel."""
+        self._screen.message(text)
 
     def update(self, gauges: Mapping[str, float]) -> None:
         """Show gauges."""
@@ -122,13 +113,11 @@ class LiveView:
             self._state.reading = reading
 
     def close(self) -> None:
-        """Draw the last state and leave it on the screen."""
+        """Leave the messages and the last state on the terminal."""
         with self._lock:
-            if self._state.closed:
-                return
             self._state.end_phases()
             self._state.closed = True
-        self._live.stop()
+        self._screen.close()
 
 
 class LineView:
@@ -145,9 +134,8 @@ class LineView:
         self._write(self._state.title)
 
     def _write(self, text: str) -> None:
-        encoding = self._out.encoding or "utf-8"
         with contextlib.suppress(OSError):  # a reader that went away (`| head`) must not end a run
-            self._out.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+            self._out.write(writable(text, self._out.encoding) + "\n")
             self._out.flush()
 
     def phase(self, name: str, detail: str = "") -> None:
@@ -204,9 +192,12 @@ def make_view(
     """The view of the configuration's `ui`: auto, live or line. Raises ConfigError for another."""
     if mode not in ("auto", "live", "line"):
         raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
-    if mode == "live" or (mode == "auto" and can_draw()):
-        return LiveView(Console(), layout, title=title, total_steps=total_steps)
-    return LineView(sys.stdout, layout, title=title, total_steps=total_steps)
+    if mode != "line" and can_draw():
+        return LiveView(Console(file=sys.stdout), layout, title=title, total_steps=total_steps)
+    view = LineView(sys.stdout, layout, title=title, total_steps=total_steps)
+    if mode == "live":
+        view.message("ui=live needs a terminal that redraws in place and knows UTF-8: lines then")
+    return view
 
 
 def can_draw() -> bool:
