@@ -74,3 +74,14 @@ def test_what_breaks_the_layers_is_noticed(empty_house: Path, file: str, code: s
     report = lint(empty_house)
     assert report.returncode == 1
     assert "BROKEN" in report.stdout or "not in the layers" in report.stdout, report.stdout
+
+
+def test_the_process_that_drives_a_run_imports_no_torch() -> None:
+    code = (
+        "import sys, clawrl_gym.run.train, clawrl_gym.run.serve\n"
+        "print({'torch', 'transformers', 'vllm', 'ray'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "set()\n", done.stderr

@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.store.pictures import find_picture
+
+if TYPE_CHECKING:  # who only says where the pictures are needs no torch
+    from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +53,5 @@ class PictureReader:
         read = self._processor(images=[pictures], return_tensors="pt", **self._images.processor)
         inputs = {name: value.to(ids_1T.device) for name, value in read.items()}
         if "mm_token_type_ids" in inspect.signature(body.forward).parameters:
-            inputs["mm_token_type_ids"] = (ids_1T == self._image_id).to(torch.int32)
+            inputs["mm_token_type_ids"] = (ids_1T == self._image_id).int()
         return inputs

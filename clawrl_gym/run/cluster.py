@@ -201,6 +201,26 @@ def _last_line(error: Exception) -> str:
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
 
 
+class LearnerActor:
+    """A learner in its own process, the only one that imports what it needs."""
+
+    def __init__(self, backend: str, arguments: tuple[object, ...]) -> None:
+        self._learner = LEARNERS.resolve(backend).target(*arguments)
+
+    def step(self, samples: list[Sample], version: int) -> StepStats:
+        stats: StepStats = self._learner.step(samples, version)
+        return stats
+
+    def save_weights(self, folder: str) -> None:
+        self._learner.save_weights(folder)
+
+    def save_checkpoint(self, folder: str) -> None:
+        self._learner.save_checkpoint(folder)
+
+    def load_checkpoint(self, folder: str) -> None:
+        self._learner.load_checkpoint(folder)
+
+
 class RayLearner:
     """The learner in a Ray actor of its own."""
 
@@ -214,7 +234,7 @@ class RayLearner:
         temperature: float,
         images: Images | None = None,
     ) -> None:
-        self._class: type = LEARNERS.resolve(learner.backend).target
+        self._backend = learner.backend
         self._plugins = fingerprints(
             path
             for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
@@ -228,10 +248,10 @@ class RayLearner:
     def _begin(self) -> None:
         import ray
 
-        actor = ray.remote(self._class).options(
+        actor = ray.remote(LearnerActor).options(
             num_cpus=0, num_gpus=self._gpus, runtime_env=self._environment
         )
-        self._actor = actor.remote(*self._arguments)
+        self._actor = actor.remote(self._backend, self._arguments)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         import ray.exceptions
