@@ -7,7 +7,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n logical --maxprocesses 8
 # Compiled modules are kept: else each of a run's processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop train serve bench quick test nightly check tiny engine engine-stop browser doctor wheel clean
+.PHONY: help setup develop train serve bench quick test nightly gpu check tiny engine engine-stop browser doctor wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -38,6 +38,9 @@ test: develop  ## every test, in 15 minutes; ARGS="-k store"; installs Chromium 
 
 nightly:  ## every test and the long forms of some
 	@$(MAKE) --no-print-directory test ARGS="--nightly $(ARGS)"
+
+gpu: develop  ## the tests that need a CUDA device (make test runs them too, where one is)
+	@$(PY) -m pytest tests/gpu $(ARGS)
 
 check: develop  ## formatting, lint, layers, types
 	@.venv/bin/ruff format --check .

@@ -35,7 +35,16 @@ def _lacks_sandbox() -> str | None:
 
 
 def _lacks_gpu() -> str | None:
-    return None if any(Path("/dev").glob("nvidia[0-9]*")) else "needs a CUDA device"
+    from clawrl_gym.core.errors import ConfigError
+    from clawrl_gym.policy.models import has_gpu, vllm_build
+
+    if not has_gpu():
+        return "needs a CUDA device"
+    try:
+        build = vllm_build()
+    except ConfigError as error:
+        return f"needs vLLM: {error}"
+    return None if build == "cuda" else "needs vLLM's CUDA build: make setup BUILD=gpu"
 
 
 def _lacks_npm() -> str | None:

@@ -101,6 +101,7 @@ def test_the_card_tells_what_was_measured_with_counts(run: Path, tmp_path: Path)
         "| seed | 7 |",
     ):
         assert fact in card
+    assert "from transformers import AutoModelForCausalLM, AutoTokenizer" in card
     assert "sk-private" not in card
     assert str(tmp_path) not in card
     assert not re.search(r"\n{3,}|\{\{|None", card)

@@ -74,7 +74,9 @@ def export_run(
             shutil.copyfile(file, partial / file.name)
         _write_weights(weights, partial / WEIGHTS, wanted)
         _name_dtype(partial / "config.json", wanted)
-        replace_text(partial / CARD, model_card(folder, values, chosen, wanted, out.resolve().name))
+        replace_text(
+            partial / CARD, model_card(folder, values, model, chosen, wanted, out.resolve().name)
+        )
     return Exported(out, chosen, wanted)
 
 

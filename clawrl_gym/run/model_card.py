@@ -25,7 +25,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.core.provenance import read_starts
 from clawrl_gym.policy.checkpoints import run_of
-from clawrl_gym.policy.models import HUB_ID, SHIPPED
+from clawrl_gym.policy.models import HUB_ID, SHIPPED, sees
 from clawrl_gym.run.folder import RunFolder
 
 CARD = "README.md"
@@ -46,9 +46,9 @@ class Measured:
 
 
 def model_card(
-    folder: RunFolder, values: dict[str, object], step: int, dtype: str, name: str
+    folder: RunFolder, values: dict[str, object], model: Path, step: int, dtype: str, name: str
 ) -> str:
-    """The card of the checkpoint after update `step`, in Markdown."""
+    """The card of the checkpoint after update `step`, in Markdown; `model` is its folder."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(  # it makes text, never a page
@@ -63,6 +63,8 @@ def model_card(
     base, runs = _origin(str(_value(values, "policy.model")))
     return environment.get_template("model_card.md.j2").render(
         front_matter=_front_matter(base),
+        loader="AutoModelForImageTextToText" if sees(model) else "AutoModelForCausalLM",
+        reader="AutoProcessor" if sees(model) else "AutoTokenizer",
         name=name,
         run=folder.path.absolute().name,
         base=base,
@@ -123,9 +125,10 @@ def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
         value = _value(values, key)
         if value is not None and not (serves and key == "trainer.steps"):
             yield words, value
-    own = [key for key in ("env.tasks", "env.instances") if _value(values, key) is not None]
-    for key in own:
-        yield key, Path(str(_value(values, key))).name
+    for key in ("env.tasks", "env.instances"):
+        tasks = _value(values, key)
+        if tasks is not None:
+            yield "tasks", Path(str(tasks)).name
 
 
 def _value(values: dict[str, object], key: str) -> object:

@@ -10,6 +10,7 @@ serves; none is refused.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import tempfile
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
-from clawrl_gym.policy.checkpoints import WEIGHTS
+from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.models import picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import Take
@@ -93,6 +94,7 @@ class ServedPolicy:
             folder.logs,
             lambda phase: self._on_phase("vLLM", phase),
         )
+        stack.callback(self._drop_served_weights)
         stack.push_async_callback(self.servers.stop)
         self.fleet = self.servers.fleet(
             config.gateway.max_waiting,
@@ -134,6 +136,12 @@ class ServedPolicy:
             await self.servers.start()
         else:
             await self.servers.start(resumed.version, Path(resumed.checkpoint) / WEIGHTS)
+
+    def _drop_served_weights(self) -> None:
+        """Those of the servers that ended, unless no checkpoint has them."""
+        if checkpoint_dir(self.folder.checkpoints, self.version).is_dir():
+            for folder in self.folder.serving.glob("*/v[0-9]*"):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _at_home(self, resumed: UpdateRow | None) -> UpdateRow | None:
         """With its checkpoint in this folder, from wherever and whatever place it was written."""

@@ -274,5 +274,5 @@ def _session_films(
 def model_folders(folder: Path, config: Json) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
     model = str(setting(config, "policy.model") or "tiny")
-    serving = [folder / "serving" / name for name in ("current", "base", "")]
-    return [*serving, shipped_dir(model) if model in SHIPPED else Path(model)]
+    own = [folder / "serving" / name for name in ("0/base", "")]
+    return [*own, shipped_dir(model) if model in SHIPPED else Path(model)]

@@ -1,0 +1,91 @@
+"""A learner's step on the GPU is the CPU's, as far as bfloat16 matrix products allow.
+
+The bounds: the same comparison with bfloat16 on the CPU gave differences of log-probs of 0.12 at
+most and 0.034 on average, updates with a cosine of 0.98 and gradient norms 0.8 % apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.policy.models import shipped_dir
+from tests.reference.tiny_model import make_samples
+
+if TYPE_CHECKING:
+    from clawrl_gym.core.types import Sample
+    from clawrl_gym.trainers.learner import Learner
+
+pytestmark = pytest.mark.gpu
+LENGTHS = [5, 30, 17, 60, 9, 28] * 4
+
+
+def make_learner(device: Literal["cpu", "cuda"]) -> Learner:
+    from clawrl_gym.trainers.learner import Learner
+
+    config = LearnerConfig(lr=1e-3, warmup_steps=0)
+    return Learner(TrainerConfig(steps=10), config, str(shipped_dir()), 0, device)
+
+
+def on_policy(learner: Learner) -> list[Sample]:
+    """Samples as if the learner itself had sampled them."""
+    import torch
+
+    from clawrl_gym.trainers.packing import make_packs
+
+    samples = []
+    for sample in make_samples(LENGTHS):
+        (pack,) = make_packs([sample], 10_000)
+        with torch.no_grad():
+            known = iter(learner.model.score(pack).logprobs_M.tolist())
+        samples.append(
+            replace(sample, logprobs_T=[next(known) if m else 0.0 for m in sample.mask_T])
+        )
+    return samples
+
+
+def test_logprobs_and_updates_are_those_of_the_cpu() -> None:
+    import torch
+
+    cpu, cuda = make_learner("cpu"), make_learner("cuda")
+    assert {p.device.type for p in cuda.model.net.parameters()} == {"cuda"}
+    samples = on_policy(cpu)
+    logprobs = [
+        torch.tensor([p for s in each for p, m in zip(s.logprobs_T, s.mask_T, strict=True) if m])
+        for each in (samples, on_policy(cuda))
+    ]
+    apart = (logprobs[0] - logprobs[1]).abs()
+    assert apart.max() < 0.5
+    assert apart.mean() < 0.1
+    moves, norms = [], []
+    for learner in (cpu, cuda):
+        before = {name: tensor.clone() for name, tensor in learner.model.state().items()}
+        norms.append(learner.step(samples, 0).metrics["learner/grad_norm"])
+        after = learner.model.state().items()
+        moves.append(torch.cat([(t - before[name]).flatten().cpu() for name, t in after]))
+    assert norms[1] == pytest.approx(norms[0], rel=0.05)
+    assert torch.nn.functional.cosine_similarity(moves[0], moves[1], dim=0) > 0.9
+
+
+def test_a_checkpoint_from_the_gpu_goes_on_there_and_loads_on_the_cpu(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    first = make_learner("cuda")
+    first.step(on_policy(first), 0)
+    first.save_checkpoint(str(tmp_path / "000001"))
+    second = make_learner("cuda")
+    second.load_checkpoint(str(tmp_path / "000001"))
+    for name, tensor in first.model.state().items():
+        assert torch.equal(second.model.state()[name], tensor), name
+    moments = [s["exp_avg"] for s in second.optimizer.state.values()]
+    assert {moment.device.type for moment in moments} == {"cuda"}
+    net = AutoModelForCausalLM.from_pretrained(tmp_path / "000001").state_dict()
+    for name, tensor in first.model.state().items():
+        assert torch.equal(net[name], tensor.cpu()), name
+    second.step(on_policy(second), 1)
+    assert second.updates == 2
