@@ -1,6 +1,7 @@
 """The main job with a small budget: real vLLM, real sandboxes, real gradients, real swaps."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from clawrl_gym.core.descendants import command_of
 from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.run.export import export_run
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 
@@ -90,13 +92,16 @@ def test_a_second_run_on_the_same_folder_is_refused(trained: Path) -> None:
     assert len(runs.metrics(trained)) > 14
 
 
-def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    first = runs.start(folder, *QUICK, "trainer.steps=6")
+def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) -> None:
+    """It began with another run's checkpoint, which is gone when it is resumed."""
+    folder, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(trained / "checkpoints", other / "checkpoints")
+    first = runs.start(folder, *QUICK, "trainer.steps=6", f"policy.model={other}")
     runs.wait_for_line(first, "step 2/6")
     below = runs.descendants(first.pid)
     first.kill()
     first.communicate(timeout=60)
+    shutil.rmtree(other)
     # Ray's agents notice the death of their node only after half a minute.
     assert runs.still_alive(below, within_s=90) == set()
     store = StoreReader(folder)
@@ -119,6 +124,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     versions = [update.version for update in store.updates()]
     store.close()
     assert versions == list(range(1, 7))
+    assert max(row.get("logprob_gap/mean", 0.0) for row in runs.metrics(folder)) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -159,11 +165,13 @@ def test_a_run_that_loses_ray_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     assert runs.still_alive(below) == set()
 
 
-def test_an_environment_of_ones_own_trains_unchanged(tmp_path: Path) -> None:
+def test_an_environment_of_ones_own_trains_an_exported_model(trained: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
+    exported = export_run(trained, tmp_path / "model", dtype="bfloat16")
     runs.train(
         folder,
         *QUICK,
+        f"policy.model={exported.folder}",
         "env.target=tests.e2e.guess_env:SayEnv",
         "trainer.steps=2",
         "env.max_turns=1",
@@ -171,3 +179,4 @@ def test_an_environment_of_ones_own_trains_unchanged(tmp_path: Path) -> None:
     rows = runs.metrics(folder)
     assert [row["step"] for row in rows if "swap/pause_s" in row] == [1, 2]
     assert sum(1 for row in rows if "heldout/success" in row) == 2
+    assert max(row.get("logprob_gap/mean", 0.0) for row in rows) < 0.01
