@@ -38,7 +38,17 @@ TREES = ("judge.replies.", "judge.results.", "judge.words.")
 FILE = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
 SUFFIXES = (".py", ".sh", ".yaml", ".yml", ".toml", ".j2", ".lock", ".Dockerfile", ".js", ".mjs")
 OF_A_RUN = (".db", ".json", ".jsonl", ".yaml", ".html")
-OF_A_USER = ("my_", "runs/", "experiment/", "env/", "task.", "config.yaml", "env.py", "source.py", ".docker/")
+OF_A_USER = (
+    "my_",
+    "runs/",
+    "experiment/",
+    "env/",
+    "task.",
+    "config.yaml",
+    "env.py",
+    "source.py",
+    ".docker/",
+)
 """Files that pages name and that are a user's or a run's, or stand for several."""
 FOLDERS = ("agents", "bench", "clawrl_gym", "conf", "docker", "envs", "examples", "locks", "tests",
            "tools", "trainers")  # fmt: skip

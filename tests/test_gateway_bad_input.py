@@ -208,6 +208,20 @@ def test_a_rate_allows_bursts_of_some_seconds() -> None:
     assert 0 < bucket.take() <= 0.5
 
 
+def test_a_rate_fills_again_as_time_passes_and_no_further_than_a_burst() -> None:
+    now_s = 0.0
+    bucket = TokenBucket(2.0, lambda: now_s)
+    assert [bucket.take() for _ in range(11)] == [0.0] * 10 + [0.5]
+    now_s += 0.25
+    assert bucket.take() == 0.25
+    now_s += 0.25
+    assert [bucket.take() for _ in range(2)] == [0.0, 0.5]
+    now_s += 1.5
+    assert [bucket.take() for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    now_s += 3600.0
+    assert [bucket.take() for _ in range(11)] == [0.0] * 10 + [0.5]
+
+
 async def test_more_open_sessions_than_allowed_are_refused(tmp_path: Path) -> None:
     bench = Bench(tmp_path, max_sessions=2)
     await bench.start()

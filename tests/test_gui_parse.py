@@ -134,6 +134,11 @@ def test_every_other_action_is_read_too(text, expected):
     assert actions(text) == [expected]
 
 
+def test_without_more_words_scrolling_goes_one_screen_down_and_waiting_lasts_a_second():
+    (scroll,), (wait,) = actions("scroll()"), actions("wait")
+    assert (scroll.direction, scroll.amount, wait.seconds) == ("down", 1.0, 1.0)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -124,7 +124,12 @@ def test_a_tiny_page_can_be_annotated() -> None:
         Attempt(GuiAction("type", id=1, text="long text")),
         Attempt(GuiAction("answer", text="no")),
     ]
-    annotated(page_jpeg((64, 64)), attempts, view, (64, 64))
+    jpeg = page_jpeg((64, 64))
+    picture = opened(annotated(jpeg, attempts, view, (64, 64)))
+    nothing = opened(annotated(jpeg, [], view, (64, 64)))
+    assert picture.width == nothing.width == 64
+    assert picture.height > 64  # the captions stand below
+    assert picture.tobytes() != nothing.tobytes()
 
 
 def test_captions_speak_of_names() -> None:

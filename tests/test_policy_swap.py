@@ -114,6 +114,7 @@ async def test_weights_that_vllm_refuses_are_put_back_and_requests_go_on(
     with pytest.raises(PolicyError, match="500: shape mismatch"):
         await WeightSwap(served).publish(1, weights)
     assert seen == [1, 0]
+    assert vllm.paths() == ["/pause", "/collective_rpc", "/resume", "/health", *SWAP]
     assert vllm.version == "0"
     assert not vllm.paused
     assert served.folder.version == 0
@@ -128,6 +129,8 @@ async def test_when_nothing_can_be_loaded_both_reasons_are_told_and_it_still_res
         PolicyError, match=r"version 1 could not be loaded .* nor those of version 0"
     ):
         await WeightSwap(served).publish(1, weights)
+    failed = ["/pause", "/collective_rpc", "/resume"]
+    assert vllm.paths() == [*failed, "/health", *failed]
     assert not vllm.paused
 
 
@@ -139,7 +142,7 @@ async def test_a_resume_that_fails_is_repeated(
 
     vllm.answers["/resume"] = fails(2, resume)
     await WeightSwap(served).publish(1, weights)
-    assert vllm.paths().count("/resume") == 3
+    assert vllm.paths() == [*SWAP, "/resume", "/resume"]
     assert not vllm.paused
 
 

@@ -161,7 +161,12 @@ def test_values_that_are_missing_or_null_are_left_out(tmp_path: Path) -> None:
     rows = [{"step": 1, "train/reward": None}, {"step": 2, "train/reward": 0.5}, {"x": 1}, [1]]
     lines = [json.dumps(row) for row in rows]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"step": 3, "train')
-    Page(write_report(tmp_path).read_text())
+    text = write_report(tmp_path).read_text()
+    assert "2 updates so far" in Page(text).words
+    points = text.count('<circle class="s-reward fill"')
+    assert points == 2  # of update 2 alone, on wide pages and on narrow ones
+    assert "training reward: 50 %" in text
+    assert "update 1&" not in text
 
 
 def test_without_a_tokenizer_ids_are_shown(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import ipaddress
 import math
 import resource
 import time
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -44,15 +45,16 @@ def allow_open_files(count: int) -> None:
 class TokenBucket:
     """Lets through so many a second, with bursts of some seconds."""
 
-    def __init__(self, rate_per_s: float) -> None:
+    def __init__(self, rate_per_s: float, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._rate_per_s = rate_per_s
+        self._clock_s = clock_s
         self._most = max(1.0, rate_per_s * _BURST_S)
         self._left = self._most
-        self._filled_s = time.monotonic()
+        self._filled_s = clock_s()
 
     def take(self) -> float:
         """0 when one more may pass now, else the seconds until then."""
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         self._left = min(self._most, self._left + (now_s - self._filled_s) * self._rate_per_s)
         self._filled_s = now_s
         if self._left >= 1.0:

@@ -36,6 +36,7 @@ from clawrl_gym.core.errors import (
     RequestError,
     StoreError,
 )
+from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
@@ -160,7 +161,7 @@ class TurnMaker:
     ) -> tuple[Generation, Message]:
         """Try until a policy has answered, for as long as it may be silent."""
         last: PolicyError | None = None
-        failures, pause_s = 0, _FIRST_PAUSE_S
+        failures, pauses_s = 0, growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 while True:
@@ -180,8 +181,7 @@ class TurnMaker:
                         raise last
                     if self._has_another(session_id, policy, last):
                         continue
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                    await asyncio.sleep(next(pauses_s))
         except TimeoutError:
             why = f"the last attempt said: {last}" if last else "it was still generating"
             raise PolicyError(

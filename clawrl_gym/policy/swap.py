@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.serving_folder import ServingFolder
 
@@ -119,13 +120,14 @@ class WeightSwap:
 
     async def _resume(self, client: PolicyClient) -> None:
         """Resume, again and again: a server that stays paused would hold every request."""
+        pauses_s = growing_pauses_s(0.1, 1.0)
         for attempt in range(1, _RESUME_ATTEMPTS + 1):
             try:
                 return await client.resume(self._timeout_s)
             except PolicyError:
                 if attempt == _RESUME_ATTEMPTS:
                     raise
-                await asyncio.sleep(0.1 * attempt)
+                await asyncio.sleep(next(pauses_s))
 
     async def _put_back(
         self, client: PolicyClient, previous: int, version: int, error: PolicyError

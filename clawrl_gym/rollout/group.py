@@ -7,6 +7,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from clawrl_gym.config import RolloutConfig
+from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
@@ -24,7 +25,10 @@ async def run_group(
     """Run a whole group. `on_episode` sees every attempt, failed ones included."""
 
     async def attempt(member: int) -> Episode:
+        pauses_s = growing_pauses_s(0.2, 2.0)
         for retry in range(config.max_retries + 1):
+            if retry:
+                await asyncio.sleep(next(pauses_s))
             spec = EpisodeSpec(
                 session_id=f"g{number:06d}-{member}-{retry}-{uuid4().hex[:8]}",
                 group_id=number,
@@ -36,7 +40,6 @@ async def run_group(
             on_episode(episode)
             if not episode.stop_reason.is_infrastructure:
                 break
-            await asyncio.sleep(min(0.2 * 2**retry, 2.0))
         return episode
 
     async with asyncio.TaskGroup() as tasks:

@@ -7,16 +7,18 @@ is refused. Imports nothing heavy, so that there is nothing here that could die.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.interrupt import EXIT_CODES, PATIENCE_S, restore_terminal
+from clawrl_gym.core.pauses import growing_pauses_s
 
 SOCKET_VARIABLE = "CLAWRL_SERVE_SOCKET"
 """Environment variable with the number of the open socket that the child serves on."""
@@ -53,18 +55,22 @@ async def supervise(arguments: Sequence[str], sock: socket.socket) -> int:
     A child that is killed or crashes is started again, at once and then after growing pauses.
     Cancelled (Ctrl-C, SIGTERM), it has the child close everything first.
     """
-    deaths = 0
+    pauses_s = _pauses_s()
     while True:
         started_s = time.monotonic()
         code = await _one_life(arguments, sock)
         if code in _FINAL:
             return code
-        deaths = 1 if time.monotonic() - started_s > _HEALTHY_S else deaths + 1
-        pause_s = 0.0 if deaths == 1 else min(2.0 ** (deaths - 1), _LONGEST_PAUSE_S)
+        if time.monotonic() - started_s > _HEALTHY_S:
+            pauses_s = _pauses_s()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         restore_terminal()
         sys.stderr.write(f"the serving process {how}; starting it again, connections wait\n")
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(next(pauses_s))
+
+
+def _pauses_s() -> Iterator[float]:
+    return itertools.chain([0.0], growing_pauses_s(2.0, _LONGEST_PAUSE_S))
 
 
 async def _one_life(arguments: Sequence[str], sock: socket.socket) -> int:

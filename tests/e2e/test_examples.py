@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+import clawrl_gym as cg
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
 
@@ -35,7 +37,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 import clawrl_gym as cg
-from clawrl_gym.envs.terminal.agent import TerminalAgent
+from clawrl_gym.agents.text import TextAgent
 
 
 class Signed(cg.Algorithm):
@@ -69,11 +71,11 @@ class Pessimist:
         return cg.Verdict(case.turn_id, "rule", -1, -1.0, {"why": "outside"}, time.time())
 
 
-class Polite(TerminalAgent):
-    """The terminal's agent, whose system message says please."""
+class Polite(TextAgent):
+    """The text agent, whose system message says please."""
 
     def __init__(self):
-        super().__init__("Please work in a Linux shell. Reply with one bash block.")
+        super().__init__("Please do as you are told.")
 
 
 class Lines:
@@ -105,13 +107,37 @@ class Noting(Learner):
 }
 
 
-def test_a_run_from_python(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def from_python(tmp_path_factory: pytest.TempPathFactory) -> cg.TrainingRun:
+    """A run started from Python, with every class of the examples but the environment."""
     from examples.train_run import main
 
-    run = main(["trainer.steps=1", *SMALL, f"run.dir={tmp_path / 'run'}", "ui=line"])
-    assert sorted(run.evaluations) == [0, 1]
-    assert run.evaluations[1].n == 4
-    assert run.report.is_file()
+    return main(
+        [
+            f"run.dir={tmp_path_factory.mktemp('python') / 'run'}",
+            "ui=line",
+            *SMALL,
+            "trainer.steps=1",
+            "trainer.algorithm=examples.own_algorithm:EarlyTokens",
+            "judge=examples.own_judge:ErrorJudge",
+            "agent=examples.own_agent:PlanningAgent",
+            "agent.options.max_plan_lines=2",
+            "logger=examples.own_logger:CsvLogger",
+        ]
+    )
+
+
+def test_a_run_from_python(from_python: cg.TrainingRun) -> None:
+    assert sorted(from_python.evaluations) == [0, 1]
+    assert from_python.evaluations[1].n == 4
+    assert from_python.report.is_file()
+
+
+def test_the_examples_classes_train(from_python: cg.TrainingRun) -> None:
+    with (from_python.report.parent / "metrics.csv").open() as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["step", "train/reward", "heldout/success"]
+    assert {row[0] for row in table[1:]} >= {"0", "1"}
 
 
 async def test_a_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,17 +150,22 @@ async def test_a_loop_of_ones_own_learns(capsys: pytest.CaptureFixture[str]) -> 
     assert success > before - 0.05  # three updates lift it from about 0.45 to about 0.6
 
 
-def test_every_seam_takes_a_class_of_an_outside_package(tmp_path: Path) -> None:
-    package = tmp_path / "elsewhere" / "outside_pkg"
-    package.mkdir(parents=True)
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of an environment unchanged, every seam filled by a package outside of this one."""
+    package = tmp_path_factory.mktemp("elsewhere") / "outside_pkg"
+    package.mkdir()
     for name, text in OUTSIDE.items():
         (package / name).write_text(text)
-    folder = tmp_path / "run"
+    shutil.copy(Path(__file__).with_name("guess_env.py"), package / "env.py")
+    folder = tmp_path_factory.mktemp("outside") / "run"
     done = subprocess.run(
         runs.command(
             folder,
             *SMALL,
             "trainer.steps=2",
+            "env.target=outside_pkg.env:SayEnv",
+            "env.max_turns=1",
             "trainer.algorithm=outside_pkg.seams:Signed",
             "trainer.options.scale=0.5",
             "judge=outside_pkg.seams:Pessimist",
@@ -149,11 +180,15 @@ def test_every_seam_takes_a_class_of_an_outside_package(tmp_path: Path) -> None:
         timeout=600,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    lines = (folder / "outside.jsonl").read_text().splitlines()
+    return folder
+
+
+def test_every_seam_takes_a_class_of_an_outside_package(outside: Path) -> None:
+    lines = (outside / "outside.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert {0, 1, 2} <= set(steps)
-    assert (folder / "noted").read_text() == "2"
-    store = StoreReader(folder)
+    assert (outside / "noted").read_text() == "2"
+    store = StoreReader(outside)
     try:
         samples = store.samples_of_update(1)
         turns = [turn for row in store.sessions()[:8] for turn in store.turns_of(row.id)]
@@ -168,26 +203,14 @@ def test_every_seam_takes_a_class_of_an_outside_package(tmp_path: Path) -> None:
     assert weights
     assert weights <= {0.5, -0.5}
     assert all(str(turn.messages[0]["content"]).startswith("Please") for turn in turns)
-    rows = runs.metrics(folder)
+    rows = runs.metrics(outside)
     assert any(row.get("judge/mean") == -1.0 for row in rows)
 
 
-def test_the_examples_classes_train(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    runs.train(
-        folder,
-        *SMALL,
-        "trainer.steps=1",
-        "trainer.algorithm=examples.own_algorithm:EarlyTokens",
-        "judge=examples.own_judge:ErrorJudge",
-        "agent=examples.own_agent:PlanningAgent",
-        "agent.options.max_plan_lines=2",
-        "logger=examples.own_logger:CsvLogger",
-    )
-    with (folder / "metrics.csv").open() as file:
-        table = list(csv.reader(file))
-    assert table[0] == ["step", "train/reward", "heldout/success"]
-    assert {row[0] for row in table[1:]} >= {"0", "1"}
+def test_an_environment_of_ones_own_trains_unchanged(outside: Path) -> None:
+    rows = runs.metrics(outside)
+    assert [row["step"] for row in rows if "swap/pause_s" in row] == [1, 2]
+    assert sum(1 for row in rows if "heldout/success" in row) == 2
 
 
 def test_the_examples_environment_trains(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.types import Sample, Verdict
 from clawrl_gym.store import StoreReader
 from tests.e2e import runs
-from tests.e2e.serving import Serving
 
 pytestmark = [
     pytest.mark.vllm,
@@ -93,22 +92,6 @@ def test_failed_checks_teach_a_terminal_agent_without_any_reward(tmp_path: Path)
     updates = [row for row in runs.metrics(folder) if "learner/loss" in row]
     assert all("objective/policy_gradient" not in row for row in updates)
     assert any(row["objective/distillation_sampled"] == 1.0 for row in updates)
-
-
-def test_a_persons_correction_is_distilled_while_serving(tmp_path: Path) -> None:
-    serving = Serving(tmp_path / "serve", "trainer=hybrid", "live.batch_turns=1")
-    try:
-        serving.wait_for("ready: talk to")
-        serving.chat("corrected", [{"role": "user", "content": "Tom has 3 pens and gets 4 more."}])
-        correction = {"session_id": "corrected", "text": "say it in short casual words"}
-        answer = serving.http.post("/v1/feedback", json=correction)
-        assert answer.status_code == 200, answer.text
-        serving.wait_for("update ")
-    finally:
-        serving.stop()
-    (sample,) = samples_of(tmp_path / "serve")
-    assert [len(lesson.prompts) for lesson in sample.lessons] == [1]
-    assert any(sample.distill_T)
 
 
 @pytest.mark.parametrize(

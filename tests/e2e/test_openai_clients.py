@@ -34,16 +34,6 @@ TOOLS: list[Any] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    one = Serving(tmp_path_factory.mktemp("serve") / "run", "learn=false")
-    try:
-        one.wait_for("ready: talk to")
-        yield one
-    finally:
-        one.stop()
-
-
 @pytest.fixture
 def client(serving: Serving) -> Iterator[openai.OpenAI]:
     with openai.OpenAI(

@@ -25,8 +25,6 @@ pytestmark = [
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
-# Learning is what is tested, not its effect: the policy stays able to read a file.
-SERVED = ("live.batch_turns=4", "learner.lr=1e-6", "policy.sampling.temperature=0.3")
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
 
@@ -63,16 +61,6 @@ class Pair:
             message=message,
             idempotencyKey=uuid.uuid4().hex,
         )
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    one = Serving(tmp_path_factory.mktemp("serve") / "run", *SERVED)
-    try:
-        one.wait_for("ready: talk to")
-        yield one
-    finally:
-        one.stop()
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "plugin"])

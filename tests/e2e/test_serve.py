@@ -3,12 +3,12 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from clawrl_gym.store import StoreReader
 from tests.e2e.runs import ROOT, descendants, still_alive
 from tests.e2e.serving import Serving
 
@@ -18,53 +18,71 @@ WRONG = "No, that is wrong. Please do it again."
 RIGHT = "Thanks, that is right!"
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    one = Serving(
-        tmp_path_factory.mktemp("serve") / "run", "live.batch_turns=4", "live.train_truncated=true"
-    )
-    try:
-        one.wait_for("ready: talk to")
-        one.wait_for("learner: ready")
-        yield one
-    finally:
-        one.stop()
-
-
-def talk(served: Serving, session_id: str, *said: str) -> list[dict[str, Any]]:
+def talk(serving: Serving, session_id: str, *said: str) -> list[dict[str, Any]]:
     """Say one thing after another; returns the history."""
     history: list[dict[str, Any]] = []
     for words in said:
         history.append({"role": "user", "content": words})
-        history.append(served.chat(session_id, history))
+        history.append(serving.chat(session_id, history))
     return history
 
 
 def test_judged_turns_become_a_new_version_and_the_next_reply_comes_from_it(
-    served: Serving,
+    serving: Serving,
 ) -> None:
-    before = served.version()
-    for number in range(4):
-        talk(served, f"learn-{number}", f"Copy a{number}.txt to b.txt.", (WRONG, RIGHT)[number % 2])
-    served.wait_for(f"update {before + 1}:")
-    assert served.version() == before + 1
-    turns = served.session("learn-0")["turns"]
-    assert [turn["kind"] for turn in turns] == ["main", "main"]
-    assert turns[0]["next_state"] == [{"role": "user", "content": WRONG}]
-    assert [verdict["value"] for verdict in turns[0]["verdicts"]] == [-1]
-    assert [v["value"] for v in served.session("learn-1")["turns"][0]["verdicts"]] == [1]
-    assert turns[1]["next_state"] is None
-    assert turns[0]["versions"] == [before]
+    for number, reaction in enumerate((WRONG, RIGHT, WRONG, RIGHT)):
+        talk(serving, f"learn-{number}", f"Copy a{number}.txt to b.txt.", reaction)
+    wrong, right = (reacted_turns(serving, f"learn-{number}") for number in (0, 1))
+    assert [turn["kind"] for turn in wrong] == ["main", "main"]
+    assert wrong[0]["next_state"] == [{"role": "user", "content": WRONG}]
+    assert wrong[1]["next_state"] is None
+    assert [verdict["value"] for verdict in wrong[0]["verdicts"]] == [-1]
+    assert [verdict["value"] for verdict in right[0]["verdicts"]] == [1]
+    (version,) = wrong[0]["versions"]
+    serving.wait_for(f"update {version + 1}:")
+    assert serving.version() > version
 
 
-def test_feedback_on_the_last_turn_wins_and_is_trained(served: Serving) -> None:
-    talk(served, "liked", "Sort the lines of x.txt.")
-    answer = served.http.post("/v1/feedback", json={"session_id": "liked", "thumb": "down"})
+def reacted_turns(serving: Serving, session_id: str) -> list[dict[str, Any]]:
+    """The session's turns, once the first is judged."""
+    turns: list[dict[str, Any]] = serving.wait_until(
+        lambda: (turns := serving.session(session_id)["turns"])[0]["verdicts"] and turns,
+        f"a verdict on {session_id}",
+    )
+    return turns
+
+
+def test_feedback_on_the_last_turn_wins_and_is_trained(serving: Serving) -> None:
+    talk(serving, "liked", "Sort the lines of x.txt.")
+    answer = serving.http.post("/v1/feedback", json={"session_id": "liked", "thumb": "down"})
     assert answer.status_code == 200, answer.text
-    verdict = served.wait_for("feedback")  # the flush needs no second turn
-    served.wait_for("update ", after=served.lines.index(verdict))
-    verdicts = served.session("liked")["turns"][0]["verdicts"]
+    verdict = serving.wait_for("feedback")  # the flush needs no second turn
+    serving.wait_for("update ", after=serving.lines.index(verdict))
+    verdicts = serving.session("liked")["turns"][0]["verdicts"]
     assert [(v["kind"], v["value"]) for v in verdicts] == [("feedback", -1)]
+
+
+def test_a_persons_correction_is_distilled_while_serving(serving: Serving) -> None:
+    seen = len(serving.lines)
+    serving.chat("corrected", [{"role": "user", "content": "Tom has 3 pens and gets 4 more."}])
+    correction = {"session_id": "corrected", "text": "say it in short casual words"}
+    answer = serving.http.post("/v1/feedback", json=correction)
+    assert answer.status_code == 200, answer.text
+    verdict = serving.wait_for("feedback", after=seen)
+    serving.wait_for("update ", after=serving.lines.index(verdict, seen))
+    (turn,) = serving.session("corrected")["turns"]
+    store = StoreReader(serving.folder)
+    try:
+        samples = [
+            sample
+            for update in store.updates()
+            for sample in store.samples_of_update(update.version)
+        ]
+    finally:
+        store.close()
+    (sample,) = [sample for sample in samples if sample.turn_id == turn["id"]]
+    assert [len(lesson.prompts) for lesson in sample.lessons] == [1]
+    assert any(sample.distill_T)
 
 
 @pytest.mark.parametrize(
@@ -77,12 +95,12 @@ def test_feedback_on_the_last_turn_wins_and_is_trained(served: Serving) -> None:
     ],
 )
 def test_kill_9_of_any_part_loses_nothing_acknowledged(
-    served: Serving, victim: str, back: str | None
+    serving: Serving, victim: str, back: str | None
 ) -> None:
     """Clients see at most one request that they have to send again; all parts come back."""
     name = f"kill-{abs(hash(victim)) % 1000}"
-    history = talk(served, name, "Show the file a.txt.", RIGHT)
-    acknowledged = [turn["id"] for turn in served.session(name)["turns"]]
+    history = talk(serving, name, "Show the file a.txt.", RIGHT)
+    acknowledged = [turn["id"] for turn in serving.session(name)["turns"]]
     history.append({"role": "user", "content": "Count the lines of b.txt."})
     answers: list[dict[str, Any]] = []
     attempts = 0
@@ -92,27 +110,27 @@ def test_kill_9_of_any_part_loses_nothing_acknowledged(
         while not answers:
             attempts += 1
             try:
-                answers.append(served.chat(name, history))
+                answers.append(serving.chat(name, history))
             except Exception:
                 if attempts > 1:
                     raise
 
     asking = threading.Thread(target=ask)
-    seen = len(served.lines)
-    served.kill(victim)
+    seen = len(serving.lines)
+    serving.kill(victim)
     asking.start()
     asking.join(timeout=200)
-    assert answers, f"no answer after {attempts} attempts:\n" + "\n".join(served.lines[-30:])
+    assert answers, f"no answer after {attempts} attempts:\n" + "\n".join(serving.lines[-30:])
     assert attempts <= 2
     if back is not None:
-        served.wait_for(back, after=seen)
-    turns = served.session(name)["turns"]
+        serving.wait_for(back, after=seen)
+    turns = serving.session(name)["turns"]
     assert [turn["id"] for turn in turns][:2] == acknowledged
     assert turns[1]["next_state"] == [{"role": "user", "content": "Count the lines of b.txt."}]
-    before = served.version()
+    before = serving.version()
     for number in range(4):
-        talk(served, f"{name}-after-{number}", f"Copy a{number}.txt to b.txt.", WRONG)
-    served.wait_until(lambda: served.version() > before, "a new version after the kill", 200)
+        talk(serving, f"{name}-after-{number}", f"Copy a{number}.txt to b.txt.", WRONG)
+    serving.wait_until(lambda: serving.version() > before, "a new version after the kill", 200)
 
 
 def test_it_goes_on_with_what_is_there_and_leaves_no_process_behind(tmp_path: Path) -> None:
