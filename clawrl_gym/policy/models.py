@@ -63,7 +63,7 @@ def checked(folder: Path) -> Path:
     """The folder itself, once it is sure that it has what vLLM and the learner need."""
     if not folder.is_dir():
         raise ConfigError(f"policy.model={str(folder)!r} is a file: give the folder it lies in")
-    _config(folder)
+    model_config(folder)
     try:
         weight_files(folder)
     except (FileNotFoundError, ValueError) as error:
@@ -75,7 +75,7 @@ def checked(folder: Path) -> Path:
 
 def context_length(folder: Path) -> int | None:
     """The longest context that the model was made for; None when its configuration is silent."""
-    config = _config(folder)
+    config = model_config(folder)
     text = config.get("text_config")
     length = config.get("max_position_embeddings")
     if length is None and isinstance(text, dict):
@@ -85,12 +85,12 @@ def context_length(folder: Path) -> int | None:
 
 def sees(folder: Path) -> bool:
     """Whether it is a vision-language model: its configuration has a part for vision."""
-    return isinstance(_config(folder).get("vision_config"), dict)
+    return isinstance(model_config(folder).get("vision_config"), dict)
 
 
 def picture_ids(folder: Path) -> tuple[int, ...]:
     """The ids that stand for pictures in its prompts, those of images first; empty without any."""
-    config = _config(folder)
+    config = model_config(folder)
     ids = [config.get(name) for name in _PICTURE_IDS]
     return tuple(dict.fromkeys(one for one in ids if isinstance(one, int)))
 
@@ -107,7 +107,7 @@ def check_context(max_model_len: int, folder: Path) -> None:
 
 def checkpoint_dtype(folder: Path) -> str:
     """The element type that the model's configuration names; `auto` when it names none."""
-    config = _config(folder)
+    config = model_config(folder)
     return str(config.get("dtype") or config.get("torch_dtype") or "auto")
 
 
@@ -162,7 +162,7 @@ def visible_gpus() -> list[str]:
     return sorted(numbers, key=int)
 
 
-def _config(folder: Path) -> dict[str, object]:
+def model_config(folder: Path) -> dict[str, object]:
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text())

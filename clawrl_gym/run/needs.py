@@ -1,0 +1,136 @@
+"""What a run takes of the machine: memory and disk, estimated from the model's size.
+
+Refused is only what cannot fit whatever happens: weights, the optimizer's state, the key-value cache
+and what the processes need by themselves. Activations come on top and are said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.config import CommandConfig, EvaluateConfig, PolicyConfig
+from clawrl_gym.core import provenance
+from clawrl_gym.policy.models import Device, checkpoint_dtype
+from clawrl_gym.policy.servable import ModelSize
+from clawrl_gym.run.folder import free_bytes
+from clawrl_gym.trainers.objectives import distils
+
+GIB = 2**30
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_TRAINED_BYTES = 16
+"""A parameter, its gradient and Adam's two moments, in float32."""
+_KEPT_BYTES = 12
+"""Of a parameter in a checkpoint: itself and Adam's two moments."""
+_ACTIVATION_BYTES = 86
+"""For each token of a pack, layer and unit of its width; measured on one and two layers of Qwen3."""
+_SERVER_GIB = 1.1
+"""Of vLLM's processes, without weights and cache; measured with the tiny policy on a CPU."""
+_LEARNER_GIB = 0.8
+_BASE_GIB = 0.8
+"""The command itself, Ray, and a worker with small environments."""
+_RECORDS_GIB = 0.5
+"""Database, logs, films and report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Memory and disk of one run, in GiB."""
+
+    host_memory: float
+    """On a CPU all of it; beside a GPU, what processes need themselves."""
+    gpu_server: float
+    """On the device, of each vLLM: weights and nothing else; 0 on a CPU."""
+    gpu_learner: float
+    activations: float
+    """Of one full pack in the learner, beside all the above."""
+    disk: float
+
+
+def needs_of(
+    config: CommandConfig | EvaluateConfig, model: Path, size: ModelSize, device: Device
+) -> Needs:
+    """What this configuration takes with this model."""
+    policy = config.policy
+    served = _served_bytes(policy, model) * size.parameters / GIB
+    trained = _trained_bytes(config) * size.parameters / GIB
+    learns = trained > 0
+    host = _BASE_GIB + policy.servers * _SERVER_GIB + (_LEARNER_GIB if learns else 0.0)
+    if device == "cpu":
+        host += policy.servers * (served + policy.kv_cache_gb) + trained
+    disk = _RECORDS_GIB
+    activations = 0.0
+    if isinstance(config, CommandConfig) and learns:
+        kept = config.learner.keep_checkpoints + 2  # the best one, and the one being written
+        disk += (kept * _KEPT_BYTES * size.parameters) / GIB + 2 * served
+        tokens = config.trainer.max_tokens_per_pack
+        activations = _ACTIVATION_BYTES * tokens * size.layers * size.hidden / GIB
+    on_gpu = device == "cuda"
+    return Needs(host, served if on_gpu else 0.0, trained if on_gpu else 0.0, activations, disk)
+
+
+def memory_problems(
+    needs: Needs, policy: PolicyConfig, available_gib: float, gpu_gib: float | None
+) -> Iterator[str]:
+    """What does not fit. `gpu_gib`: memory of the device, None where it is not known."""
+    if needs.host_memory > available_gib:
+        yield (
+            f"got {available_gib:.1f} GiB of free memory, expected at least "
+            f"{needs.host_memory:.1f} GiB for policy.model={policy.model!r} (weights, optimizer, "
+            "cache and processes): take a smaller model such as policy=tiny, a smaller "
+            "policy.kv_cache_gb, or a machine with a GPU"
+        )
+    if gpu_gib is None:
+        return
+    share = policy.gpu_memory_utilization
+    if needs.gpu_server > share * gpu_gib:
+        yield (
+            f"got policy.gpu_memory_utilization={share:g} of {gpu_gib:.0f} GiB, expected more than "
+            f"the {needs.gpu_server:.0f} GiB of weights of policy.model={policy.model!r}: give "
+            "vLLM a larger share, or take a smaller model"
+        )
+    if needs.gpu_learner > (1 - share) * gpu_gib:
+        yield (
+            f"got {(1 - share) * gpu_gib:.0f} GiB of the GPU for the learner (what "
+            f"policy.gpu_memory_utilization={share:g} leaves of {gpu_gib:.0f}), expected "
+            f"{needs.gpu_learner:.0f} GiB for weights, gradients and optimizer of policy.model="
+            f"{policy.model!r}: take a smaller model or a larger GPU"
+        )
+
+
+def disk_problems(needs: Needs, folder: Path) -> Iterator[str]:
+    """Whether what a run writes finds room."""
+    free_gib = free_bytes(folder) / GIB
+    if free_gib < needs.disk:
+        yield (
+            f"got {free_gib:.1f} GiB free at {folder}, expected at least {needs.disk:.1f} GiB for "
+            "checkpoints and records: make room, choose run.dir=PATH elsewhere, or keep fewer "
+            "(learner.keep_checkpoints)"
+        )
+
+
+def gpu_memory_gib() -> float | None:
+    """Of the first device that nvidia-smi shows; None where it cannot be asked."""
+    rows = provenance.run_quietly(
+        ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], timeout_s=2.0
+    ).splitlines()
+    return float(rows[0]) / 1024 if rows and rows[0].strip().isdigit() else None
+
+
+def _served_bytes(policy: PolicyConfig, model: Path) -> int:
+    """Of a parameter in vLLM."""
+    dtype = checkpoint_dtype(model) if policy.dtype == "auto" else policy.dtype
+    return _BYTES.get(dtype, 4)
+
+
+def _trained_bytes(config: CommandConfig | EvaluateConfig) -> int:
+    """Of a parameter in the learner; 0 where nothing is learned."""
+    if not isinstance(config, CommandConfig) or config.learner.backend == "simulated":
+        return 0
+    if not getattr(config, "learn", True):
+        return 0
+    trainer = config.trainer
+    frozen = trainer.kl_coef > 0
+    frozen |= distils(trainer) and trainer.distillation.teacher != "policy"
+    return _TRAINED_BYTES + (4 if frozen else 0)
