@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import how_to_install
+from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
 
@@ -29,6 +31,7 @@ SHIPPED: Mapping[str, str] = MappingProxyType(
 under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages."""
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+_HUB_ANSWER_S = 3.0
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
@@ -43,6 +46,34 @@ def resolve_model(model: str) -> Path:
 
     A run's folder stands for its newest checkpoint.
     """
+    return _local(model) or checked(_from_hub(model))
+
+
+def find_model(model: str) -> Path | None:
+    """The folder of a model without downloading it; None for an id that the hub has ready."""
+    folder = _local(model)
+    if folder is not None:
+        return folder
+    with _hub_errors(model):
+        from huggingface_hub import HfApi, snapshot_download
+        from huggingface_hub.constants import ENDPOINT
+        from huggingface_hub.errors import LocalEntryNotFoundError
+
+        try:
+            cached = snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=True)
+            return checked(Path(cached))
+        except (LocalEntryNotFoundError, ConfigError):  # not there, or only in part
+            if _offline():
+                raise
+            why = why_unreachable(ENDPOINT, _HUB_ANSWER_S)
+            if why is not None:  # asked first: its library would try again for half a minute
+                raise ConnectionError(why) from None
+            HfApi().model_info(model, timeout=_HUB_ANSWER_S)
+    return None
+
+
+def _local(model: str) -> Path | None:
+    """The folder of a model that is here; None for an id of the hub."""
     if model in SHIPPED:
         return checked(shipped_dir(model))
     folder = Path(pinned(model)).expanduser()
@@ -56,7 +87,7 @@ def resolve_model(model: str) -> Path:
             f"policy.model={model!r} is not a folder here ({folder.resolve()}), and not an id like "
             "'Qwen/Qwen3-0.6B' either: give 'tiny', a folder or such an id"
         )
-    return checked(_from_hub(model))
+    return None
 
 
 def checked(folder: Path) -> Path:
@@ -187,12 +218,25 @@ def _why_bare(folder: Path) -> str:
 
 def _from_hub(model: str) -> Path:
     """Download a model, or find it in the cache; offline, only the cache counts."""
-    from huggingface_hub import snapshot_download
+    with _hub_errors(model):
+        from huggingface_hub import snapshot_download
+
+        return Path(
+            snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=_offline())
+        )
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+
+
+@contextmanager
+def _hub_errors(model: str) -> Iterator[None]:
+    """Whatever the hub's library raises, as a ConfigError in one line."""
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
     try:
-        return Path(snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=offline))
+        yield
     except GatedRepoError as error:
         raise ConfigError(
             f"policy.model={model!r} is gated: accept its terms on huggingface.co and log in "
@@ -204,7 +248,7 @@ def _from_hub(model: str) -> Path:
             "check the id, or give a folder"
         ) from error
     except (HfHubHTTPError, OSError) as error:
-        why = "HF_HUB_OFFLINE is set" if offline else f"{type(error).__name__}"
+        why = "HF_HUB_OFFLINE is set" if _offline() else f"{type(error).__name__}: {error}"[:200]
         raise ConfigError(
             f"policy.model={model!r} is not in the local cache and cannot be downloaded ({why}): "
             "connect once, or give the folder of a model, or policy=tiny"

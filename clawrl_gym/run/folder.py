@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import time
@@ -12,8 +13,10 @@ from typing import TypeVar
 import yaml
 
 from clawrl_gym.config import CommandConfig, RunConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
+from clawrl_gym.store import StoreReader, holder_of, in_use
+from clawrl_gym.store.schema import DATABASE_FILE
 
 C = TypeVar("C", bound=CommandConfig)
 _MIN_FREE_BYTES = 500 << 20
@@ -61,13 +64,52 @@ class RunFolder:
         """What to type to go on with the run that is here."""
         return f"go on with: python -m clawrl_gym.{command} {shlex.quote(f'resume={self.path}')}"
 
-    def make(self, config: RunConfig) -> None:
-        """Create the folder and write config.yaml. Raises ConfigError when a run is there."""
+    def check_new(self) -> None:
+        """Raises ConfigError when a run is there, or when the folder cannot be made."""
         if self.exists:
             raise ConfigError(
                 f"{self.path} holds a run already; go on with it: resume={self.path}, "
                 "or choose another folder: run.dir=PATH"
             )
+        self.check_usable()
+
+    def check_usable(self) -> None:
+        """Raises ConfigError when nothing can be written here, or when another process does."""
+        place = existing_parent(self.path)
+        if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+            why = "not writable" if place.is_dir() else "a file"
+            raise ConfigError(
+                f"cannot use the run's folder {self.path}: {place} is {why}; choose another one: "
+                "run.dir=PATH"
+            )
+        owner = holder_of(self.path)
+        if owner is not None:
+            raise ConfigError(in_use(self.path, owner))
+        self.require_space()
+
+    def check_resumable(self) -> None:
+        """Raises ConfigError when there is no whole run here to go on with."""
+        if not (self.path / DATABASE_FILE).exists():
+            raise ConfigError(
+                f"{self.path} has a config.yaml and no {DATABASE_FILE}: the run ended before its "
+                "first episode, so there is nothing to go on with; start it again in a new folder"
+            )
+        self.check_usable()
+        try:
+            reader = StoreReader(self.path)
+            checkpoints = [row.checkpoint for row in reader.updates() if row.checkpoint]
+            reader.close()
+        except StoreError as error:
+            raise ConfigError(f"cannot go on with {self.path}: {error}") from error
+        if checkpoints and not Path(checkpoints[-1]).is_dir():
+            raise ConfigError(
+                f"cannot go on with {self.path}: its newest checkpoint {checkpoints[-1]} is not "
+                "there (was the folder moved, or the command called from another place?)"
+            )
+
+    def make(self, config: RunConfig) -> None:
+        """Create the folder and write config.yaml. Raises ConfigError when a run is there."""
+        self.check_new()
         self.write(config)
 
     def write(self, config: CommandConfig) -> None:
@@ -83,7 +125,7 @@ class RunFolder:
 
     def require_space(self) -> None:
         """Raises ConfigError when the disk is nearly full."""
-        free = shutil.disk_usage(self.path).free
+        free = free_bytes(self.path)
         if free < _MIN_FREE_BYTES:
             raise ConfigError(
                 f"got {free >> 20} MB free at {self.path}, expected at least "
@@ -111,6 +153,19 @@ def read_config_values(path: Path) -> dict[str, object]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no configuration, expected the config.yaml of a run")
     return values
+
+
+def existing_parent(path: Path) -> Path:
+    """The path itself, or the nearest above it that is there."""
+    path = path.absolute()
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def free_bytes(path: Path) -> int:
+    """Free disk where a path is, or will be."""
+    return shutil.disk_usage(existing_parent(path)).free
 
 
 def folder_of(config: RunConfig) -> RunFolder:

@@ -335,13 +335,34 @@ def _lock_folder(folder: Path) -> int:
     except OSError:
         owner = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
         os.close(lock)
-        raise StoreError(
-            f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
-            "expected a free one; give another run.name or end that run first"
-        ) from None
+        raise StoreError(in_use(folder, owner)) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
+
+
+def holder_of(folder: Path) -> str | None:
+    """The process that writes to a run's folder now; None when nobody does. Leaves no trace."""
+    try:
+        lock = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return os.read(lock, 32).decode(errors="replace").strip() or "unknown"
+    else:
+        return None
+    finally:
+        os.close(lock)
+
+
+def in_use(folder: Path, owner: str) -> str:
+    """The refusal of a folder that another process writes to."""
+    return (
+        f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
+        "expected a free one: give another run.dir=PATH, or end that run first"
+    )
 
 
 def _check_disk(folder: Path) -> None:

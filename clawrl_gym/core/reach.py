@@ -1,0 +1,30 @@
+"""Whether anybody answers at an address, asked in a moment and without a request."""
+
+from __future__ import annotations
+
+import socket
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def why_unreachable(url: str, timeout_s: float = 2.0) -> str | None:
+    """Why no connection to an http(s) address can be opened; None when one can.
+
+    Behind a proxy nobody can tell without a request: that counts as reachable.
+    """
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    except ValueError as error:
+        return str(error)
+    if not host or not port:
+        return "expected an address with http:// or https://, such as http://127.0.0.1:8000/v1"
+    if parts.scheme in getproxies() and not proxy_bypass(host):
+        return None
+    try:
+        socket.create_connection((host, port), timeout_s).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -1,0 +1,95 @@
+"""Settings that are right one by one and cannot work together: a run would wait for ever, or fail
+in the middle."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+from clawrl_gym.config import (
+    AgentConfig,
+    CommandConfig,
+    EvaluateConfig,
+    JudgeConfig,
+    RunConfig,
+    ServeConfig,
+)
+from clawrl_gym.core.plugins import HINT_SOURCES
+from clawrl_gym.trainers.algorithm import Algorithm
+from clawrl_gym.trainers.objectives import objectives
+
+_WITHOUT_HINTS = frozenset({"reward_model"})
+"""Judges that say how good a reply was, and never what would have been better."""
+
+
+def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
+    """All of a command's configuration, a line each."""
+    if isinstance(config, CommandConfig):
+        if not objectives(config.trainer):
+            yield (
+                f"got trainer.algorithm={config.trainer.algorithm} with weights of 0, expected a "
+                "loss with at least one term: trainer.rl_weight or trainer.opd_weight above 0"
+            )
+        yield from _ports(config)
+    if isinstance(config, RunConfig):
+        yield from _of_training(config)
+    if isinstance(config, EvaluateConfig) and config.eval.also:
+        yield (
+            f"got eval.also={list(config.eval.also)}, expected one environment, env=NAME: call "
+            "evaluate once for each"
+        )
+    if isinstance(config, RunConfig | EvaluateConfig):
+        yield from _program(config.agent)
+
+
+def missing_hints(config: CommandConfig, algorithm: Algorithm) -> Iterator[str]:
+    """An algorithm that follows hints learns nothing where nobody gives any.
+
+    In `serve`, people give them through /v1/feedback too.
+    """
+    if not algorithm.needs_hints or isinstance(config, ServeConfig) or _gives_hints(config.judge):
+        return
+    instead = "trainer=binary or trainer=grpo for rewards alone"
+    yield (
+        f"got trainer.algorithm={config.trainer.algorithm}, which follows hints, with judge.type="
+        f"{config.judge.type}, which gives none: no update would ever be made; choose judge=rule "
+        f"or judge=model, or {instead}"
+    )
+
+
+def _gives_hints(judge: JudgeConfig) -> bool:
+    if judge.hints.source not in HINT_SOURCES.words:
+        return True
+    return any(name not in _WITHOUT_HINTS for name in judge.judges)
+
+
+def _of_training(config: RunConfig) -> Iterator[str]:
+    if config.eval.also and not config.eval.tasks:
+        yield (
+            f"got eval.also={list(config.eval.also)} and eval.tasks=0, expected eval.tasks of at "
+            "least 1: other environments are measured on as many tasks"
+        )
+    episodes = config.rollout.groups * config.rollout.group_size
+    if config.trainer.minibatches > episodes:
+        yield (
+            f"got trainer.minibatches={config.trainer.minibatches} of batches of {episodes} "
+            "episodes (rollout.groups times rollout.group_size), expected at most as many"
+        )
+
+
+def _ports(config: CommandConfig) -> Iterator[str]:
+    gateway, policy = config.gateway.port, config.policy.port
+    if gateway and policy <= gateway < policy + config.policy.servers:
+        yield (
+            f"got gateway.port={gateway} among vLLM's own ports (policy.port={policy} and the "
+            f"next, {config.policy.servers} in all), expected different ones"
+        )
+
+
+def _program(agent: AgentConfig) -> Iterator[str]:
+    """Of type=harness; a placeholder such as {agents} is filled in by each episode."""
+    if agent.command and "{" not in agent.command[0] and shutil.which(agent.command[0]) is None:
+        yield (
+            f"got agent.command={agent.command}, expected a program that is there: "
+            f"{agent.command[0]!r} is neither on PATH nor a file that can be run"
+        )
