@@ -9,20 +9,26 @@ environment. Called again, it keeps what is done. Keys of a run (KEY=VALUE) hold
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command
 
 
-def configure(arguments: list[str]) -> cg.BenchConfig:
-    """The bench's configuration. Raises ConfigError."""
-    from clawrl_gym.comparison.plan import plan_runs
+def _configure(arguments: list[str]) -> cg.BenchConfig:
+    return cg.load_config(arguments, "bench")
 
-    config = cg.load_config(arguments, "bench")
-    if config.dry_run:
-        plan_runs(config)
-    return config
+
+def _check(config: cg.BenchConfig) -> Iterator[str]:
+    from clawrl_gym.comparison.preflight import preflight_comparison
+    from clawrl_gym.run.dry_run import plan_lines
+
+    runs, plans = preflight_comparison(config)
+    yield f"{len(runs)} runs, one after another, in {config.dir}; those that have ended are kept"
+    for recipe, plan in plans.items():
+        yield f"each of {recipe}:"
+        yield from plan_lines(plan)
 
 
 async def _bench(config: cg.BenchConfig) -> int:
@@ -34,7 +40,7 @@ async def _bench(config: cg.BenchConfig) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("bench", __doc__, configure, _bench, arguments)
+    return command("bench", __doc__, _configure, _check, _bench, arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ episode; tasks that infrastructure lost are left out of the figures and counted 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.run.command import command
@@ -17,6 +18,15 @@ from clawrl_gym.run.command import command
 
 def _say(part: str, phase: str) -> None:
     sys.stderr.write(f"{part}: {phase}\n")
+
+
+def _check(config: cg.EvaluateConfig) -> Iterator[str]:
+    from clawrl_gym.run.dry_run import plan_lines
+    from clawrl_gym.run.preflight import preflight_evaluation
+
+    preparations: list[str] = []
+    plan = preflight_evaluation(config, preparations.append)
+    yield from plan_lines(plan, preparations)
 
 
 async def _evaluate(config: cg.EvaluateConfig) -> int:
@@ -31,7 +41,7 @@ def _configure(arguments: list[str]) -> cg.EvaluateConfig:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("evaluate", __doc__, _configure, _evaluate, arguments)
+    return command("evaluate", __doc__, _configure, _check, _evaluate, arguments)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ learns is a child, started again when it dies, while new connections wait.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
+from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.core.descendants import die_with_parent
@@ -20,16 +22,24 @@ from clawrl_gym.run.command import command
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
 
 
+def _check(config: cg.ServeConfig) -> Iterator[str]:
+    from clawrl_gym.run.dry_run import plan_lines
+    from clawrl_gym.run.preflight import preflight_serving
+
+    return plan_lines(preflight_serving(config))
+
+
 async def _hold(config: cg.ServeConfig) -> int:
     """The first process: everything that can be wrong is found before the port is opened."""
-    from clawrl_gym.run.serve import check, write_snippet
+    from clawrl_gym.run.clients import write_snippet
+    from clawrl_gym.run.preflight import preflight_of_run, preflight_serving
 
-    folder = check(config)
     if config.print_config:
-        sys.stdout.write(write_snippet(config, folder))
+        sys.stdout.write(write_snippet(config))
         return 0
+    plan = await asyncio.to_thread(preflight_of_run, preflight_serving, config)
     INTERRUPTS.patience_s = HOLDING_S
-    with listen(config.gateway) as sock, INTERRUPTS.goes_on(folder.way_on("serve")):
+    with listen(config.gateway) as sock, INTERRUPTS.goes_on(plan.folder.way_on("serve")):
         arguments = [sys.executable, "-m", "clawrl_gym.serve", *sys.argv[1:]]
         return await supervise(arguments, sock)
 
@@ -50,7 +60,7 @@ def _configure(arguments: list[str]) -> cg.ServeConfig:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     is_child = SOCKET_VARIABLE in os.environ
-    return command("serve", __doc__, _configure, _serve if is_child else _hold, arguments)
+    return command("serve", __doc__, _configure, _check, _serve if is_child else _hold, arguments)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,19 @@ python -m clawrl_gym.train policy.model=runs/NAME              # from that run's
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 import clawrl_gym as cg
 from clawrl_gym.run.command import command
+
+
+def _check(config: cg.RunConfig) -> Iterator[str]:
+    from clawrl_gym.run.dry_run import plan_lines
+    from clawrl_gym.run.preflight import preflight_training
+
+    preparations: list[str] = []
+    plan = preflight_training(config, preparations.append)
+    yield from plan_lines(plan, preparations)
 
 
 async def _train(config: cg.RunConfig) -> int:
@@ -20,7 +30,7 @@ async def _train(config: cg.RunConfig) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
-    return command("train", __doc__, cg.load_config, _train, arguments)
+    return command("train", __doc__, cg.load_config, _check, _train, arguments)
 
 
 if __name__ == "__main__":

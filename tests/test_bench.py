@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from clawrl_gym.bench import configure, main
+from clawrl_gym.bench import main
 from clawrl_gym.comparison.pipeline import run_comparison_async
 from clawrl_gym.comparison.plan import plan_runs, quoted
 from clawrl_gym.core.errors import ConfigError
@@ -36,7 +36,7 @@ class Bench:
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """The exit code and what the terminal showed."""
-        config = configure([BOTH, "seeds=2", f"dir={self.dir}", *arguments])
+        config = load_config([BOTH, "seeds=2", f"dir={self.dir}", *arguments], "bench")
         printed = io.StringIO()
         results = await run_comparison_async(config, COMMAND, Console(file=printed, width=300))
         return int(any(result.failures for result in results)), printed.getvalue()
@@ -189,7 +189,9 @@ async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Ben
 def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
     """Paths with odd characters reach it whole; it measures every environment but its own."""
     folder = tmp_path / "a, b='c' [d]"
-    config = configure(["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"])
+    config = load_config(
+        ["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"], "bench"
+    )
     runs = {run.recipe: run for run in plan_runs(config)}
     for name, foreign_env in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
         arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
@@ -200,7 +202,7 @@ def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
 
 
 def test_seeds_are_paired_and_come_before_recipes() -> None:
-    runs = plan_runs(configure([BOTH, "seeds=2"]))
+    runs = plan_runs(load_config([BOTH, "seeds=2"], "bench"))
     assert [(run.seed, run.recipe) for run in runs] == [
         (0, "personal_binary"),
         (0, "personal_hybrid"),
@@ -215,8 +217,8 @@ def test_seeds_are_paired_and_come_before_recipes() -> None:
     [("binary", "personal_binary"), ("opd", "personal_opd"), ("hybrid", "personal_hybrid")],
 )
 def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, recipe: str) -> None:
-    (first,) = plan_runs(configure(["experiment=personal_binary", "seeds=1"]))
-    (run,) = plan_runs(configure([f"experiment={recipe}", "seeds=1"]))
+    (first,) = plan_runs(load_config(["experiment=personal_binary", "seeds=1"], "bench"))
+    (run,) = plan_runs(load_config([f"experiment={recipe}", "seeds=1"], "bench"))
     assert run.config.trainer.algorithm == algorithm
     trainer = first.config.trainer.model_copy(update={"algorithm": algorithm})
     assert run.config == first.config.model_copy(update={"trainer": trainer})

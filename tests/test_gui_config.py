@@ -11,7 +11,7 @@ from clawrl_gym.envs.gui import __main__ as command
 from clawrl_gym.envs.gui.config import BrowserConfig, GuiEnvConfig
 from clawrl_gym.envs.gui.env import GuiEnv
 from clawrl_gym.envs.task_ids import NUMBERS, TaskIds
-from clawrl_gym.run.envs import check_envs
+from clawrl_gym.run.envs import check_env
 
 NOWHERE = ["env=gui", "env.browser.executable=/nowhere/chromium"]
 
@@ -44,13 +44,13 @@ def test_the_configured_environment_is_made_without_a_browser():
 def test_without_a_browser_a_run_says_so_before_anything_is_started():
     config = compose("train", NOWHERE, RunConfig)
     with pytest.raises(ConfigError, match=r"/nowhere/chromium.*chromium-headless-shell"):
-        check_envs(config, print)
+        check_env(config.env, print)
 
 
 @pytest.mark.browser
 def test_a_run_starts_one_browser_before_anything_else():
     messages: list[str] = []
-    assert check_envs(compose("train", ["env=gui"], RunConfig), messages.append) == []
+    assert check_env(compose("train", ["env=gui"], RunConfig).env, messages.append)
     assert messages[0].endswith(": ready")
 
 

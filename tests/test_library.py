@@ -152,16 +152,19 @@ async def test_an_endpoint_without_http_is_refused() -> None:
         await cg.run_evaluation_async(["endpoint.base_url=localhost:8000"])
 
 
-async def test_a_dead_endpoint_is_no_failure_of_the_policy(tmp_path: Path) -> None:
-    with pytest.raises(cg.EnvError, match="held-out tasks were lost"):
-        await cg.run_evaluation_async(
-            [
-                "eval.tasks=2",
-                "rollout.max_retries=0",
-                "endpoint.base_url=http://127.0.0.1:9/v1",
-                f"run.dir={tmp_path}",
-            ]
-        )
+async def test_an_endpoint_that_hangs_up_is_no_failure_of_the_policy(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with pytest.raises(cg.EnvError, match="held-out tasks were lost"):
+            await cg.run_evaluation_async(
+                [
+                    "eval.tasks=2",
+                    "rollout.max_retries=0",
+                    f"endpoint.base_url=http://127.0.0.1:{port}/v1",
+                    f"run.dir={tmp_path}",
+                ]
+            )
 
 
 def test_what_is_no_list_of_overrides_is_told() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from clawrl_gym.comparison.page import write_curves, write_page
-from clawrl_gym.comparison.plan import PlannedRun, plan_runs
+from clawrl_gym.comparison.plan import PlannedRun
+from clawrl_gym.comparison.preflight import preflight_comparison
 from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.comparison.results import RecipeResult, read_results
-from clawrl_gym.comparison.runner import TRAIN, PlanRunner, check_settings
+from clawrl_gym.comparison.runner import TRAIN, PlanRunner
 from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
@@ -35,8 +36,7 @@ async def run_comparison_async(
     Runs that failed are in `RecipeResult.failures`. Raises ConfigError for what cannot be compared.
     """
     console = console or Console()
-    runs = plan_runs(config)
-    check_settings(runs)
+    runs, _ = await asyncio.to_thread(preflight_comparison, config)
     folder = make_folder(config)
     view = RunProgress(console, len(runs))
     runner = PlanRunner(view, config.run_timeout_s, command)

@@ -106,6 +106,18 @@ class EnvConfig(Part):
         """
         return
 
+    def long_preparation(self) -> str | None:
+        """What `prepare` would have to make that takes minutes, such as an image; None: nothing.
+
+        Looks and makes nothing. Raises ConfigError or EnvError where it could not be made.
+        """
+        return None
+
+    @property
+    def shows_pictures(self) -> bool:
+        """Whether only a policy that sees can act here."""
+        return False
+
     @classmethod
     def dotted_keys(cls, prefix: str = "") -> list[str]:
         """Of the base itself: the keys of all kinds of ours."""

@@ -19,7 +19,7 @@ with `boundary`; from there they are recorded as data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -29,6 +29,14 @@ class ClawError(Exception):
 
 class ConfigError(ClawError):
     """The configuration or the command line is wrong."""
+
+
+class ConfigErrors(ConfigError):
+    """Several things are wrong: a line for each."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(self.lines))
 
 
 class EnvError(ClawError):

@@ -6,6 +6,7 @@ Neither package is needed to import this; one that is missing is a ConfigError w
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,10 +41,7 @@ class TensorBoardLogger:
             self._events = importlib.import_module("tensorboard.compat.proto.event_pb2")
             self._summaries = importlib.import_module("tensorboard.compat.proto.summary_pb2")
         except ImportError as error:
-            raise ConfigError(
-                "logger=tensorboard needs the package tensorboard, which is not installed; "
-                f"run: {how_to_install('tensorboard')}, or take logger=none"
-            ) from error
+            raise ConfigError(_missing("tensorboard")) from error
         self._writer = writer.EventFileWriter(str(folder / "tensorboard"))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -71,10 +69,7 @@ class WandbLogger:
         try:
             wandb = importlib.import_module("wandb")
         except ImportError as error:
-            raise ConfigError(
-                "logger=wandb needs the package wandb, which is not installed; "
-                f"run: {how_to_install('wandb')}, or take logger=none"
-            ) from error
+            raise ConfigError(_missing("wandb")) from error
         self._run = wandb.init(
             project="clawrl_gym", name=folder.name, id=folder.name, resume="allow",
             dir=str(folder), config=dict(config),
@@ -85,6 +80,19 @@ class WandbLogger:
 
     def close(self) -> None:
         self._run.finish()
+
+
+def check_logger(name: str) -> None:
+    """Raises ConfigError when the package of one of ours is not installed; imports nothing."""
+    if name in LOGGERS.builtin and importlib.util.find_spec(name) is None:
+        raise ConfigError(_missing(name))
+
+
+def _missing(name: str) -> str:
+    return (
+        f"logger={name} needs the package {name}, which is not installed; run: "
+        f"{how_to_install(name)}, or take logger=none"
+    )
 
 
 def make_logger(

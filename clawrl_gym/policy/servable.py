@@ -70,7 +70,12 @@ def setting_problems(policy: PolicyConfig) -> Iterator[str]:
         )
     for key, name, file, table in (
         ("tool_parser", policy.tool_parser, "tool_parsers", "_TOOL_PARSERS_TO_REGISTER"),
-        ("reasoning_parser", policy.reasoning_parser, "reasoning", "_REASONING_PARSERS_TO_REGISTER"),
+        (
+            "reasoning_parser",
+            policy.reasoning_parser,
+            "reasoning",
+            "_REASONING_PARSERS_TO_REGISTER",
+        ),
     ):
         known = _keys_of(f"{file}/__init__.py", table)
         if name and known and name not in known:
@@ -92,8 +97,8 @@ def _architecture_problems(folder: Path, config: Mapping[str, object]) -> Iterat
     )
     if known and not known & set(names) and not _in_transformers(config, str(names[0])):
         yield (
-            f"the model {folder} is a {names[0]}, which vLLM cannot serve as a chat model: expected "
-            "a causal language model, such as Qwen3ForCausalLM or LlamaForCausalLM"
+            f"the model {folder} is a {names[0]}, which vLLM cannot serve as a chat model: "
+            "expected a causal language model, such as Qwen3ForCausalLM or LlamaForCausalLM"
         )
     if "quantization_config" in config:
         yield (

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.descendants import command_of, descendants
@@ -25,7 +25,9 @@ from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fi
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.trainers.pictures import Images
+
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.pictures import Images
 
 _OBJECT_STORE_BYTES = 128 << 20
 _RAY_PROCESSES = ("gcs_server", "raylet")

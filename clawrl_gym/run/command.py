@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel
 
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
-from clawrl_gym.core.errors import ClawError, ClusterError, ConfigError, first_of
+from clawrl_gym.core.errors import ClawError, ClusterError, ConfigError, ConfigErrors, first_of
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
@@ -26,17 +26,21 @@ def command(
     name: str,
     doc: str | None,
     configure: Callable[[list[str]], C],
+    check: Callable[[C], Iterable[str]],
     main: Callable[[C], Coroutine[object, object, int]],
     arguments: list[str] | None = None,
 ) -> int:
-    """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code."""
+    """What `python -m clawrl_gym.NAME ARGUMENTS` does; returns the exit code.
+
+    `check` looks at what `main` would be refused for, and says what it would start.
+    """
     arguments = sys.argv[1:] if arguments is None else arguments
     if set(_HELP) & set(arguments):
         overrides = [argument for argument in arguments if argument not in _HELP]
         return _exit_code(lambda: _print_help(name, doc or "", configure(overrides)))
     if set(sweep.FLAGS) & set(arguments):
         return _multirun(name, [part for part in arguments if part not in sweep.FLAGS])
-    return run_command(lambda: configure(arguments), main)
+    return run_command(lambda: configure(arguments), check, main)
 
 
 def _print_help(name: str, doc: str, config: BaseModel) -> int:
@@ -56,13 +60,19 @@ def _multirun(name: str, arguments: list[str]) -> int:
         return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
 
 
-def run_command(configure: Callable[[], C], main: Callable[[C], Coroutine[Any, Any, int]]) -> int:
+def run_command(
+    configure: Callable[[], C],
+    check: Callable[[C], Iterable[str]],
+    main: Callable[[C], Coroutine[Any, Any, int]],
+) -> int:
     """Configure a command and run it; every error on purpose is one line on standard error."""
 
     def run() -> int:
         config = configure()
         if config.dry_run:
+            lines = list(check(config))
             sys.stdout.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            sys.stdout.write("".join(f"# {line}\n" for line in lines))
             return 0
         return asyncio.run(_interruptible(main(config)))
 
@@ -82,7 +92,9 @@ def _say(error: BaseException) -> int:
     first = first_of(error)
     notes = dict.fromkeys([*getattr(first, "__notes__", ()), *getattr(error, "__notes__", ())])
     kind = "" if isinstance(first, ConfigError) else f"{type(first).__name__}: "
-    sys.stderr.write("\n".join([f"error: {kind}{first}", *notes]) + "\n")
+    problems = first.lines if isinstance(first, ConfigErrors) else (str(first),)
+    lines = [f"error: {kind}{problem}" for problem in problems]
+    sys.stderr.write("\n".join([*lines, *notes]) + "\n")
     return next((code for cause, code in _CODES if isinstance(first, cause)), 1)
 
 

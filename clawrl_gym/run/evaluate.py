@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import EvaluateConfig
-from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.metrics import heldout_values, wilson
-from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_agent, check_env, settle
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
+from clawrl_gym.run.preflight import preflight_evaluation, preflight_of_run
 
 EVALUATION_FILE = "evaluation.json"
 
@@ -58,15 +55,12 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
     Raises ConfigError for what cannot be measured, EnvError when most tasks were lost.
     """
     on_phase("environments", "preparing")
-
-    def say(line: str) -> None:
-        on_phase("environments", line)
-
-    config = await asyncio.to_thread(settle, config, say)
-    tasks = _tasks(config)
-    check_agent(config.agent, config.env)
-    await asyncio.to_thread(check_env, config.env, say)
-    folder = _folder_of(config)
+    say = partial(on_phase, "environments")
+    look = partial(preflight_evaluation, say=say)
+    plan = await asyncio.to_thread(preflight_of_run, look, config)
+    for env in plan.unprepared:
+        await asyncio.to_thread(check_env, env, say)
+    config, folder, tasks = plan.config, plan.folder, plan.heldout
     folder.path.mkdir(parents=True, exist_ok=True)
     rollout = config.rollout
     async with AsyncExitStack() as stack:
@@ -95,30 +89,10 @@ def _share(name: str, solved: int, count: int) -> str:
     return f"{name:<24} {solved / max(1, count):5.0%}  ({low:.0%} to {high:.0%}, n = {count})"
 
 
-def _tasks(config: EvaluateConfig) -> list[TaskRef]:
-    source = TaskSampler.of(config.env, config.seed)
-    count = config.eval.tasks
-    if config.split == "heldout":
-        tasks = source.heldout(count)
-    else:
-        tasks = [source.train(number) for number in range(count)]
-    if not tasks:
-        raise ConfigError(
-            f"got no {config.split} task to measure, expected eval.tasks of at least 1 and an "
-            "environment that has such tasks"
-        )
-    return tasks
-
-
 def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
     endpoint = config.endpoint
     if endpoint.base_url is None:
         return None
-    if not endpoint.base_url.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"got endpoint.base_url={endpoint.base_url!r}, expected an address with http:// or "
-            "https:// and its /v1, such as http://127.0.0.1:8000/v1"
-        )
     return PolicyAddress(
         endpoint.base_url,
         endpoint.key,
@@ -126,15 +100,6 @@ def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
         is_gateway=False,
         max_tokens=endpoint.max_tokens,
     )
-
-
-def _folder_of(config: EvaluateConfig) -> RunFolder:
-    if config.run.dir is not None:
-        return RunFolder(Path(config.run.dir))
-    model = config.endpoint.model if config.endpoint.base_url else config.policy.model
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = f"evaluate-{config.env.type}-{Path(model).name}-{stamp}"
-    return RunFolder(Path(config.run.root) / (config.run.name or name))
 
 
 def _write(path: Path, config: EvaluateConfig, evaluation: Evaluation) -> None:

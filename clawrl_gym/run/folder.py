@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import yaml
 
-from clawrl_gym.config import CommandConfig, RunConfig
+from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
 from clawrl_gym.store import StoreReader, holder_of, in_use
@@ -101,10 +101,13 @@ class RunFolder:
             reader.close()
         except StoreError as error:
             raise ConfigError(f"cannot go on with {self.path}: {error}") from error
-        if checkpoints and not Path(checkpoints[-1]).is_dir():
+        if not checkpoints:
+            return
+        newest = self.checkpoints / Path(checkpoints[-1]).name
+        if not newest.is_dir():
             raise ConfigError(
-                f"cannot go on with {self.path}: its newest checkpoint {checkpoints[-1]} is not "
-                "there (was the folder moved, or the command called from another place?)"
+                f"cannot go on with {self.path}: its newest checkpoint {newest} is not there; "
+                "restore it, or start a new run"
             )
 
     def make(self, config: RunConfig) -> None:
@@ -175,3 +178,20 @@ def folder_of(config: RunConfig) -> RunFolder:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     default_name = f"{config.env.type}-{Path(config.policy.model).name}-{stamp}"
     return RunFolder(Path(config.run.root) / (config.run.name or default_name))
+
+
+def serving_folder(config: ServeConfig) -> RunFolder:
+    """Where serving goes on. Raises ConfigError when nothing says."""
+    if config.run.dir is None:
+        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
+    return RunFolder(Path(config.run.dir))
+
+
+def evaluation_folder(config: EvaluateConfig) -> RunFolder:
+    """Where an evaluation goes: as for a run, with a name of its own."""
+    if config.run.dir is not None:
+        return RunFolder(Path(config.run.dir))
+    model = config.endpoint.model if config.endpoint.base_url else config.policy.model
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    name = f"evaluate-{config.env.type}-{Path(model).name}-{stamp}"
+    return RunFolder(Path(config.run.root) / (config.run.name or name))

@@ -24,9 +24,14 @@ def model_of(folder: Path, model: str) -> Path:
 
     Raises ConfigError when it cannot be used.
     """
+    return kept_model(folder, model) or resolve_model(model)
+
+
+def kept_model(folder: Path, model: str) -> Path | None:
+    """The run's own copy of a checkpoint that is gone; None where the model is looked for."""
     kept = folder / _KEPT
     gone = run_of(model) is not None and not Path(model).expanduser().exists()
-    return checked(kept.resolve()) if gone and kept.is_dir() else resolve_model(model)
+    return checked(kept.resolve()) if gone and kept.is_dir() else None
 
 
 def keep_model(folder: Path, model: Path) -> Path:

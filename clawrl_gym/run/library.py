@@ -6,6 +6,7 @@ be given as the command line has them: `run_training(["env=gui", "trainer.steps=
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -39,14 +40,17 @@ async def run_serving_async(
 ) -> None:
     """Serve a policy that learns from its conversations, until cancelled. Raises ClawError.
 
-    `sock` listens already; None listens where `gateway` says. Who calls it starts it again when it
-    fails, as the command does.
+    `sock` listens already, and its owner has looked whether serving can begin; None listens where
+    `gateway` says. Who calls it starts it again when it fails, as the command does.
     """
+    from clawrl_gym.run.preflight import preflight_of_run, preflight_serving
     from clawrl_gym.run.serve import serve
     from clawrl_gym.run.supervisor import listen
 
     if not isinstance(config, ServeConfig):
         config = load_config(config, "serve")
+    if sock is None:
+        await asyncio.to_thread(preflight_of_run, preflight_serving, config)
     with sock or listen(config.gateway) as listening:
         await serve(config, listening)
 

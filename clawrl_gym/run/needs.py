@@ -1,7 +1,7 @@
 """What a run takes of the machine: memory and disk, estimated from the model's size.
 
-Refused is only what cannot fit whatever happens: weights, the optimizer's state, the key-value cache
-and what the processes need by themselves. Activations come on top and are said beside it.
+Refused is only what cannot fit whatever happens: weights, the optimizer's state, the key-value
+cache and what the processes need by themselves. Activations come on top and are said beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TRAINED_BYTES = 16
 _KEPT_BYTES = 12
 """Of a parameter in a checkpoint: itself and Adam's two moments."""
 _ACTIVATION_BYTES = 86
-"""For each token of a pack, layer and unit of its width; measured on one and two layers of Qwen3."""
+"""For each token of a pack, layer and unit of its width; measured on layers of Qwen3."""
 _SERVER_GIB = 1.1
 """Of vLLM's processes, without weights and cache; measured with the tiny policy on a CPU."""
 _LEARNER_GIB = 0.8

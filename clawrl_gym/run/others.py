@@ -14,7 +14,6 @@ from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.run.environments import Environments
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,8 @@ class OtherEnv:
 
     async def evaluate(self, run: RunConfig, policy: PolicyAddress) -> Evaluation:
         """Every task once, with workers of its own."""
+        from clawrl_gym.run.environments import Environments
+
         environments = Environments(
             self.config,
             policy,

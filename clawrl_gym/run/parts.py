@@ -50,13 +50,14 @@ class RunParts:
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""
         self.policy.model = await asyncio.to_thread(keep_model, self.folder.path, self.policy.model)
+        resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
         self.metrics = Metrics(
             self.folder.path, self._config.logger, self._config.model_dump(mode="json")
         )
         stack.callback(self.metrics.close)
         self.timeline = Timeline(self.folder.path)
         stack.callback(self.timeline.close)
-        return await self.policy.open(stack, resume=resume)
+        return resumed
 
     def judging(self, stack: AsyncExitStack, *, hints: bool) -> Judge | None:
         """The configured judge; None when nobody judges."""

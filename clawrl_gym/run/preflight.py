@@ -8,27 +8,28 @@ imported; sandboxes and browsers are proved by starting one, images are only loo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core import loggers, provenance
-from clawrl_gym.core.errors import ClawError, ConfigError, ConfigErrors
+from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.policy.launch import reserve_port
-from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
+from clawrl_gym.policy.models import Device, find_model, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
-from clawrl_gym.run.envs import check_agent, check_env
-from clawrl_gym.run.folder import RunFolder, folder_of
+from clawrl_gym.run.envs import check_agent, check_env, settle
+from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.needs import Needs, disk_problems, gpu_memory_gib, memory_problems, needs_of
 from clawrl_gym.run.others import OtherEnv, other_envs
+from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.objectives import check_objectives
@@ -57,6 +58,7 @@ class Preflight(Generic[C]):
     """A command that may start: what was made and found out on the way."""
 
     config: C
+    """With what this machine decided filled in."""
     folder: RunFolder
     model: ModelPlan | None = None
     """None: a server elsewhere is measured."""
@@ -64,6 +66,8 @@ class Preflight(Generic[C]):
     heldout: Sequence[TaskRef] = ()
     """Tasks that are measured."""
     other_envs: Sequence[OtherEnv] = ()
+    unprepared: Sequence[EnvConfig] = ()
+    """Those whose images are still to be made."""
     notes: Sequence[str] = ()
     """What is no mistake and worth knowing."""
 
@@ -73,24 +77,27 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     problems = Problems()
     folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
     with problems.noted():
+        config = settle(config, say)
+    is_settled = not problems.lines
+    with problems.noted():
         folder.check_resumable() if config.resume else folder.check_new()
     model = _learning_problems(problems, config, folder, config.rollout.group_size)
     with problems.noted():
         if config.gateway.port:
             listen(config.gateway).close()
-    sampler = _environment(problems, config, say)
     others: list[OtherEnv] = []
     with problems.noted():
-        others = other_envs(config)
-        for other in others:
-            check_env(other.config, say, patient=False)
+        others = other_envs(config, say)
+    sampler = _environment(problems, config) if is_settled else None
+    own = [config.env] if is_settled else []
+    unprepared = _unprepared(problems, [*own, *(other.config for other in others)], say)
     if sampler is None or problems.lines:
         raise problems.error()
     heldout = sampler.heldout(config.eval.tasks)
     notes = _notes_of(model)
     if config.eval.tasks and not heldout:
         notes.append(f"env={config.env.type} holds no task back: nothing is measured")
-    return Preflight(config, folder, model, sampler, heldout, others, notes)
+    return Preflight(config, folder, model, sampler, heldout, others, unprepared, notes)
 
 
 def preflight_serving(config: ServeConfig, *, port: bool = True) -> Preflight[ServeConfig]:
@@ -115,8 +122,11 @@ def preflight_serving(config: ServeConfig, *, port: bool = True) -> Preflight[Se
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
     """Raises ConfigErrors with all that would keep `evaluate` from running."""
     problems = Problems()
+    with problems.noted():
+        config = settle(config, say)
+    is_settled = not problems.lines
     problems.lines += contradictions(config)
-    folder = _evaluation_folder(config)
+    folder = evaluation_folder(config)
     with problems.noted():
         folder.check_usable()
     model = None
@@ -124,11 +134,22 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
         model = _model_problems(problems, config, folder)
     else:
         problems.lines += _reach("endpoint.base_url", config.endpoint.base_url)
-    sampler = _environment(problems, config, say)
+    sampler = _environment(problems, config) if is_settled else None
+    unprepared = _unprepared(problems, [config.env] if is_settled else [], say)
     if sampler is None or problems.lines:
         raise problems.error()
     tasks = measured_tasks(config, sampler)
-    return Preflight(config, folder, model, sampler, tasks, notes=_notes_of(model))
+    notes = _notes_of(model)
+    return Preflight(config, folder, model, sampler, tasks, unprepared=unprepared, notes=notes)
+
+
+def preflight_of_run(look: Callable[[C], Preflight[C]], config: C) -> Preflight[C]:
+    """A run's own preflight: a model that is only on the hub is downloaded and looked at, too."""
+    plan = look(config)
+    if plan.model is not None and plan.model.folder is None:
+        resolve_model(config.policy.model)
+        plan = look(config)
+    return plan
 
 
 def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef]:
@@ -146,37 +167,6 @@ def measured_tasks(config: EvaluateConfig, sampler: TaskSampler) -> list[TaskRef
     return tasks
 
 
-def serving_folder(config: ServeConfig) -> RunFolder:
-    """Where serving goes on. Raises ConfigError when nothing says."""
-    if config.run.dir is None:
-        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
-    return RunFolder(Path(config.run.dir))
-
-
-@dataclass(slots=True)
-class Problems:
-    """All that is wrong, in the order in which it was found."""
-
-    lines: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """An error of the block is one more problem, and what comes after the block is looked at."""
-        try:
-            yield
-        except ConfigErrors as errors:
-            self.lines += errors.lines
-        except ClawError as error:
-            self.lines.append(str(error))
-
-    def error(self) -> ConfigErrors:
-        return ConfigErrors(dict.fromkeys(self.lines))
-
-    def raise_if_any(self) -> None:
-        if self.lines:
-            raise self.error()
-
-
 def _learning_problems(
     problems: Problems, config: CommandConfig, folder: RunFolder, group_size: int | None
 ) -> ModelPlan | None:
@@ -190,13 +180,12 @@ def _learning_problems(
         check_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
         problems.lines += missing_hints(config, algorithm)
-    for check in (
-        lambda: check_key(config.gateway),
-        lambda: loggers.check_logger(config.logger),
-        lambda: _check_teacher(config),
-    ):
-        with problems.noted():
-            check()
+    with problems.noted():
+        check_key(config.gateway)
+    with problems.noted():
+        loggers.check_logger(config.logger)
+    with problems.noted():
+        _check_teacher(config)
     return _model_problems(problems, config, folder)
 
 
@@ -215,7 +204,7 @@ def _model_problems(
     model: Path | None = None
     before = len(problems.lines)
     with problems.noted():
-        model = find_model(policy.model)
+        model = kept_model(folder.path, policy.model) or find_model(policy.model)
     if device is None or len(problems.lines) > before:
         return None
     if model is None:
@@ -231,12 +220,9 @@ def _model_problems(
     return ModelPlan(device, model, size, needs)
 
 
-def _environment(
-    problems: Problems, config: RunConfig | EvaluateConfig, say: Say
-) -> TaskSampler | None:
-    """Its tasks, its agent, and what it needs of this machine; None when it has no tasks."""
+def _environment(problems: Problems, config: RunConfig | EvaluateConfig) -> TaskSampler | None:
+    """Its tasks, its agent, and the servers that it asks; None when it has no tasks."""
     sampler: TaskSampler | None = None
-    before = len(problems.lines)
     with problems.noted():
         sampler = TaskSampler.of(config.env, config.seed)
     with problems.noted():
@@ -245,12 +231,19 @@ def _environment(
         address = getattr(config.env, key, None)
         if isinstance(address, str):
             problems.lines += _reach(f"env.{key}", address)
-    if len(problems.lines) == before:
-        with problems.noted():
-            check_env(config.env, say, patient=False)
     if config.env.shows_pictures and not isinstance(config, EvaluateConfig):
         problems.lines += _blindness(config)
     return sampler
+
+
+def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list[EnvConfig]:
+    """Start one episode of each, but where something has to be made first that takes long."""
+    unprepared = []
+    for env in envs:
+        with problems.noted():
+            if not check_env(env, say, patient=False):
+                unprepared.append(env)
+    return unprepared
 
 
 def _blindness(config: RunConfig) -> Iterator[str]:
@@ -296,12 +289,6 @@ def _reach(key: str, url: str) -> Iterable[str]:
     why = why_unreachable(url)
     if why is not None:
         yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"
-
-
-def _evaluation_folder(config: EvaluateConfig) -> RunFolder:
-    from clawrl_gym.run.evaluate import evaluation_folder
-
-    return evaluation_folder(config)
 
 
 def _notes_of(model: ModelPlan | None) -> list[str]:

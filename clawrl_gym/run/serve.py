@@ -7,106 +7,48 @@ it: conversations never wait for learning.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 import socket
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.openclaw import snippet
-from clawrl_gym.gateway.server import check_key
 from clawrl_gym.judge.queue import JudgeQueue
-from clawrl_gym.policy.models import resolve_device
 from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.run.clients import key_of
 from clawrl_gym.run.counts import ServingCounts
-from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.judge import check_judge
-from clawrl_gym.run.kept_model import model_of
+from clawrl_gym.run.folder import serving_folder
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
 
-_KEY_FILE = "gateway.key"
 _FOREVER = sys.maxsize
 
 
-def check(config: ServeConfig) -> RunFolder:
-    """Find what is wrong before the port is opened. Raises ConfigError."""
-    if config.run.dir is None:
-        raise ConfigError("got no run.dir, expected the folder that serving goes on in")
-    check_key(config.gateway)
-    model_of(Path(config.run.dir), config.policy.model)
-    resolve_device(config.policy.device)
-    check_judge(config.judge)
-    check_objectives(config.trainer, config.learner)
-    build_algorithm(config.trainer, None)
-    folder = RunFolder(Path(config.run.dir))
-    if folder.exists:
-        stored = folder.read_config(ServeConfig)
-        if stored.policy.model != config.policy.model:
-            raise ConfigError(
-                f"{folder.path} holds weights of {stored.policy.model!r}, got "
-                f"policy.model={config.policy.model!r}: choose another folder (run.dir=PATH)"
-            )
-    folder.write(config)
-    return folder
-
-
-def write_snippet(config: ServeConfig, folder: RunFolder) -> str:
-    """What a user pastes into openclaw.json."""
-    gateway = config.gateway
-    if gateway.port == 0:
-        raise ConfigError(
-            "got gateway.port=0 with print_config=true, expected the port that clients shall use: "
-            "a free one is only known once serving has begun"
-        )
-    host = f"[{gateway.host}]" if ":" in gateway.host else gateway.host
-    return snippet(
-        f"http://{host}:{gateway.port}",
-        key_of(config, folder),
-        context_window=config.policy.max_model_len,
-        max_tokens=config.policy.sampling.max_tokens,
-    )
-
-
-def key_of(config: ServeConfig, folder: RunFolder) -> str:
-    """The configured key, else the folder's own: the same in every run, so clients keep working."""
-    if config.gateway.key is not None:
-        return config.gateway.key
-    path = folder.path / _KEY_FILE
-    if not path.exists():
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-            file.write(f"sk-{secrets.token_urlsafe(32)}")
-    return path.read_text().strip()
-
-
 async def serve(config: ServeConfig, sock: socket.socket) -> None:
-    """Serve on an open socket until stopped."""
-    folder = check(config)
-    key = key_of(config, folder)
-    gateway = config.gateway.model_copy(update={"key": key})
-    config = config.model_copy(update={"gateway": gateway})
+    """Serve on an open socket until stopped; what `preflight_serving` refuses is not looked for."""
+    folder = serving_folder(config)
+    gateway = config.gateway.model_copy(update={"key": key_of(config, folder)})
+    with_key = config.model_copy(update={"gateway": gateway})
     view = make_view(config.ui, SERVING, title=str(folder.path))
     leaving_report: asyncio.Task[None] | None = None
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
-            service = Service(config, RunParts(config, folder, view), view)
+            service = Service(with_key, RunParts(with_key, folder, view), view)
             await service.start(stack, sock)
+            folder.write(config)  # the folder is ours now
             try:
                 await service.run(stack)
             finally:

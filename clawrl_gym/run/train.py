@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
@@ -15,23 +16,19 @@ from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.server import check_key
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_agent, check_envs, settle
-from clawrl_gym.run.folder import RunFolder, folder_of
-from clawrl_gym.run.judge import check_judge
+from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.others import OtherEnv, other_metrics
+from clawrl_gym.run.others import other_metrics
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_training
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.trainers.objectives import check_objectives
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
@@ -51,28 +48,22 @@ class TrainingRun:
 
 async def train(config: RunConfig) -> TrainingRun:
     """Train as configured. Raises ClawError for what cannot be run."""
-    folder = RunFolder(Path(config.resume)) if config.resume else folder_of(config)
-    decisions: list[str] = []
-    config = await asyncio.to_thread(settle, config, decisions.append)
-    tasks = TaskSampler.of(config.env, config.seed)
-    check_judge(config.judge)
-    check_objectives(config.trainer, config.learner)
-    build_algorithm(config.trainer, config.rollout.group_size)
-    check_agent(config.agent, config.env)
-    check_key(config.gateway)
+    lines: list[str] = []
+    look = partial(preflight_training, say=lines.append)
+    plan = await asyncio.to_thread(preflight_of_run, look, config)
+    config, folder = plan.config, plan.folder
     view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:
-        for decision in decisions:
-            view.message(decision)
-        other_envs = await asyncio.to_thread(check_envs, config, view.message)
+        for line in (*lines, *plan.notes):
+            view.message(line)
+        for env in plan.unprepared:
+            await asyncio.to_thread(check_env, env, view.message)
         parts = RunParts(config, folder, view)
-        if config.resume:
-            folder.require_space()
-        else:
+        if not config.resume:
             folder.make(config)
         with INTERRUPTS.goes_on(folder.way_on("train")):
             async with AsyncExitStack() as stack:
-                run = Run(config, parts, tasks, view, other_envs)
+                run = Run(plan, parts, view)
                 try:
                     await run.start(stack)
                     await run.learn()
@@ -90,17 +81,16 @@ class Run:
 
     def __init__(
         self,
-        config: RunConfig,
+        plan: Preflight[RunConfig],
         parts: RunParts,
-        tasks: TaskSampler,
         view: RunView,
-        other_envs: Sequence[OtherEnv] = (),
     ) -> None:
-        self._config = config
+        assert plan.sampler is not None  # of every training
+        self._config = plan.config
         self._parts = parts
-        self._tasks = tasks
+        self._tasks = plan.sampler
         self._view = view
-        self._other_envs = other_envs
+        self._other_envs = plan.other_envs
         self._new_groups: Iterator[int] = itertools.count()
         self.evaluations: dict[int, Evaluation] = {}
 

@@ -68,5 +68,9 @@ class GuiEnvConfig(RegisteredEnvConfig):
     """
     browser: BrowserConfig = BrowserConfig()
 
+    @property
+    def shows_pictures(self) -> bool:
+        return self.observation != "tree"
+
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)

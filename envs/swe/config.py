@@ -52,3 +52,7 @@ class SweEnvConfig(RegisteredEnvConfig):
 
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)
+
+    def long_preparation(self) -> str | None:
+        missing: str | None = self.env_class().long_preparation(self)
+        return missing

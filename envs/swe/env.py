@@ -105,6 +105,19 @@ class SweEnv(TaskEnv[Instance, Repository]):
         """With the sandbox and the families that this machine can run. Builds no image."""
         return settled(config, say)
 
+    @staticmethod
+    def long_preparation(config: SweEnvConfig) -> str | None:
+        """Of Docker only; None where an episode can begin at once."""
+        sandboxes = _sandboxes(config, None)
+        if sandboxes.kind != "docker" or sandboxes.config.image is None:
+            return None
+        from clawrl_gym.envs.sandbox.docker.images import missing_image
+
+        missing = missing_image(sandboxes.config.image)
+        if missing is None and not corpus_families(config):
+            return "images of instances are pulled when an instance is first drawn"
+        return missing
+
     def solve(self) -> tuple[str, ...]:
         """The oracle: commands that apply the gold patch and submit, one a step.
 

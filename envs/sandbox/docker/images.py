@@ -50,6 +50,14 @@ def ensure_image(name: str, say: Say = lambda line: None) -> None:
             _pull(name, say)
 
 
+def missing_image(name: str) -> str | None:
+    """That an image is still to be made or pulled, in words; None where it is there.
+
+    Raises SandboxError where no engine answers.
+    """
+    return None if _has(name) else f"the image {name} is not there: it is made first, in minutes"
+
+
 def build_image(
     context: Path,
     dockerfile: str = "Dockerfile",

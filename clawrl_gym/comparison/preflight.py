@@ -1,0 +1,39 @@
+"""What is checked before the first run of a bench: every recipe as `train` would check it."""
+
+from __future__ import annotations
+
+from clawrl_gym.comparison.plan import PlannedRun, plan_runs, quoted
+from clawrl_gym.comparison.record import read_record
+from clawrl_gym.comparison.runner import check_settings
+from clawrl_gym.config import BenchConfig, RunConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigErrors
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.preflight import Preflight, preflight_training
+from clawrl_gym.run.problems import Problems
+
+RecipePlans = dict[str, Preflight[RunConfig]]
+"""By recipe; those of which every run has ended are left out."""
+
+
+def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipePlans]:
+    """All runs of the bench. Raises ConfigErrors with all that would keep one from running."""
+    runs = plan_runs(config)
+    check_settings(runs)
+    problems = Problems()
+    with problems.noted():
+        RunFolder(runs[0].folder.parent.parent).check_usable()
+    plans: RecipePlans = {}
+    for run in runs:
+        record = read_record(run.record_file)
+        if run.recipe in plans or (record is not None and record.finished):
+            continue
+        folder = run.folder.with_suffix(".again") if run.folder.exists() else run.folder
+        arguments = [*run.arguments, f"run.dir={quoted(folder)}"]
+        try:
+            plans[run.recipe] = preflight_training(compose("train", arguments, RunConfig))
+        except ConfigErrors as errors:
+            problems.lines += [f"experiment {run.recipe!r}: {line}" for line in errors.lines]
+            break
+    problems.raise_if_any()
+    return runs, plans

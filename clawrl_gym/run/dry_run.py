@@ -1,0 +1,144 @@
+"""What `dry_run=true` says of a command that may start: processes, work, memory, disk, time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.core import provenance
+from clawrl_gym.policy.models import SHIPPED
+from clawrl_gym.run.folder import free_bytes
+from clawrl_gym.run.needs import GIB
+from clawrl_gym.run.preflight import ModelPlan, Preflight
+
+AnyPreflight = Preflight[RunConfig] | Preflight[ServeConfig] | Preflight[EvaluateConfig]
+_EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gui": 3.0, "swe": 1.5}
+"""Of the shipped models on two cores, learning included; see docs/measured.md."""
+_MEASURED_CORES = 2
+_START_S = 40.0
+_CPU_FLOPS = 15e9
+"""Of a core, as reached by the learner and by vLLM on a CPU."""
+_GPU_FLOPS = 5e13
+_TURNS = 3
+"""Of an episode of a model that nobody measured: a guess."""
+_READ_BYTES_PER_S = 0.5e9
+
+
+def plan_lines(plan: AnyPreflight, preparations: Sequence[str] = ()) -> Iterator[str]:
+    """A line for each thing that would be started or used, and what was said on the way."""
+    config = plan.config
+    yield "nothing is wrong; would be started:"
+    yield f"  processes  {', '.join(_processes(config, plan.model))}"
+    if plan.model is not None:
+        yield f"  model      {_model(config, plan.model)}"
+    yield from _work(plan)
+    if plan.model is not None and plan.model.needs is not None:
+        yield from _resources(plan, plan.model)
+    yield f"  time       {_time(plan)}"
+    for note in (*preparations, *plan.notes):
+        yield f"  note       {note}"
+
+
+def _processes(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
+    policy, gateway = config.policy, config.gateway
+    if model is not None:
+        count = f"{policy.servers} vLLM" + ("s" if policy.servers > 1 else "")
+        yield f"{count} on the {'CPU' if model.device == 'cpu' else 'GPU'}"
+        yield f"a gateway at {gateway.host}:{gateway.port or '(a free port)'}"
+    learns = isinstance(config, RunConfig) or (isinstance(config, ServeConfig) and config.learn)
+    if learns:
+        yield "Ray with the learner"
+    if isinstance(config, RunConfig):
+        rollout = config.rollout
+        yield f"{rollout.workers} worker(s) with {rollout.envs_per_worker} environments each"
+    elif isinstance(config, EvaluateConfig):
+        yield f"{config.rollout.envs_per_worker} environments in this process"
+
+
+def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:
+    if model.folder is None or model.size is None:
+        return f"{config.policy.model}, to be downloaded"
+    return f"{config.policy.model}: {model.size.parameters:,} parameters, {model.folder}"
+
+
+def _work(plan: AnyPreflight) -> Iterator[str]:
+    config = plan.config
+    if isinstance(config, RunConfig):
+        rollout, steps = config.rollout, config.trainer.steps
+        episodes = steps * rollout.groups * rollout.group_size
+        yield (
+            f"  work       env={config.env.type}, {steps} updates of {rollout.groups} groups of "
+            f"{rollout.group_size} episodes ({episodes:,}), {_measured(plan):,} episodes on "
+            "held-out tasks"
+        )
+    elif isinstance(config, EvaluateConfig):
+        yield f"  work       env={config.env.type}, {len(plan.heldout)} tasks of {config.split}"
+    else:
+        learns = f"trainer={config.trainer.algorithm}, judge={config.judge.type}"
+        yield f"  work       conversations{', ' + learns if config.learn else ', no learning'}"
+
+
+def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
+    needs = model.needs
+    assert needs is not None
+    free_gib = provenance.memory_available_gb()
+    yield (
+        f"  memory     about {needs.host_memory:.1f} GiB of {free_gib:.1f} free"
+        + (f", up to {needs.activations:.1f} more for a full pack" if needs.activations else "")
+        + (
+            f"; on the GPU {needs.gpu_server:.1f} GiB of weights for vLLM and "
+            f"{needs.gpu_learner:.1f} for the learner"
+            if model.device == "cuda"
+            else ""
+        )
+    )
+    folder = plan.folder.path
+    free_gib = free_bytes(folder) / GIB
+    yield f"  disk       about {needs.disk:.1f} GiB of {free_gib:.0f} free, in {folder}"
+
+
+def _measured(plan: AnyPreflight) -> int:
+    """Episodes on held-out tasks, of all evaluations and environments."""
+    config = plan.config
+    if not isinstance(config, RunConfig):
+        return len(plan.heldout)
+    others = sum(len(other.tasks) for other in plan.other_envs)
+    every = config.eval.every
+    between = (config.trainer.steps - 1) // every if every and plan.heldout else 0
+    return 2 * (len(plan.heldout) + others) + between * config.eval.between_tasks
+
+
+def _time(plan: AnyPreflight) -> str:
+    config = plan.config
+    if isinstance(config, ServeConfig):
+        return f"about {_duration(_START_S)} until it answers, then until it is stopped"
+    if plan.model is None:
+        return "as long as that server takes"
+    trained = 0
+    if isinstance(config, RunConfig):
+        trained = config.trainer.steps * config.rollout.groups * config.rollout.group_size
+    episodes = trained + _measured(plan)
+    cores = provenance.usable_cores()
+    rate = _EPISODES_PER_S.get(config.env.type)
+    if config.policy.model in SHIPPED and rate is not None:
+        seconds = _START_S + episodes / rate * _MEASURED_CORES / cores
+        return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
+    if plan.model.size is None:
+        return "not known before the model is here"
+    parameters = plan.model.size.parameters
+    flops = cores * _CPU_FLOPS if plan.model.device == "cpu" else _GPU_FLOPS
+    tokens = min(config.env.max_turns, _TURNS) * config.policy.sampling.max_tokens / 2
+    work = parameters * tokens * (2 * episodes + 3 * 8 * trained)  # prompts are learned over, too
+    seconds = _START_S + 4 * parameters / _READ_BYTES_PER_S + work / flops
+    return f"very roughly {_duration(seconds)}: nobody has measured this model here"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{math.ceil(seconds / 10) * 10} s"
+    if seconds < 5400:
+        return f"{math.ceil(seconds / 60)} min"
+    if seconds < 172_800:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86_400:.0f} days"
