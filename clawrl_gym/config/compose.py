@@ -79,7 +79,7 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     if places:
         overrides.append(f"{_SEARCH_PATH}=[{','.join(map(_quoted, places))}]")
     try:
-        _check_values(overrides, groups)
+        _check_values(overrides, groups, config_name)
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
         values = cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
@@ -259,17 +259,23 @@ def _forced(override: str, groups: Mapping[str, Sequence[str]]) -> str:
     return f"++{override}"
 
 
-def _check_values(overrides: Sequence[str], groups: Mapping[str, Sequence[str]]) -> None:
+def _check_values(
+    overrides: Sequence[str], groups: Mapping[str, Sequence[str]], command: str
+) -> None:
     """Raises ConfigError for several values of one key, and for a group that is set to no text."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for override in OverridesParser.create().parse_overrides(list(overrides)):
         if override.is_sweep_override():
             key = override.key_or_group
+            cure = (
+                "add --multirun to train with one after another"
+                if command == "train"
+                else f"call {command} once for each"
+            )
             raise ConfigError(
-                f"got several values of {key!r}: a run has one of each key; train --multirun runs "
-                f"them one after another, {key}=[A,B] is a list, and python -m clawrl_gym.bench "
-                "compares recipes over seeds"
+                f"got several values of {key!r}, expected one: {cure}; {key}=[A,B] is a list, and "
+                "python -m clawrl_gym.bench compares recipes over seeds"
             )
         group, value = override.key_or_group, override.value()
         if group in groups and not override.is_delete() and not isinstance(value, str):

@@ -19,7 +19,7 @@ from clawrl_gym.store import StoreReader, holder_of, in_use
 from clawrl_gym.store.schema import DATABASE_FILE
 
 C = TypeVar("C", bound=CommandConfig)
-_MIN_FREE_BYTES = 500 << 20
+MIN_FREE_BYTES = 500 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,10 @@ class RunFolder:
     def require_space(self) -> None:
         """Raises ConfigError when the disk is nearly full."""
         free = free_bytes(self.path)
-        if free < _MIN_FREE_BYTES:
+        if free < MIN_FREE_BYTES:
             raise ConfigError(
                 f"got {free >> 20} MB free at {self.path}, expected at least "
-                f"{_MIN_FREE_BYTES >> 20} MB: free some space or choose run.dir=PATH elsewhere"
+                f"{MIN_FREE_BYTES >> 20} MB: free some space or choose run.dir=PATH elsewhere"
             )
 
     def read_config(self, model: type[C]) -> C:

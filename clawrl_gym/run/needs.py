@@ -14,7 +14,7 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, PolicyConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.models import Device, checkpoint_dtype
 from clawrl_gym.policy.servable import ModelSize
-from clawrl_gym.run.folder import free_bytes
+from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.objectives import distils
 
 GIB = 2**30
@@ -102,7 +102,7 @@ def memory_problems(
 def disk_problems(needs: Needs, folder: Path) -> Iterator[str]:
     """Whether what a run writes finds room."""
     free_gib = free_bytes(folder) / GIB
-    if free_gib < needs.disk:
+    if MIN_FREE_BYTES / GIB <= free_gib < needs.disk:  # less was said of the folder itself
         yield (
             f"got {free_gib:.1f} GiB free at {folder}, expected at least {needs.disk:.1f} GiB for "
             "checkpoints and records: make room, choose run.dir=PATH elsewhere, or keep fewer "

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, RunConfig, ServeConfig
+from clawrl_gym.config import (
+    CommandConfig,
+    EnvConfig,
+    EvaluateConfig,
+    RunConfig,
+    SandboxConfig,
+    ServeConfig,
+)
 from clawrl_gym.core import loggers, provenance
 from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.reach import why_unreachable
@@ -108,6 +115,8 @@ def preflight_serving(config: ServeConfig, *, port: bool = True) -> Preflight[Se
     problems = Problems()
     folder = serving_folder(config)
     with problems.noted():
+        if config.resume and not folder.exists:
+            folder.read_config(ServeConfig)
         folder.check_usable()
         if folder.exists:
             _check_same_model(config, folder)
@@ -227,6 +236,13 @@ def _environment(problems: Problems, config: RunConfig | EvaluateConfig) -> Task
         sampler = TaskSampler.of(config.env, config.seed)
     with problems.noted():
         check_agent(config.agent, config.env)
+    sandbox = getattr(config.env, "sandbox", None)
+    rootfs = sandbox.rootfs if isinstance(sandbox, SandboxConfig) else None
+    if rootfs is not None and not Path(rootfs).is_dir():
+        problems.lines.append(
+            f"got env.sandbox.rootfs={rootfs!r}, expected the folder of a root file system (there "
+            "is no such folder)"
+        )
     for key in ("user_base_url", "gateway_url"):
         address = getattr(config.env, key, None)
         if isinstance(address, str):

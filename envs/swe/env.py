@@ -23,7 +23,7 @@ from clawrl_gym.envs.swe.repository import (
     open_repository,
     read_changes,
 )
-from clawrl_gym.envs.swe.source import open_source
+from clawrl_gym.envs.swe.source import lives_in_images, open_source
 from clawrl_gym.envs.task_env import Info, TaskEnv
 
 SUBMITTED = "(submitted)"
@@ -114,7 +114,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         from clawrl_gym.envs.sandbox.docker.images import missing_image
 
         missing = missing_image(sandboxes.config.image)
-        if missing is None and not corpus_families(config):
+        if missing is None and lives_in_images(config):
             return "images of instances are pulled when an instance is first drawn"
         return missing
 
