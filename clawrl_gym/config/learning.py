@@ -62,7 +62,7 @@ class TrainerConfig(Part):
     `hybrid`: rewards and hints together; or a class of your own: package.module:Name."""
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
-    steps: int = Field(50, ge=1)
+    steps: int = Field(20, ge=1)
     """Updates of the run."""
     normalize_std: bool = True
     """Divide group advantages by their standard deviation (GRPO); False is Dr. GRPO's choice."""
@@ -137,7 +137,7 @@ class EvalConfig(Part):
 
     tasks: int = Field(120, ge=0)
     """Held-out tasks, the same ones each time; 0 switches evaluation off."""
-    every: int = Field(10, ge=0)
+    every: int = Field(5, ge=0)
     """Updates between evaluations in between; 0 for none."""
     between_tasks: int = Field(48, ge=1)
     """Held-out tasks of an evaluation in between (the first of the same list)."""
