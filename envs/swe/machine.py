@@ -28,26 +28,35 @@ def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
 
     Raises SandboxError where nothing isolates, ConfigError for families that cannot be tested.
     """
-    search = find_engine() if config.sandbox.type == "auto" else None
-    kind = config.sandbox.type if search is None else usual_kind(config, search)
-    if search is not None and kind == "docker" and search.address is None:
+    if config.sandbox.type != "auto":
+        return _with_testable_families(config, say)
+    search = find_engine()
+    kind = usual_kind(config, search)
+    if kind == "docker" and search.address is None:
         raise SandboxError(f"{search.refusal()}{_without_images(config)}")
-    if search is not None and search.address is not None:
-        say(f"env=swe: sandbox=docker, {search.address}")
     sandbox = config.sandbox.model_copy(update={"type": kind})
     config = config.model_copy(update={"sandbox": sandbox})
-    if kind != "bubblewrap" or not (families := corpus_families(config)):
+    if search.address is not None:
+        say(f"env=swe: sandbox=docker, {search.address}")
         return config
+    for trouble in search.troubles:
+        say(f"env=swe: {trouble}")
     try:
-        reasons = _untestable(config)
+        return _with_testable_families(config, say, "no Docker engine answers, so ")
     except SandboxError as error:
-        if search is None:
-            raise
         raise SandboxError(f"{search.refusal()}; and it does not run here: {error}") from error
+
+
+def _with_testable_families(
+    config: SweEnvConfig, say: Callable[[str], None], why: str = ""
+) -> SweEnvConfig:
+    families = corpus_families(config)
+    if config.sandbox.type != "bubblewrap" or not families:
+        return config
+    reasons = _untestable(config)
     if reasons and (config.families is not None or len(reasons) == len(families)):
         raise ConfigError(_refusal(reasons))
     left = [family for family in families if family not in reasons]
-    why = "" if search is None else "no Docker engine answers, so "
     say(f"env=swe: {why}sandbox=bubblewrap, {len(left)} of {len(families)} repositories")
     for reason, names in _by_reason(reasons).items():
         say(f"env=swe: left out {', '.join(names)} ({reason})")

@@ -15,6 +15,7 @@ import shlex
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,11 @@ _CONNECT_S = 3.0
 """To another machine."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 _PORT = 2375
+_NO_SSH = (
+    "the package docker reaches it only with paramiko (pip install paramiko), or forward it:"
+    " ssh -NL /tmp/docker.sock:/var/run/docker.sock USER@HOST, DOCKER_HOST=unix:///tmp/docker.sock"
+)
+_NOTHING = "no such socket"
 _TLS_KEYS = ("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _DEFAULT_CONTEXT = "default"
 
@@ -58,6 +64,11 @@ class EngineSearch:
     """The places before it, each with why it does not answer."""
     named: bool
     """The user says where, so nothing else will do."""
+
+    @property
+    def troubles(self) -> list[str]:
+        """The failures of places where there is something."""
+        return [failure for failure in self.failures if not failure.endswith(_NOTHING)]
 
     def refusal(self) -> str:
         """Why there is none, and what to do."""
@@ -103,7 +114,7 @@ def knock(url: str) -> str:
     if scheme in ("", "tcp", "http", "https"):
         return _failure(lambda: _connect(rest), rest)
     if scheme == "ssh":
-        return ""
+        return "" if find_spec("paramiko") else _NO_SSH
     return "expected unix://PATH, tcp://HOST:PORT or ssh://USER@HOST"
 
 
@@ -208,7 +219,7 @@ def _failure(ask: Callable[[], str], place: str) -> str:
     try:
         return ask()
     except FileNotFoundError:
-        return "no such socket"
+        return _NOTHING
     except PermissionError:
         return f"permission denied; {_permission_cure(place)}"
     except ConnectionRefusedError:
