@@ -166,6 +166,23 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
         trained(tmp_path / "one").load_checkpoint(str(tmp_path / "000001"))
 
 
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_takes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = trained(write_tiny_qwen3(tmp_path / "model"))
+    learner.save_checkpoint(str(tmp_path / "all" / "000001"))
+
+    def full(state: object, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(TrainerError, match="No space left on device"):
+        learner.save_checkpoint(str(tmp_path / "all" / "000001"))
+    monkeypatch.undo()
+    assert [path.name for path in (tmp_path / "all").iterdir()] == ["000001"]
+    learner.load_checkpoint(str(tmp_path / "all" / "000001"))
+
+
 def make_run(folder: Path, *versions: int) -> Path:
     for version in versions:
         shutil.copytree(shipped_dir(), folder / "checkpoints" / f"{version:06d}")

@@ -53,18 +53,25 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
 def write_checkpoint(
     weights: dict[str, Tensor], state: LearnerState, model_dir: Path, folder: Path
 ) -> None:
-    """Make `folder` hold this checkpoint of the model in `model_dir`, and nothing else."""
+    """Make `folder` hold this checkpoint of the model in `model_dir`, and nothing else.
+
+    What cannot be written whole, on a full disk, takes no room afterwards.
+    """
     _finish(folder)
     partial, old = _beside(folder)
     shutil.rmtree(partial, ignore_errors=True)
     own = partial / LEARNER
-    own.mkdir(parents=True)
-    for source in files_beside_weights(model_dir):
-        shutil.copyfile(source, partial / source.name)
-    write_weights(weights, partial, torch.float32)
-    torch.save(state, own / STATE)
-    for path in (*partial.iterdir(), own / STATE, partial):
-        _flush(path)
+    try:
+        own.mkdir(parents=True)
+        for source in files_beside_weights(model_dir):
+            shutil.copyfile(source, partial / source.name)
+        write_weights(weights, partial, torch.float32)
+        torch.save(state, own / STATE)
+        for path in (*partial.iterdir(), own / STATE, partial):
+            _flush(path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     if folder.exists():
         folder.rename(old)
     partial.rename(folder)

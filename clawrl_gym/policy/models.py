@@ -20,7 +20,7 @@ from typing import Literal
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.reach import why_unreachable
-from clawrl_gym.policy.checkpoints import pinned, run_of, why_missing
+from clawrl_gym.policy.checkpoints import WEIGHTS, pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
 
 Device = Literal["cpu", "cuda"]
@@ -208,7 +208,7 @@ def model_config(folder: Path) -> dict[str, object]:
 
 def _why_bare(folder: Path) -> str:
     run = run_of(str(folder))
-    if run is None:
+    if run is None or not (folder / WEIGHTS).exists():
         return "is it a model's folder?"
     return (
         "it is a checkpoint of an older version, of which a whole folder is made by "
