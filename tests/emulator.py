@@ -21,6 +21,8 @@ class Terminal(io.StringIO):
         self.has_cursor = True
         self._row = self._column = 0
 
+    encoding = "utf-8"
+
     def isatty(self) -> bool:
         return True
 

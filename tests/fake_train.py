@@ -38,6 +38,8 @@ def learn(folder: Path, recipe: str, seed: int, resumed: bool) -> int:
     if shall == "fail":
         sys.stdout.write("error: EnvError: the sandbox is gone\n")
         return 1
+    sys.stdout.write("vLLM: loading weights\n")
+    sys.stdout.flush()
     gain = {"personal_binary": 0.02, "personal_hybrid": 0.05}.get(recipe, 0.01)
     env = "terminal" if recipe == "general_terminal" else "conversation"
     with (folder / "metrics.jsonl").open("a") as lines:

@@ -15,8 +15,10 @@ from rich.console import Console
 from clawrl_gym.bench import main
 from clawrl_gym.comparison.pipeline import run_comparison_async
 from clawrl_gym.comparison.plan import plan_runs, quoted
+from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.configure import load_config
+from tests.emulator import Terminal
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
 BOTH = "experiment=personal_binary,personal_hybrid"
@@ -255,3 +257,56 @@ def test_what_does_not_fit_is_one_clear_line_before_anything_starts(
 def test_help_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "run_timeout_s" in capsys.readouterr().out
+
+
+async def test_what_a_run_is_doing_is_said_from_its_first_second(runs: Bench) -> None:
+    runs.order({"personal_binary 0": "wait"})
+    _, printed = await runs.run("run_timeout_s=2", "seeds=1")
+    assert "personal_binary seed 0: vLLM: loading weights" in printed
+
+
+class Clock:
+    """A time that is set."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_without_a_terminal_what_a_run_is_doing_is_said_now_and_then() -> None:
+    (run,) = plan_runs(load_config(["experiment=personal_binary", "seeds=1"], "bench"))
+    printed, clock = io.StringIO(), Clock()
+    progress = RunProgress(Console(file=printed, width=40), 1, clock)
+    progress.begins(run, "begins")
+    for now_s, line in ((1, ""), (2, "a"), (3, "b"), (30, "b"), (31, "c"), (32, "d"), (52, "e")):
+        clock.now_s = now_s
+        progress.reached(run, 0, line)
+    said = [line.split(": ")[1] for line in printed.getvalue().splitlines() if ": " in line]
+    assert said == ["a", "c", "e"]
+
+
+@pytest.mark.parametrize("columns", [120, 40])
+def test_on_a_terminal_bars_and_the_newest_line_stand_below_what_ended(columns: int) -> None:
+    (run,) = plan_runs(load_config(["experiment=personal_binary", "seeds=1"], "bench"))
+    terminal = Terminal(columns, 12)
+    console = Console(file=terminal, width=columns, height=12, force_terminal=True)
+    progress = RunProgress(console, 4)
+    progress.begins(run, "begins")
+    progress.reached(run, 3, "vLLM: loading weights")
+    assert progress._screen is not None
+    progress._screen._live.refresh()
+    assert "begins" in terminal.text
+    assert f"3/{run.steps}" in terminal.text
+    assert "vLLM: loading weights" in terminal.text
+    progress.close()
+    assert "personal_binary seed 0 begins" in terminal.lines[0]
+
+
+async def test_tables_are_written_plainer_where_arrows_are_unknown(runs: Bench) -> None:
+    raw = io.BytesIO()
+    printed = io.TextIOWrapper(raw, encoding="ascii")
+    config = load_config([BOTH, "seeds=1", f"dir={runs.dir}"], "bench")
+    await run_comparison_async(config, COMMAND, Console(file=printed, width=300))
+    printed.flush()
+    assert b"0.10 -> 0.90" in raw.getvalue()

@@ -21,6 +21,7 @@ from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import describe_start
 from clawrl_gym.run.blocking import run_blocking
+from clawrl_gym.ui.text import writable
 
 PAGE_FILE = "bench.html"
 TABLE_FILE = "bench.md"
@@ -83,7 +84,9 @@ def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeRes
 def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console) -> None:
     """The tables and the failures on the terminal."""
     for table in tables_of(results, config.target):
-        console.print(table.rich())
+        with console.capture() as captured:
+            console.print(table.rich())
+        console.file.write(writable(captured.get(), console.encoding))
     for recipe in results:
         for name, why in recipe.failures.items():
             console.print(

@@ -28,6 +28,8 @@ from clawrl_gym.ui.text import one_line
 
 TRAIN = (sys.executable, "-m", "clawrl_gym.train")
 _LOOK_EVERY_S = 1.0
+_TAIL_BYTES = 4096
+"""Of a log, in which its newest line is looked for."""
 _STOP_S = 60.0
 """How long a run may take to close everything."""
 
@@ -37,7 +39,7 @@ class RunWatcher(Protocol):
 
     def begins(self, run: PlannedRun, how: str) -> None: ...
 
-    def reached(self, run: PlannedRun, step: int) -> None: ...
+    def reached(self, run: PlannedRun, step: int, newest_line: str) -> None: ...
 
     def ended(self, run: PlannedRun, record: RunRecord) -> None: ...
 
@@ -107,7 +109,7 @@ class PlanRunner:
 
     async def _watch(self, run: PlannedRun) -> None:
         while True:
-            self._watcher.reached(run, last_step(run.folder))
+            self._watcher.reached(run, last_step(run.folder), newest_line(run.log_file))
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
@@ -160,6 +162,16 @@ def last_step(folder: Path) -> int:
     """Updates that a run has logged."""
     steps = [row.get("step") for row in read_json_lines(folder / METRICS_FILE)]
     return max((step for step in steps if isinstance(step, int)), default=0)
+
+
+def newest_line(log: Path) -> str:
+    """What a run wrote last; empty before its first line."""
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+        return next((one_line(line, 200) for line in reversed(lines) if line.strip()), "")
+    return ""
 
 
 def failure_of(log: Path, code: int) -> str:

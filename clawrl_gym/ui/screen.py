@@ -9,11 +9,13 @@ becomes messages.
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
@@ -31,6 +33,13 @@ _MOST_MESSAGES = 2000
 """Older ones are left out; they are many only where something goes wrong again and again."""
 _LAST_ROWS = 2
 """Of a drawing that is too high: how it stands, and its lower edge."""
+
+
+def can_draw(stream: IO[str]) -> bool:
+    """Whether a stream is a terminal that can redraw in place and knows block characters."""
+    dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    encoding = getattr(stream, "encoding", None) or ""  # a StringIO says None
+    return stream.isatty() and not dumb and "utf" in encoding.lower()
 
 
 class LiveScreen:

@@ -7,7 +7,6 @@ any thread. What is shown of training and of serving is a `ViewLayout` each.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import Reading, mark, why
 from clawrl_gym.ui.panel import ViewLayout
-from clawrl_gym.ui.screen import LiveScreen
+from clawrl_gym.ui.screen import LiveScreen, can_draw
 from clawrl_gym.ui.state import RunState, calls_of, versions_of
 from clawrl_gym.ui.text import duration, number, one_line, writable
 
@@ -192,15 +191,9 @@ def make_view(
     """The view of the configuration's `ui`: auto, live or line. Raises ConfigError for another."""
     if mode not in ("auto", "live", "line"):
         raise ConfigError(f"got ui={mode!r}, expected 'auto', 'live' or 'line'")
-    if mode != "line" and can_draw():
+    if mode != "line" and can_draw(sys.stdout):
         return LiveView(Console(file=sys.stdout), layout, title=title, total_steps=total_steps)
     view = LineView(sys.stdout, layout, title=title, total_steps=total_steps)
     if mode == "live":
         view.message("ui=live needs a terminal that redraws in place and knows UTF-8: lines then")
     return view
-
-
-def can_draw() -> bool:
-    """Whether standard output is a terminal that can redraw in place and knows block characters."""
-    dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
-    return sys.stdout.isatty() and not dumb and "utf" in (sys.stdout.encoding or "").lower()
