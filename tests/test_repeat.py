@@ -13,6 +13,7 @@ import clawrl_gym as cg
 from clawrl_gym.core.provenance import describe_start, package_versions
 from clawrl_gym.policy.models import shipped_dir
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.sweep import plan_sweep
 
 COMMAND = ["env=toolcall", "judge=rule", "seed=7", "trainer.steps=3", "gateway.key=sk-mine-mine"]
@@ -143,6 +144,20 @@ def test_what_is_not_as_it_was_is_told(
     (run.path / "run.json").unlink()
     config_of(run)
     assert "there is no run.json beside it" in caplog.records[0].getMessage()
+
+
+def test_a_run_that_began_with_a_checkpoint_that_is_gone_is_repeated_with_its_copy(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    checkpoint = make_checkpoint(tmp_path / "other", 10)
+    values = yaml.safe_load(run.config_file.read_text())
+    values["policy"]["model"] = str(checkpoint)
+    run.config_file.write_text(yaml.safe_dump(values))
+    kept = keep_model(run.path, checkpoint)
+    assert config_of(run).policy.model == str(checkpoint)
+    shutil.rmtree(checkpoint)
+    assert config_of(run).policy.model == str(kept)
+    assert config_of(run, "policy.model=tiny").policy.model == "tiny"
 
 
 def make_checkpoint(run: Path, version: int) -> Path:

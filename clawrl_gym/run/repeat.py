@@ -16,6 +16,7 @@ from clawrl_gym.config.compose import split_search_path, with_overrides
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import git_commit, package_versions, read_starts
 from clawrl_gym.run.folder import read_config_values
+from clawrl_gym.run.kept_model import kept_model
 
 FLAG = "--config"
 C = TypeVar("C", bound=Part)
@@ -65,7 +66,7 @@ def repeated(file: Path, arguments: Sequence[str], command: str, model: type[C])
     changed = with_overrides(values, overrides, command)
     _check_hidden(file, changed)
     try:
-        config = model.of(changed)
+        config = model.of(_with_kept_model(file, changed))
     except ConfigError as error:
         raise ConfigError(f"{file} with these keys cannot be run: {error}") from error
     for note in notes(file, stored, config):
@@ -94,6 +95,15 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
     for key, value in own.items():
         if key.rpartition(".")[2] in _PATHS and _is_relative_path(value):
             yield f"{key}={value} is looked for in this directory, {Path.cwd()}"
+
+
+def _with_kept_model(file: Path, values: dict[str, object]) -> dict[str, object]:
+    """Where the run began with a checkpoint that is gone: with its own copy of it."""
+    policy = values.get("policy")
+    if not isinstance(policy, dict):
+        return values
+    kept = kept_model(file.parent, str(policy.get("model")))
+    return values if kept is None else values | {"policy": policy | {"model": str(kept)}}
 
 
 def _check_command(file: Path, stored: Mapping[str, object], command: str) -> None:
