@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.envs.sandbox.docker.addresses import engine_addresses, find_engine, knock
+from clawrl_gym.envs.sandbox.docker.addresses import (
+    engine_addresses,
+    find_engine,
+    knock,
+    start_command,
+)
 from tests.fake_engine import FakeEngine, without_engines
 
 HAS_SSH = find_spec("paramiko") is not None
@@ -105,7 +110,7 @@ def test_a_refusal_names_every_place_with_its_reason_and_the_cure(home: Path) ->
         f"the system's engine (unix://{home}/system.sock): no such socket",
         "a rootless engine",
         "answers 'HTTP/1.0 404 Not Found', expected Docker's ping",
-        "engine.sh install",
+        f"to start one of this folder's own: {start_command()}",
         "sandbox=bubblewrap",
     ):
         assert part in refusal

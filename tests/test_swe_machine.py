@@ -13,6 +13,7 @@ from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import modules_of, untestable
 from clawrl_gym.envs.swe.corpus.repository import families, repository_family
 from clawrl_gym.envs.swe.env import SweEnv
+from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
 from tests.fake_engine import FakeEngine, without_engines
 from tests.sandbox_roots import make_root
@@ -89,6 +90,12 @@ def test_the_pytest_of_this_python_is_seen_by_an_agent_and_by_the_tests() -> Non
 
 def test_modules_that_are_not_installed_are_left_out() -> None:
     assert module_mounts(("no_such_module_here", "sys")) == {}
+
+
+def test_a_package_that_every_grade_needs_is_missed_before_the_run() -> None:
+    require_package("swebench", "grades with it")
+    with pytest.raises(ConfigError, match=r"env=swe reads it, but the package none_such is not"):
+        require_package("none_such", "reads it")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ this machine lacks. Instances of data sets live in images, which need an engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 
 from clawrl_gym.core.errors import ConfigError, SandboxError
+from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.envs.sandbox.docker.addresses import EngineSearch, find_engine
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
@@ -28,6 +30,7 @@ def settled(config: SweEnvConfig, say: Callable[[str], None]) -> SweEnvConfig:
 
     Raises SandboxError where nothing isolates, ConfigError for families that cannot be tested.
     """
+    require_package("swebench", "grades with its log parsers")
     if config.sandbox.type != "auto":
         return _with_testable_families(config, say)
     search = find_engine()
@@ -61,6 +64,14 @@ def _with_testable_families(
     for reason, names in _by_reason(reasons).items():
         say(f"env=swe: left out {', '.join(names)} ({reason})")
     return config.model_copy(update={"families": left}) if reasons else config
+
+
+def require_package(name: str, use: str) -> None:
+    """Raises ConfigError without it, before a run finds out at its first grade."""
+    if find_spec(name) is None:
+        raise ConfigError(
+            f"env=swe {use}, but the package {name} is not installed: {how_to_install('swe')}"
+        )
 
 
 def usual_kind(config: SweEnvConfig, search: EngineSearch) -> str:

@@ -19,6 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from clawrl_gym.core.installation import make_command
+
 FOLDER = ".docker"
 """Where `make engine` keeps its engine, below the checkout or the current folder."""
 _HOST_FILE = "host"
@@ -136,13 +138,9 @@ def _naming_key() -> str | None:
 
 
 def start_command() -> str:
-    """What starts an engine below this folder: of the checkout, or of an installed package."""
-    checkout = _checkout()
-    if (checkout / "Makefile").is_file():
-        same = checkout == Path.cwd()
-        return "make engine" if same else f"make -C {shlex.quote(str(checkout))} engine"
-    script = shlex.quote(str(checkout / "docker" / "engine.sh"))
-    return f"{script} install && {script} start {FOLDER}"
+    """What starts an engine below the checkout, or below the current folder."""
+    script = shlex.quote(str(_checkout() / "docker" / "engine.sh"))
+    return make_command("engine") or f"{script} install && {script} start {FOLDER}"
 
 
 def _checkout() -> Path:
