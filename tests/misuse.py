@@ -1,0 +1,163 @@
+"""Kinds of misuse, and what a command says of each before it starts anything."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.core.files import link_or_copy
+from clawrl_gym.policy.models import shipped_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Misuse:
+    """A command line that is refused; {place} is a folder as `places` makes it, {port} is taken."""
+
+    command: str
+    arguments: str
+    """Of the command, apart by spaces."""
+    says: str
+    """A regular expression that is found in one of the lines of the refusal."""
+
+
+TABLE = (
+    # the model
+    Misuse("train", "policy.model={place}/nothing", r"there is no 'nothing' in the folder"),
+    Misuse("train", "policy.model=nobody", r"not a folder here .* and not an id like"),
+    Misuse("evaluate", "policy.model={place}/empty", r"has no config.json"),
+    Misuse("serve", "policy.model={place}/a_file", r"is a file: give the folder"),
+    Misuse("train", "policy.model={place}/no_weights", r"has no \*\.safetensors file"),
+    Misuse("train", "policy.model={place}/cut_off", r"is cut off: got \d+ bytes, expected \d+"),
+    Misuse("train", "policy.model={place}/no_shard", r"lacks 1 of its 2 files with weights"),
+    Misuse("train", "policy.model={place}/no_tokenizer", r"has no tokenizer"),
+    Misuse("serve", "policy.model={place}/no_template", r"has no chat template"),
+    Misuse("train", "policy.model={place}/bert", r"is a BertModel, which vLLM cannot serve"),
+    Misuse("train", "policy.model={place}/quantized", r"quantized weights, which the learner can"),
+    Misuse("train", "policy.model={place}/other_weights", r"are not those of its config.json"),
+    Misuse("train", "policy.model={place}/huge", r"GiB.*expected.*GiB"),
+    Misuse("evaluate", "policy.model=some/model", r"not in the local cache .*HF_HUB_OFFLINE"),
+    Misuse("train", "policy.max_model_len=99999999", r"longer than the \d+ tokens that the model"),
+    Misuse("train", "policy.sampling.max_tokens=4096", r"expected room for a prompt"),
+    Misuse("serve", "policy.tool_parser=hermess", r"got policy.tool_parser='hermess', expected on"),
+    Misuse("train", "policy.device={other_device}", r"the installed vLLM is built for"),
+    # the environment and its tasks
+    Misuse("train", "env.tasks={place}/nothing", r"there is no folder"),
+    Misuse("train", "env=swe sandbox=bubblewrap env.instances={place}/x.jsonl", r"x\.jsonl"),
+    Misuse(
+        "evaluate", "env=toolcall env.families=[nope]", r"got env.families=\['nope'\], expected"
+    ),
+    Misuse(
+        "train", "env=gui env.browser.executable={place}/chrome", r"/chrome', expected a program"
+    ),
+    Misuse("train", "env=gui env.observation=both env.browser.executable={place}/c", r"sees none"),
+    Misuse("train", "env.target=no_such_module:Env", r"cannot import 'no_such_module'"),
+    Misuse("train", "env.target=json:Env", r"module 'json' has no 'Env'"),
+    Misuse("train", "env.id=Nope-v0", r"no environment is registered as 'Nope-v0'"),
+    Misuse("train", "env=gym", r"got neither env.id nor env.target"),
+    Misuse("train", "env=conversation env.persona=nobody", r"expected one of: student, teacher"),
+    Misuse("train", "env=conversation env.user=model", r"no env.user_base_url"),
+    Misuse("train", "env=toolcall env.mcp=[{{name:x,command:nope}}]", r"no program 'nope' in PATH"),
+    Misuse("train", "sandbox=docker", r"/nowhere/docker\.sock"),
+    Misuse("train", "env.sandbox.rootfs={place}/nothing", r"expected the folder of a root file"),
+    Misuse("train", "env.kwargs={{a:1}}", r"'env.kwargs' of env=terminal; it is one of env=gym"),
+    Misuse("evaluate", "eval.tasks=0", r"got no heldout task to measure"),
+    Misuse("evaluate", "eval.also=[toolcall]", r"call evaluate once for each"),
+    Misuse("train", "eval.also=[moon]", r"got env='moon', expected one of"),
+    Misuse("train", "eval.also=[toolcall] eval.tasks=0", r"expected eval.tasks of at least 1"),
+    # who judges, and what is learned
+    Misuse("train", "trainer=opd", r"follows hints, with judge.type=none, which gives none"),
+    Misuse("train", "trainer=hybrid judge=feedback", r"judge.type=feedback, which gives none"),
+    Misuse("train", "trainer=opd judge=rule trainer.opd_weight=0", r"at least one term"),
+    Misuse("train", "learner=simulated trainer=opd judge=rule", r"cannot run distillation_sampled"),
+    Misuse("train", "judge.type=rule", r"without rules.*choose them with judge=rule"),
+    Misuse("train", "judge=model judge.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
+    Misuse("train", "judge=no_such_module:Judge", r"cannot import 'no_such_module'"),
+    Misuse("train", "trainer.algorithm=gpro", r"did you mean 'grpo'\?"),
+    Misuse(
+        "train",
+        "trainer=opd judge=rule trainer.distillation.teacher={place}/nothing",
+        r"trainer.distillation.teacher='.*/nothing': there is no",
+    ),
+    Misuse("train", "trainer.minibatches=500", r"trainer.minibatches=500 of batches of 192"),
+    # who acts, and who is asked
+    Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),
+    Misuse("evaluate", "endpoint.base_url=localhost:8000", r"expected an address with http://"),
+    Misuse("evaluate", "endpoint.base_url=http://127.0.0.1:9/v1", r"nobody answers"),
+    # addresses and folders
+    Misuse("train", "gateway.host=0.0.0.0", r"no gateway.key, expected a key"),
+    Misuse("serve", "gateway.port={port}", r"port \d+ is taken"),
+    Misuse("evaluate", "policy.port={port}", r"another program has it"),
+    Misuse("serve", "policy.port=8808 gateway.port=8808", r"among vLLM's own ports"),
+    Misuse("train", "run.dir={place}/run", r"holds a run already; go on with it: resume="),
+    Misuse("serve", "run.dir={place}/a_file/run", r"a_file is a file; choose another one: run.dir"),
+    Misuse("train", "resume={place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("train", "resume={place}/run", r"no run.db: the run ended before"),
+    Misuse("serve", "resume={place}/nothing", r"holds no run \(no config.yaml\)"),
+    Misuse("train", "logger=wandb", r"needs the package wandb, which is not installed"),
+    # the command line
+    Misuse("train", "seed=1,2", r"add --multirun"),
+    Misuse("serve", "seed=1,2", r"call serve once for each"),
+    Misuse("train", "learner.lrr=1", r"did you mean 'learner.lr'\?"),
+    Misuse("serve", "env=gui", r"got env=, which serve has not"),
+    Misuse("bench", "experiment=personal_opd policy.model={place}/nothing", r"'personal_opd': pol"),
+    Misuse("bench", "experiment=personal_opd seeds=0", r"seeds: got 0"),
+)
+
+
+@contextmanager
+def places(folder: Path) -> Iterator[dict[str, str]]:
+    """What the table's placeholders stand for: broken models, half a run, a port that is taken."""
+    (folder / "empty").mkdir(parents=True)
+    (folder / "a_file").write_text("no folder")
+    (folder / "run").mkdir()
+    (folder / "run" / "config.yaml").write_text("{}\n")
+    _broken_models(folder)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield {"place": str(folder), "port": str(server.getsockname()[1])}
+
+
+def _broken_models(folder: Path) -> None:
+    """Each is the shipped model with one thing wrong."""
+    names = ("no_weights", "cut_off", "no_shard", "no_tokenizer", "no_template", "bert",
+             "quantized", "other_weights", "huge")  # fmt: skip
+    for name in names:
+        (folder / name).mkdir()
+        for source in shipped_dir("tiny").iterdir():
+            link_or_copy(source, folder / name / source.name)
+    (folder / "no_weights" / "model.safetensors").unlink()
+    weights = (folder / "cut_off" / "model.safetensors").read_bytes()
+    _replace(folder / "cut_off" / "model.safetensors", weights[:100_000])
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
+    _replace(folder / "no_shard" / "model.safetensors.index.json", json.dumps(index).encode())
+    (folder / "no_tokenizer" / "tokenizer.json").unlink()
+    (folder / "no_template" / "chat_template.jinja").unlink()
+    _change(folder / "bert", architectures=["BertModel"], model_type="bert")
+    _change(folder / "quantized", quantization_config={"quant_method": "gptq"})
+    _change(folder / "other_weights", vocab_size=32)
+    _huge_weights(folder / "huge" / "model.safetensors")
+
+
+def _change(model: Path, **values: object) -> None:
+    file = model / "config.json"
+    _replace(file, json.dumps(json.loads(file.read_text()) | values).encode())
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """In place of a link to the shipped file."""
+    file.unlink(missing_ok=True)
+    file.write_bytes(content)
+
+
+def _huge_weights(file: Path) -> None:
+    """Of 40 billion parameters; a hole in the file takes their place."""
+    size = 80_000_000_000
+    tensors = {"w": {"dtype": "BF16", "shape": [size // 2], "data_offsets": [0, size]}}
+    header = json.dumps(tensors).encode()
+    _replace(file, struct.pack("<Q", len(header)) + header)
+    with file.open("r+b") as stream:
+        stream.truncate(8 + len(header) + size)
