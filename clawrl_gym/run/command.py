@@ -56,8 +56,7 @@ def _multirun(name: str, arguments: list[str]) -> int:
         )
         return 2
     INTERRUPTS.patience_s = HOLDING_S
-    with INTERRUPTS.goes_on("the same command goes on with what is missing"):
-        return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
+    return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
 
 
 def run_command(

@@ -23,6 +23,7 @@ from pathlib import Path
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.config.run import RunConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
 from clawrl_gym.run.repeat import FLAG, split_config
@@ -109,11 +110,17 @@ async def run_sweep(arguments: Sequence[str], command: Sequence[str] = TRAIN) ->
             sys.stdout.write(f"{run.folder}: {' '.join(run.arguments)}\n")
         return 0
     runs = plan_sweep(arguments)
+    place = runs[0].folder.parent
+    way_on = (
+        "finish the run that was stopped by its own line above; the same command with "
+        f"run.name={place.name} keeps what is done"
+    )
     outcomes = []
-    for number, run in enumerate(runs, 1):
-        sys.stdout.write(f"run {number} of {len(runs)}: {run.name} in {run.folder}\n")
-        sys.stdout.flush()
-        outcomes.append(await _run(run, command))
+    with INTERRUPTS.goes_on(way_on):
+        for number, run in enumerate(runs, 1):
+            sys.stdout.write(f"run {number} of {len(runs)}: {run.name} in {run.folder}\n")
+            sys.stdout.flush()
+            outcomes.append(await _run(run, command))
     sys.stdout.write(table(outcomes))
     return 0 if all(outcome.exit_code == 0 for outcome in outcomes) else 1
 
