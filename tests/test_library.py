@@ -224,14 +224,15 @@ async def test_environments_that_are_not_started_say_so() -> None:
 
 
 def test_an_interrupt_in_a_notebook_closes_everything_and_is_raised() -> None:
-    started, closed = threading.Event(), threading.Event()
+    started, cancelled = threading.Event(), threading.Event()
 
     async def wait() -> None:
         started.set()
         try:
             await asyncio.sleep(30)
-        finally:
-            closed.set()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
 
     async def in_a_notebook() -> None:
         run_blocking(wait())
@@ -243,4 +244,4 @@ def test_an_interrupt_in_a_notebook_closes_everything_and_is_raised() -> None:
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(in_a_notebook())
-    assert closed.is_set()
+    assert cancelled.is_set()

@@ -6,11 +6,12 @@ import asyncio
 import signal
 import threading
 from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 T = TypeVar("T")
+_LOOK_EVERY_S = 0.5
 
 
 def run_blocking(main: Coroutine[object, object, T]) -> T:
@@ -29,14 +30,21 @@ def run_blocking(main: Coroutine[object, object, T]) -> T:
 def _run_in_thread(main: Coroutine[object, object, T]) -> T:
     loop = asyncio.new_event_loop()
     task = loop.create_task(main)
+    may_begin = threading.Event()  # an interrupt while it runs always raises here
     with ThreadPoolExecutor(1, thread_name_prefix="clawrl") as thread:
-        running = thread.submit(_run_to_its_end, loop, task)
         try:
+            running = thread.submit(_run_to_its_end, loop, task, may_begin)
             with _interrupts_raise():
+                may_begin.set()
+                while not running.done():  # in slices: a signal just before a wait does not end it
+                    wait([running], timeout=_LOOK_EVERY_S)
                 return running.result()
         except KeyboardInterrupt:
-            loop.call_soon_threadsafe(task.cancel)
+            with suppress(RuntimeError):  # it has ended in this moment
+                loop.call_soon_threadsafe(task.cancel)
             raise
+        finally:
+            may_begin.set()
 
 
 @contextmanager
@@ -52,7 +60,10 @@ def _interrupts_raise() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _run_to_its_end(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+def _run_to_its_end(
+    loop: asyncio.AbstractEventLoop, task: asyncio.Task[T], may_begin: threading.Event
+) -> T:
+    may_begin.wait()
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(task)
