@@ -12,6 +12,7 @@ import torch
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Sample
+from clawrl_gym.policy.models import shipped_dir
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.objectives import CAN, objectives
 from clawrl_gym.trainers.packing import make_packs
@@ -262,8 +263,20 @@ def test_another_model_teaches_when_it_has_the_vocabulary(tmp_path: Path) -> Non
         make_learner(folder, distillation={"teacher": str(other)})
 
 
+def test_a_shipped_model_and_a_runs_newest_checkpoint_teach(tmp_path: Path) -> None:
+    folder = str(shipped_dir())
+    first = make_learner(folder, distillation={"teacher": "tiny"})
+    metrics = first.step([one_turn(REPLY, (PROMPT,))], 0).metrics
+    assert metrics["teacher/tokens"] > 0
+    first.save_checkpoint(str(tmp_path / "run" / "checkpoints" / "000001"))
+    second = make_learner(folder, distillation={"teacher": str(tmp_path / "run")})
+    assert second.teacher is not None
+    teacher = second.teacher._model.state()
+    assert all(torch.equal(teacher[name], tensor) for name, tensor in weights(first).items())
+
+
 def test_a_teacher_that_is_not_there_is_named(model_dir: str, tmp_path: Path) -> None:
-    with pytest.raises(TrainerError, match=r"loading the teacher .*nowhere"):
+    with pytest.raises(TrainerError, match=r"distillation\.teacher=.*no 'nowhere' in the folder"):
         make_learner(model_dir, distillation={"teacher": str(tmp_path / "nowhere")})
 
 

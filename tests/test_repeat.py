@@ -171,6 +171,9 @@ def test_a_run_as_the_model_is_its_newest_checkpoint_of_now(tmp_path: Path, comm
     place = f"run.dir={tmp_path / 'new'}"
     config = cg.load_config([f"policy.model={first}", place], command)  # type: ignore[call-overload]
     assert config.policy.model == str(ten)
+    if command == "train":
+        teacher = cg.load_config(["trainer=opd", f"trainer.distillation.teacher={first}"])
+        assert teacher.trainer.distillation.teacher == str(ten)
     (tmp_path / "empty" / "checkpoints").mkdir(parents=True)
     with pytest.raises(cg.ConfigError, match=r"the run .*empty has no checkpoint"):
         cg.load_config([f"policy.model={tmp_path / 'empty'}", place], command)  # type: ignore[call-overload]

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import TrainerError, boundary
+from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.types import Sample, StepStats, Taught
+from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
@@ -151,8 +152,9 @@ class Learner:
             model = self.first
         else:
             with boundary(TrainerError, f"loading the teacher {config.teacher!r}"):
-                check_vocabulary(config.teacher, model_dir)
-                model = PackedModel(config.teacher, device, self.model.temperature, images)
+                teacher_dir = _folder_of(config.teacher)
+                check_vocabulary(teacher_dir, model_dir)
+                model = PackedModel(teacher_dir, device, self.model.temperature, images)
         return Teacher(config, self.model, model, self.trainer.max_tokens_per_pack)
 
     def _readings(self, samples: Sequence[Sample]) -> TeacherReport:
@@ -210,6 +212,15 @@ class Learner:
             return None
         with torch.no_grad():
             return self.first.score(pack).logprobs_M
+
+
+def _folder_of(teacher: str) -> str:
+    try:
+        return str(resolve_model(teacher))
+    except ConfigError as error:
+        raise TrainerError(
+            str(error).replace("policy.model", "trainer.distillation.teacher")
+        ) from error
 
 
 def _make_optimizer(net: torch.nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

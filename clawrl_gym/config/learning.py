@@ -39,8 +39,8 @@ class DistillationConfig(Part):
     """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid)."""
 
     teacher: str = "policy"
-    """`policy`: the weights of now; `frozen`: those that the run began with; or the folder or
-    Hugging Face id of another model with the same vocabulary."""
+    """`policy`: the weights of now; `frozen`: those that the run began with; or another model with
+    the same vocabulary, named as `policy.model` is."""
     form: Literal["sampled", "topk"] = "sampled"
     """`sampled`: a policy gradient on the sampled tokens; `topk`: a divergence over the `top_k`
     most likely tokens and one bin for all others."""

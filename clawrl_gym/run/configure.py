@@ -70,10 +70,17 @@ def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
 
 
 def _pinned(config: C) -> C:
-    """A run that is given as the model is its newest checkpoint of now: later it has others."""
-    model = pinned(config.policy.model)
-    policy = config.policy.model_copy(update={"model": model})
-    return config if model == config.policy.model else config.model_copy(update={"policy": policy})
+    """A run that is given as model or teacher is its newest checkpoint of now: later it has others.
+
+    Raises ConfigError for a run without one.
+    """
+    policy = config.policy.model_copy(update={"model": pinned(config.policy.model)})
+    if isinstance(config, EvaluateConfig):
+        return config.model_copy(update={"policy": policy})
+    distillation = config.trainer.distillation
+    distillation = distillation.model_copy(update={"teacher": pinned(distillation.teacher)})
+    trainer = config.trainer.model_copy(update={"distillation": distillation})
+    return config.model_copy(update={"policy": policy, "trainer": trainer})
 
 
 def _train_config(arguments: list[str]) -> RunConfig:
