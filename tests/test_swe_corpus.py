@@ -305,18 +305,43 @@ def test_a_source_that_does_not_load_fails_the_tests_and_not_the_evaluation(
     assert ">>>>> Test Exit Code: 0" not in done.output
 
 
+_PASSES = "print('PASSED tests/test_basket.py::test_delivery_is_free')"
+_SPOOFS_OF_PYTHON = [
+    ("cart", "pytest.py", _PASSES),
+    ("cart", "conftest.py", "def pytest_collection_modifyitems(items): items.clear()"),
+    ("cart", "pytest.ini", "[pytest]\naddopts = --co\n"),
+    ("ledger", "unittest/__init__.py", "print('a transfer goes from source to target ... ok')"),
+]
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize(
     ("family", "path", "data"),
-    [
-        ("cart", "pytest.py", "print('PASSED tests/test_basket.py::test_delivery_is_free')"),
-        ("cart", "conftest.py", "def pytest_collection_modifyitems(items): items.clear()"),
-        ("cart", "pytest.ini", "[pytest]\naddopts = --co\n"),
-        ("ledger", "unittest/__init__.py", "print('a transfer goes from source to target ... ok')"),
-        ("numerals", "lib/minitest.rb", "puts 'x'; exit 0"),
-    ],
+    [*_SPOOFS_OF_PYTHON, ("numerals", "lib/minitest.rb", "puts 'x'; exit 0")],
 )
 def test_a_file_in_the_place_of_the_test_runner_changes_nothing(container, family, path, data):
+    check_spoof(container, family, path, data)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("family", "path", "data"),
+    [
+        *_SPOOFS_OF_PYTHON,
+        ("cart", "_pytest/__init__.py", _PASSES),
+        ("cart", "pluggy.py", _PASSES),
+        ("cart", "py.py", _PASSES),
+    ],
+)
+def test_nor_in_the_place_of_one_that_is_shown(family, path, data):
+    from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+
+    mounts = module_mounts(modules_of([family]))
+    with open_sandbox(Limits(output_bytes=65_536), mounts=mounts) as sandbox:
+        check_spoof(sandbox, family, path, data)
+
+
+def check_spoof(container, family, path, data):
     (instance, *_) = every_bug(family)
     folder = f"/root/spoofed/{family}-{path.replace('/', '-')}"
     for name, file in instance.files.items():
