@@ -66,7 +66,7 @@ WORDS
 start_engine() {
     command -v dockerd >/dev/null || fail "no dockerd here; first, as root: $0 install"
     mkdir -p "$1" || fail "cannot make the folder $1"
-    local dir socket
+    local dir socket launched=""
     dir=$(cd "$1" && pwd)
     socket=$(socket_of "$dir")
     if ! running "$dir"; then
@@ -74,6 +74,7 @@ start_engine() {
         setsid dockerd --data-root "$dir/data" --exec-root "${socket%.sock}" --pidfile "$dir/pid" \
             --host "unix://$socket" --bridge=none --iptables=false --ip-forward=false --ip-masq=false \
             </dev/null >"$dir/log" 2>&1 &
+        launched=$!
     fi
     for _ in $(seq 300); do
         if answers "$socket"; then
@@ -82,10 +83,14 @@ start_engine() {
             echo "unix://$socket"
             return
         fi
+        if [ -n "$launched" ] && ! kill -0 "$launched" 2>/dev/null; then
+            tail -n 3 "$dir/log" >&2
+            fail "the engine in $dir ended at its start; above are its last words, all are in $dir/log"
+        fi
         sleep 0.1
     done
     tail -n 3 "$dir/log" >&2
-    fail "the engine in $dir does not answer"
+    fail "the engine in $dir does not answer within 30 s (its words: $dir/log); it may still: try again"
 }
 
 stop_engine() {

@@ -65,6 +65,17 @@ def test_the_script_without_dockerd_says_what_installs_it(tmp_path):
 
 
 @pytest.mark.root
+def test_an_engine_that_ends_at_its_start_is_told_at_once(tmp_path):
+    daemon = tmp_path / "dockerd"
+    daemon.write_text("#!/bin/sh\necho no overlay here; exit 1\n")
+    daemon.chmod(0o755)
+    words = refused("start", str(tmp_path / "e"), PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert words.startswith("no overlay here\nengine.sh: the engine in ")
+    assert f"all are in {tmp_path}/e/log" in words
+    assert not (tmp_path / "e/host").exists()
+
+
+@pytest.mark.root
 @pytest.mark.docker
 def test_the_scripts_engine_starts_where_it_is_told_is_found_and_stops(forgotten, tmp_path):
     forgotten.delenv("DOCKER_HOST", raising=False)
