@@ -102,6 +102,7 @@ TABLE = (
     # the command line
     Misuse("train", "seed=1,2", r"add --multirun"),
     Misuse("serve", "seed=1,2", r"call serve once for each"),
+    Misuse("train", "--multirun trainer=opd,grpo", r"trainer=opd: .*follows hints"),
     Misuse("train", "learner.lrr=1", r"did you mean 'learner.lr'\?"),
     Misuse("serve", "env=gui", r"got env=, which serve has not"),
     Misuse("bench", "experiment=personal_opd policy.model={place}/nothing", r"'personal_opd': pol"),

@@ -98,7 +98,7 @@ def test_no_option_repeats_a_default(path: Path) -> None:
         ("evaluate", ["env=toolcall"]),
         ("bench", ["seeds=5"]),
     ],
-    ids=" ".join,
+    ids=lambda part: " ".join(part) if isinstance(part, list) else part,
 )
 def test_help_prints_the_run_that_was_composed(
     command: Command, arguments: list[str], capsys: pytest.CaptureFixture[str]

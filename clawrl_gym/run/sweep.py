@@ -22,10 +22,11 @@ from pathlib import Path
 
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.config.run import RunConfig
-from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.errors import ConfigError, ConfigErrors
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import HELDOUT_SUCCESS, METRICS_FILE
+from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.repeat import FLAG, split_config
 
 FLAGS = ("--multirun", "-m")
@@ -44,6 +45,7 @@ class SweepRun:
     arguments: tuple[str, ...]
     """Of `clawrl_gym.train`, its folder included."""
     folder: Path
+    config: RunConfig
 
     @property
     def name(self) -> str:
@@ -97,19 +99,37 @@ def plan_sweep(arguments: Sequence[str]) -> list[SweepRun]:
     for values in itertools.product(*choices):
         folder = Path(common.run.root) / name / _folder_name(values)
         own = [*search_path, *fixed, *values]
-        compose("train", own, RunConfig)
         place = f"run.dir='{folder}'"
-        runs.append(SweepRun(values, (*own, place), folder))
+        config = compose("train", [*own, place], RunConfig)
+        runs.append(SweepRun(values, (*own, place), folder, config))
     return runs
+
+
+def check_sweep(runs: Sequence[SweepRun]) -> None:
+    """Raises ConfigErrors with all that would keep one of the runs from beginning."""
+    from clawrl_gym.run.preflight import preflight_training
+
+    problems = Problems()
+    for run in runs:
+        if run.folder.exists():  # has begun: it goes on, or says itself why not
+            continue
+        try:
+            preflight_training(run.config)
+        except ConfigErrors as errors:
+            problems.lines += [f"{run.name}: {line}" for line in errors.lines]
+    problems.raise_if_any()
 
 
 async def run_sweep(arguments: Sequence[str], command: Sequence[str] = TRAIN) -> int:
     """Run all, write a table; 0 when every run ended well, 1 when one did not."""
     if "dry_run=true" in arguments:
-        for run in plan_sweep([part for part in arguments if part != "dry_run=true"]):
+        runs = plan_sweep([part for part in arguments if part != "dry_run=true"])
+        check_sweep(runs)
+        for run in runs:
             sys.stdout.write(f"{run.folder}: {' '.join(run.arguments)}\n")
         return 0
     runs = plan_sweep(arguments)
+    await asyncio.to_thread(check_sweep, runs)
     place = runs[0].folder.parent
     way_on = (
         "finish the run that was stopped by its own line above; the same command with "

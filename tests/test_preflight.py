@@ -1,0 +1,216 @@
+"""What is looked at before a command starts, and what a dry run says of it."""
+
+import fcntl
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+import clawrl_gym as cg
+from clawrl_gym import bench, evaluate, serve, train
+from clawrl_gym.config import PolicyConfig, ServeConfig
+from clawrl_gym.core.reach import why_unreachable
+from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.servable import ModelSize, model_problems, model_size
+from clawrl_gym.run.contradictions import missing_hints
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.needs import Needs, memory_problems, needs_of
+from clawrl_gym.run.preflight import preflight_serving
+from clawrl_gym.store import Store
+from clawrl_gym.store.store import LOCK_FILE
+from clawrl_gym.trainers.algorithm import build_algorithm
+
+MAINS = {"train": train.main, "serve": serve.main, "evaluate": evaluate.main, "bench": bench.main}
+TINY = shipped_dir("tiny")
+QWEN_4B = ModelSize(parameters=4_022_000_000, layers=36, hidden=2560)
+
+
+def words_of(part: object) -> str:
+    """A case's name."""
+    return " ".join(part) if isinstance(part, list) else str(part)
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("command", "arguments", "says"),
+    [
+        ("train", ["rollout.groups=3"], ["of 3 groups of 8 episodes", "1 vLLM", "818,368 param"]),
+        ("train", ["env=conversation", "trainer=opd"], ["env=conversation", "the learner"]),
+        ("serve", ["gateway.port=0", "learn=false"], ["conversations, no learning", "free port"]),
+        ("evaluate", ["env=toolcall", "eval.tasks=7"], ["env=toolcall, 7 tasks of heldout"]),
+        ("bench", ["experiment=personal_opd", "seeds=2"], ["2 runs, one after", "personal_opd"]),
+    ],
+    ids=words_of,
+)
+def test_a_dry_run_prints_the_configuration_and_what_would_be_started(
+    command: str,
+    arguments: list[str],
+    says: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert MAINS[command]([*arguments, "dry_run=true"]) == 0
+    printed = capsys.readouterr().out
+    config = cg.load_config([*arguments, "dry_run=true"], command)  # type: ignore[call-overload]
+    assert yaml.safe_load(printed) == config.model_dump(mode="json")
+    lines = "\n".join(line for line in printed.splitlines() if line.startswith("#"))
+    for part in ("nothing is wrong", "memory", "disk", "time", *says):
+        assert part in lines, part
+    assert list(tmp_path.rglob("*")) == [], "nothing is left"
+
+
+@pytest.mark.sandbox
+def test_looking_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from clawrl_gym.train import main; "
+        "code = main(['dry_run=true', 'eval.also=[toolcall]']); "
+        "print(code, sorted({'torch', 'vllm', 'ray', 'transformers'} & set(sys.modules)))"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert process.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    """The folder of a serving that runs: its lock is held."""
+    folder = RunFolder(tmp_path / "served")
+    folder.write(cg.load_config([f"run.dir={folder.path}", "gateway.port=7001"], "serve"))
+    (folder.path / "run.json").write_text(json.dumps({"starts": []}))
+    (folder.path / "gateway.key").write_text("sk-of-the-folder")
+    with (folder.path / LOCK_FILE).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711")
+        lock.flush()
+        yield folder.path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["gateway.port=0"], 2),
+        (["gateway.port=0", "dry_run=true"], 2),
+        (["gateway.port=7002", "print_config=true"], 0),
+        (["gateway.port=0", "policy=qwen3_0_6b"], 2),
+        (["gateway.host=0.0.0.0"], 2),
+    ],
+    ids=words_of,
+)
+def test_a_serving_that_is_refused_or_prints_changes_nothing_of_one_that_runs(
+    served: Path, arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    before = {path: path.stat().st_mtime_ns for path in served.rglob("*")}
+    content = {path: path.read_bytes() for path in before if path.is_file()}
+    assert serve.main([f"run.dir={served}", *arguments]) == code
+    assert {path: path.stat().st_mtime_ns for path in served.rglob("*")} == before
+    assert {path: path.read_bytes() for path in content} == content
+
+
+def test_the_refusal_of_a_folder_in_use_says_whose_it_is_and_what_to_give(
+    served: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve.main([f"run.dir={served}", "gateway.port=0"]) == 2
+    error = capsys.readouterr().err
+    assert "(process 4711)" in error
+    assert "run.dir=PATH" in error
+
+
+def test_the_snippet_of_a_running_serving_has_its_key(
+    served: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serve.main([f"run.dir={served}", "gateway.port=7001", "print_config=true"])
+    assert "sk-of-the-folder" in capsys.readouterr().out
+
+
+async def test_a_folder_is_free_again_when_its_store_is_closed(tmp_path: Path) -> None:
+    config = cg.load_config([f"run.dir={tmp_path}", "gateway.port=0"], "serve")
+    store = Store.open(tmp_path)
+    with pytest.raises(cg.ConfigError, match="still going"):
+        preflight_serving(config)
+    await store.close()
+    assert preflight_serving(config).folder.path == tmp_path
+
+
+def test_a_resumed_run_needs_its_newest_checkpoint(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.write(cg.RunConfig())
+    with pytest.raises(cg.ConfigError, match=r"no run\.db: the run ended before"):
+        folder.check_resumable()
+
+
+def test_the_shipped_model_is_servable() -> None:
+    assert list(model_problems(TINY, PolicyConfig())) == []
+    assert model_size(TINY) == ModelSize(818_368, 3, 128)
+
+
+def test_a_large_model_needs_its_optimizer_and_its_cache() -> None:
+    config = cg.load_config(["policy=qwen3_4b", "policy.dtype=bfloat16"])
+    needs = needs_of(config, TINY, QWEN_4B, "cpu")
+    assert needs.host_memory == pytest.approx(4.022e9 * (2 + 16) / 2**30 + 4 + 2.7, rel=0.05)
+    assert needs.disk > 4 * 12 * 4.022e9 / 2**30
+    on_gpu = needs_of(config, TINY, QWEN_4B, "cuda")
+    assert on_gpu.host_memory < 4
+    assert (on_gpu.gpu_server, on_gpu.gpu_learner) == pytest.approx((7.5, 59.9), rel=0.01)
+    reference = cg.load_config(["policy=qwen3_4b", "trainer.kl_coef=0.1"])
+    assert needs_of(reference, TINY, QWEN_4B, "cuda").gpu_learner > on_gpu.gpu_learner + 14
+
+
+def test_what_only_serves_needs_no_learner() -> None:
+    config = cg.load_config(["policy=qwen3_4b", "learn=false"], "serve")
+    assert needs_of(config, TINY, QWEN_4B, "cuda").gpu_learner == 0
+    measured = cg.load_config(["policy=qwen3_4b"], "evaluate")
+    assert needs_of(measured, TINY, QWEN_4B, "cpu").host_memory < 20
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "gpu_gib", "says"),
+    [
+        (64.0, None, []),
+        (2.0, None, ["got 2.0 GiB of free memory, expected at least 3.0 GiB"]),
+        (64.0, 140.0, []),
+        (64.0, 80.0, ["got 44 GiB of the GPU for the learner", "expected 60 GiB"]),
+        (64.0, 16.0, ["got policy.gpu_memory_utilization=0.45 of 16 GiB", "for the learner"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    memory_gib: float, gpu_gib: float | None, says: list[str]
+) -> None:
+    needs = Needs(host_memory=3.0, gpu_server=7.5, gpu_learner=59.9, activations=9.0, disk=1.0)
+    problems = "\n".join(memory_problems(needs, PolicyConfig(), memory_gib, gpu_gib))
+    assert all(part in problems for part in says)
+    assert bool(problems) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "misses"),
+    [
+        (["trainer=opd"], True),
+        (["trainer=opd", "judge=rule"], False),
+        (["trainer=hybrid", "judge=chain"], False),
+        (["trainer=hybrid", "judge=reward_model"], True),
+        (["trainer=grpo"], False),
+        (["trainer=binary", "judge=feedback"], False),
+    ],
+    ids=words_of,
+)
+def test_who_follows_hints_wants_somebody_who_gives_them(
+    arguments: list[str], misses: bool
+) -> None:
+    config = cg.load_config(arguments)
+    algorithm = build_algorithm(config.trainer, config.rollout.group_size)
+    assert bool(list(missing_hints(config, algorithm))) is misses
+    served = ServeConfig(trainer=config.trainer, judge=config.judge)
+    assert not list(missing_hints(served, algorithm)), "people give hints, too"
+
+
+def test_an_address_is_reached_or_why_not() -> None:
+    assert why_unreachable("http://127.0.0.1:9/v1") == "Connection refused"
+    assert "expected an address" in (why_unreachable("ftp:nowhere") or "")
