@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     except cg.ClawError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, cg.ConfigError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"stopped: {options.out} is as it was\n")
+        return 130
     sys.stdout.write(
         f"{exported.folder}: update {exported.step} of {options.run}, {exported.dtype}; "
         f"README.md is its model card\ngo on from it: policy.model={exported.folder}\n"

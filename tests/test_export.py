@@ -218,6 +218,20 @@ def test_a_full_disk_and_a_failure_leave_nothing_behind(
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_ctrl_c_leaves_the_place_as_it_was(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(source: Path, target: Path) -> None:
+        raise KeyboardInterrupt
+
+    out = cg.export_run(run, tmp_path / "out", step=10).folder
+    monkeypatch.setattr(shutil, "copyfile", interrupted)
+    assert main([str(run), str(out), "--force"]) == 130
+    assert capsys.readouterr().err == f"stopped: {out} is as it was\n"
+    assert "after update 10" in (out / "README.md").read_text()
+    assert not list(tmp_path.rglob(".*.partial"))
+
+
 def test_the_command_says_what_it_wrote_and_one_line_of_what_it_cannot(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
