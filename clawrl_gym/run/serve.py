@@ -42,24 +42,15 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     gateway = config.gateway.model_copy(update={"key": key_of(config, folder)})
     with_key = config.model_copy(update={"gateway": gateway})
     view = make_view(config.ui, SERVING, title=str(folder.path))
-    leaving_report: asyncio.Task[None] | None = None
     try:
         async with AsyncExitStack() as stack:
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
             service = Service(with_key, RunParts(with_key, folder, view), view)
+            stack.push_async_callback(service.reported)
             await service.start(stack, sock)
             folder.write(config)  # the folder is ours now
-            try:
-                await service.run(stack)
-            finally:
-                view.close()
-                # Beside the closing of everything, for which there is little time.
-                leaving_report = asyncio.create_task(
-                    asyncio.to_thread(leave_report, folder.path, view)
-                )
+            await service.run(stack)
     finally:
-        if leaving_report is not None:
-            await leaving_report
         view.close()
 
 
@@ -78,6 +69,7 @@ class Service:
         self._config = config
         self._parts = parts
         self._view = view
+        self._leaving_report: asyncio.Task[None] | None = None
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
         """Open the store and listen; nothing slow."""
@@ -121,6 +113,7 @@ class Service:
         """Serve, judge and learn, until cancelled."""
         parts = self._parts
         async with asyncio.TaskGroup() as running:
+            running.create_task(self._report_at_the_end())
             running.create_task(parts.policy.gateway.sessions.reap())
             running.create_task(self._queue.run())
             running.create_task(self._observer.run())
@@ -129,6 +122,21 @@ class Service:
                 running.create_task(self._collector.run())
                 stack.callback(parts.cluster.stop)
                 running.create_task(self._learn(self._resumed))
+
+    async def _report_at_the_end(self) -> None:
+        """It is written beside the closing of everything, for which there is little time."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._view.close()
+            self._leaving_report = asyncio.create_task(
+                asyncio.to_thread(leave_report, self._parts.folder.path, self._view)
+            )
+
+    async def reported(self) -> None:
+        """Wait for the report, if one is being written."""
+        if self._leaving_report is not None:
+            await self._leaving_report
 
     async def _serve_policy(self) -> None:
         await self._parts.policy.start(self._resumed)

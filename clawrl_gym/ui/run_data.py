@@ -172,7 +172,8 @@ def _read_config(path: Path) -> tuple[Json, str]:
         text = path.read_text(encoding="utf-8")
         # Reports are shown around: a key of the user's stays out of them.
         text = re.sub(r"(?m)^(\s+key: )(?!null$).+$", r"\1hidden", text)
-        content = yaml.safe_load(text)
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is
+        content = yaml.load(text, loader)
     except (OSError, yaml.YAMLError):
         return {}, ""
     return (content, text) if isinstance(content, dict) else ({}, text)
