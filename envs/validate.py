@@ -158,18 +158,18 @@ def main(
     args = _parse(prog, add_arguments, add_commands, arguments)
     if args.command != "validate":
         return int(args.run(args))
-    console = Console()
+    console, progress = Console(), Console(stderr=True)
     sandbox = {"type": args.sandbox}
     envs: list[OracleEnv] = []
     try:
         if prepare is not None:
-            prepare(args, sandbox, lambda line: console.print(line, markup=False))
+            prepare(args, sandbox, lambda line: progress.print(line, markup=False))
         envs.append(make_env(args, sandbox))
         ids = _select_ids(envs[0], args)
         envs += [make_env(args, sandbox) for _ in range(min(args.jobs, len(ids)) - 1)]
         checks = _run(envs, ids, console, quiet=args.json)
     except ClawError as error:
-        Console(stderr=True).print(f"{prog}: {error}", markup=False, soft_wrap=True)
+        progress.print(f"{prog}: {error}", markup=False, soft_wrap=True)
         return 2
     finally:
         for env in envs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.swe import __main__ as command
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import modules_of, untestable
 from clawrl_gym.envs.swe.corpus.repository import families, repository_family
 from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.machine import require_package
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER, module_mounts
+from clawrl_gym.envs.validate import main
 from tests.fake_engine import FakeEngine, without_engines
 from tests.sandbox_roots import make_root
 
@@ -86,6 +89,21 @@ def test_the_pytest_of_this_python_is_seen_by_an_agent_and_by_the_tests() -> Non
     assert {"pytest", "_pytest", "pluggy"} <= set(output.split()) <= {
         *modules_of(PYTHON), "py.py", pytest.__version__
     }  # fmt: skip
+
+
+@sandboxed
+def test_validation_plays_what_runs_here_and_prints_nothing_else_than_its_rows(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = ["swe-cart-heldout-000000", "swe-ledger-heldout-000001"]
+    arguments = ["validate", "corpus", "--json", "--ids", ",".join(tasks)]
+    code = main("swe", command._arguments, command._make, arguments, prepare=command._prepare)
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
+    assert (code, [(row["task"], row["ok"], row["error"]) for row in rows]) == (
+        0, [(task, True, "") for task in tasks]
+    )  # fmt: skip
+    assert "sandbox=bubblewrap" in printed.err
 
 
 def test_modules_that_are_not_installed_are_left_out() -> None:
