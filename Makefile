@@ -34,7 +34,7 @@ quick: develop  ## tests that need no server, browser or engine, in 4 minutes; A
 
 test: develop  ## every test, in 15 minutes; ARGS="-k store"; installs Chromium and a Docker engine as root
 	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
-	@$(PYTEST) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 nightly:  ## every test and the long forms of some
 	@$(MAKE) --no-print-directory test ARGS="--nightly $(ARGS)"

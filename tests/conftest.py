@@ -2,8 +2,8 @@
 
 What a machine lacks skips the tests that need it, with the reason; on CI it is a failure. Long
 forms (marker `nightly`) are left out, and the summary says so, unless `--nightly` asks for them.
-With `--dist loadgroup` the tests of a file stay in one worker; those that share an engine, and
-those that start vLLM, are each one group over all files: two servers at once only slow each other.
+With `--dist loadfile` the tests of a file stay in one worker, and those of e2e/ in a single one:
+they share a server, and two vLLMs at once would only slow each other.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
     from tests.gateway_rig import Bench
 
 
@@ -77,8 +80,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "openclaw": _lacks_npm,
     "browser": _lacks_browser,
 }
-SHARED = ("vllm", "docker")
-"""Markers whose tests are one group."""
+E2E = "tests/e2e/"
 LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
@@ -114,7 +116,6 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("nightly"):
         long_forms = [item for item in items if item.get_closest_marker("nightly")]
@@ -122,14 +123,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             config.hook.pytest_deselected(items=long_forms)
             items[:] = [item for item in items if not item.get_closest_marker("nightly")]
     items.sort(key=_rank)
-    for item in items:
-        shared = next((name for name in SHARED if item.get_closest_marker(name)), None)
-        item.add_marker(pytest.mark.xdist_group(shared or item.nodeid.partition("::")[0]))
 
 
 def _rank(item: pytest.Item) -> int:
-    """Groups that take long begin first; their workers are free for the others sooner."""
+    """What takes long begins first, so that workers end at about the same time."""
     return next((at for at, name in enumerate(LONG) if item.get_closest_marker(name)), len(LONG))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return E2E if file.startswith(E2E) else file
+
+    return ByFile(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
