@@ -68,6 +68,19 @@ def test_the_panel_fits_its_width_and_says_everything(width: int) -> None:
     assert any(block in text for block in "▁▂▃▄▅▆▇█")
 
 
+@pytest.mark.parametrize("width", [40, 60])
+def test_a_narrow_panel_cuts_no_number_off(width: int) -> None:
+    text = text_of(state_of(), width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    words = " ".join(re.sub(r"[│▁▂▃▄▅▆▇█]", " ", text).split())
+    for number_in_words in (
+        "train reward 0.625", "train success 50 %", "held-out 83 %", "version 7",
+        "tokens/s 3,120", "last swap 0.08 s", "in flight 64", "groups ready 3", "loss 0.012",
+        "env_error 2", "7/10 updates, 1 s ago", "2:14 left",
+    ):  # fmt: skip
+        assert number_in_words in words
+
+
 def test_the_panel_fits_a_terminal_of_24_rows() -> None:
     assert len(text_of(state_of(), 80).splitlines()) <= 23
 

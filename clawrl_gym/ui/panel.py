@@ -1,6 +1,6 @@
 """What the panel of every run is made of: its frame, the table of the loops, and shared lines.
 
-A `ViewLayout` says what a kind of run shows (`training.py`, `serving.py`), for any width from 60
+A `ViewLayout` says what a kind of run shows (`training.py`, `serving.py`), for any width from 40
 columns up.
 """
 
@@ -29,6 +29,8 @@ _LOOP_COLOURS = {
     "train": "medium_purple1",
 }
 
+_LOOP_COLUMN, _GAUGE_COLUMN = 13, 20
+"""Columns of the terminal that a loop's name with the frame takes, and a gauge at most."""
 _FRESH_S = 5.0
 """Gauges come twice a second; older ones are those of a run that is stuck or still starts."""
 
@@ -64,15 +66,20 @@ def spinner() -> str:
     return _SPINNER[int(time.monotonic() * 10) % len(_SPINNER)]
 
 
-def loop_table(rows: Mapping[str, Sequence[Gauge]], gauges: Mapping[str, float]) -> Table:
-    """One row a loop, with its gauges."""
+def loop_table(
+    rows: Mapping[str, Sequence[Gauge]], gauges: Mapping[str, float], width: int
+) -> Table:
+    """One row a loop, with its gauges: in columns, or one after the other in a narrow panel."""
+    columns = max(map(len, rows.values()))
+    in_columns = width >= _LOOP_COLUMN + columns * _GAUGE_COLUMN
     grid = Table.grid(padding=(0, 2), expand=True)
     grid.add_column(no_wrap=True, width=7)
-    for _ in range(max(map(len, rows.values()))):
-        grid.add_column(no_wrap=True, ratio=1)
+    for _ in range(columns if in_columns else 1):
+        grid.add_column(no_wrap=in_columns, ratio=1)
     for loop, fields in rows.items():
         cells = [_cell(label, gauges.get(name), form) for name, label, form in fields]
-        grid.add_row(Text(loop, style=f"bold {_LOOP_COLOURS[loop]}"), *cells)
+        shown = cells if in_columns else [Text("  ").join(cells)]
+        grid.add_row(Text(loop, style=f"bold {_LOOP_COLOURS[loop]}"), *shown)
     return grid
 
 

@@ -48,7 +48,11 @@ _LEARNING = {"judge/hinted", "judge/agreement", "judge/votes_invalid", "teacher/
 
 
 def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
-    sections: list[RenderableType] = [_status(state), Text(), loop_table(_LOOPS, state.gauges)]
+    sections: list[RenderableType] = [
+        _status(state),
+        Text(),
+        loop_table(_LOOPS, state.gauges, width),
+    ]
     if _LEARNING & state.gauges.keys():
         sections += [Text(), *learning_lines(state.gauges)]
     if state.hint is not None:

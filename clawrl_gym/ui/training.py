@@ -25,6 +25,7 @@ from clawrl_gym.ui.text import (
     share,
 )
 
+_SHORTEST_BAR = 10
 _TALL = 32
 """Rows from which there is room for more than the necessary."""
 _CURVE_COLOURS = {"train/reward": "medium_purple1", "train/success": "dark_cyan"}
@@ -68,14 +69,14 @@ _STEP_GAUGES: tuple[Gauge, ...] = (
 
 def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
     """The panel; a tall terminal also shows success by family."""
-    inner = max(40, width - 4)
+    inner = max(20, width - 4)
     sections: list[RenderableType] = [_phases(state)]
     if state.curves:
         sections += [Text(), _curves(state, inner)]
     if height >= _TALL and any(family_of(name) for name in state.gauges):
         sections += [Text(), _families(state)]
     if state.gauges and (state.curves or state.first_step):
-        sections += [Text(), loop_table(_LOOPS, state.gauges)]
+        sections += [Text(), loop_table(_LOOPS, state.gauges, width)]
         sections += [*learning_lines(state.gauges), Text(), _health(state)]
     if height >= _TALL and state.reading is not None:
         sections += [Text(), reading_line(state.reading)]
@@ -131,8 +132,8 @@ def _curves(state: RunState, inner: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style=LABEL, no_wrap=True, min_width=13)
     grid.add_column(justify="right", no_wrap=True, min_width=5)
-    grid.add_column(no_wrap=True)
-    width = max(16, inner - 28)
+    grid.add_column(no_wrap=True, max_width=max(8, inner - 22))
+    width = max(8, inner - 28)
     for name, label, form in (
         ("train/reward", "train reward", number),
         ("train/success", "train success", share),
@@ -205,6 +206,8 @@ def _progress(state: RunState, inner: int) -> RenderableType:
     elif not state.closed and state.is_late:
         fields.append("late")
     words = " · ".join(fields)
+    if len(words) + _SHORTEST_BAR > inner:
+        return Text(words)
     bar = ProgressBar(
         total=max(1, total_steps), completed=state.step, width=max(8, inner - len(words) - 2),
         complete_style="medium_purple1", finished_style="green3",
