@@ -171,7 +171,8 @@ def test_who_may_not_ask_is_told_the_group() -> None:
             os.chown(path, 0, grp.getgrnam("users").gr_gid)
             os.seteuid(65534)
             try:
-                reason = knock(engine.url)
+                reason, command = knock(engine.url), start_command()
             finally:
                 os.seteuid(0)
+    assert command.startswith("sudo ")
     assert reason.startswith("permission denied; have root type `usermod -aG users ")

@@ -80,11 +80,13 @@ def test_an_engine_that_ends_at_its_start_is_told_at_once(tmp_path):
 def test_the_scripts_engine_starts_where_it_is_told_is_found_and_stops(forgotten, tmp_path):
     forgotten.delenv("DOCKER_HOST", raising=False)
     forgotten.chdir(tmp_path)
+    forgotten.setenv("SUDO_UID", "12345")
     folder = tmp_path / ".docker"
     address, words = run("start", folder)
     try:
         assert run("start", folder)[0] == address  # it is the same one
         assert "export DOCKER_HOST=" in words
+        assert Path(address.removeprefix("unix://")).stat().st_uid == 12345  # may ask it, too
         search = find_engine()
         assert search.address is not None
         assert (search.address.url, search.address.origin) == (address, f"the engine of {folder}")

@@ -126,8 +126,7 @@ def cure() -> str:
     key = _naming_key()
     if key is not None:
         words.append(f"mend {key}, or unset it to have the usual places asked")
-    root = "" if os.geteuid() == 0 else "as root (sudo): "
-    words.append(f"to start one of this folder's own: {root}{start_command()}")
+    words.append(f"to start one of this folder's own: {start_command()}")
     words.append("sandbox=bubblewrap needs no engine")
     return "; ".join(words)
 
@@ -138,9 +137,11 @@ def _naming_key() -> str | None:
 
 
 def start_command() -> str:
-    """What starts an engine below the checkout, or below the current folder."""
-    script = shlex.quote(str(_checkout() / "docker" / "engine.sh"))
-    return make_command("engine") or f"{script} install && {script} start {FOLDER}"
+    """What starts an engine below the checkout or the current folder, for root or by sudo."""
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    script = sudo + shlex.quote(str(_checkout() / "docker" / "engine.sh"))
+    make = make_command("engine")
+    return f"{sudo}{make}" if make else f"{script} install && {script} start {FOLDER}"
 
 
 def _checkout() -> Path:
