@@ -58,6 +58,7 @@ TABLE = (
     Misuse("train", "env.target=no_such_module:Env", r"cannot import 'no_such_module'"),
     Misuse("train", "env.target=json:Env", r"module 'json' has no 'Env'"),
     Misuse("train", "env.id=Nope-v0", r"no environment is registered as 'Nope-v0'"),
+    Misuse("train", "env.id=CartPole-v1", r"observation space Box.*expected one of text"),
     Misuse("train", "env=gym", r"got neither env.id nor env.target"),
     Misuse("train", "env=conversation env.persona=nobody", r"expected one of: student, teacher"),
     Misuse("train", "env=conversation env.user=model", r"no env.user_base_url"),
@@ -82,6 +83,11 @@ TABLE = (
         "train",
         "trainer=opd judge=rule trainer.distillation.teacher={place}/nothing",
         r"trainer.distillation.teacher='.*/nothing': there is no",
+    ),
+    Misuse(
+        "train",
+        "trainer=opd judge=rule trainer.distillation.teacher={place}/other_tokens",
+        r"the teacher '.*' has another vocabulary",
     ),
     Misuse("train", "trainer.minibatches=500", r"trainer.minibatches=500 of batches of 192"),
     # who acts, and who is asked
@@ -125,7 +131,7 @@ def places(folder: Path) -> Iterator[dict[str, str]]:
 def _broken_models(folder: Path) -> None:
     """Each is the shipped model with one thing wrong."""
     names = ("no_weights", "cut_off", "no_shard", "no_tokenizer", "no_template", "bert",
-             "quantized", "other_weights", "huge")  # fmt: skip
+             "quantized", "other_weights", "other_tokens", "huge")  # fmt: skip
     for name in names:
         (folder / name).mkdir()
         for source in shipped_dir("tiny").iterdir():
@@ -140,6 +146,9 @@ def _broken_models(folder: Path) -> None:
     _change(folder / "bert", architectures=["BertModel"], model_type="bert")
     _change(folder / "quantized", quantization_config={"quant_method": "gptq"})
     _change(folder / "other_weights", vocab_size=32)
+    tokens = (folder / "other_tokens" / "tokenizer.json").read_text()
+    changed = tokens.replace("<|im_start|>", "<|im_begin|>").encode()
+    _replace(folder / "other_tokens" / "tokenizer.json", changed)
     _huge_weights(folder / "huge" / "model.safetensors")
 
 

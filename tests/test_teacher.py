@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from clawrl_gym.config import DistillationConfig
-from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Lesson, Sample
+from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
-from clawrl_gym.trainers.teacher import Teacher, check_vocabulary
+from clawrl_gym.trainers.teacher import Teacher
 from tests.lessons import draw_ids, one_turn, two_turns
 from tests.reference.tiny_model import VOCAB, make_samples, write_tiny_qwen3
 from tests.tiny_models import make_random_model
@@ -257,9 +258,9 @@ def test_a_teacher_with_other_tokens_is_refused_with_the_first_that_differs(tmp_
     one, other = make_random_model(tmp_path / "one"), make_random_model(tmp_path / "other")
     text = (other / "tokenizer.json").read_text()
     (other / "tokenizer.json").write_text(text.replace("<|im_start|>", "<|im_begin|>"))
-    with pytest.raises(TrainerError, match=r"token 1 is '<\|im_begin\|>', expected '<\|im_start"):
+    with pytest.raises(ConfigError, match=r"token 1 is '<\|im_begin\|>', expected '<\|im_start"):
         check_vocabulary(str(other), str(one))
-    with pytest.raises(TrainerError, match=r"\d+ tokens, the policy \d+;"):
+    with pytest.raises(ConfigError, match=r"\d+ tokens, the policy \d+;"):
         check_vocabulary(TINY, str(one))
 
 

@@ -20,6 +20,7 @@ from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
@@ -29,7 +30,7 @@ from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
-from clawrl_gym.trainers.teacher import Teacher, TeacherReport, check_vocabulary
+from clawrl_gym.trainers.teacher import Teacher, TeacherReport
 
 MAX_TAUGHT_TURNS = 4
 """Distilled turns of a step that are handed back for people to look at."""

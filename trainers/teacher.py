@@ -270,30 +270,3 @@ def _metrics(
 
 def _refused(sample: Sample, actual: str, expected: str) -> TrainerError:
     return TrainerError(f"session {sample.session_id!r}: got {actual}, expected {expected}")
-
-
-def check_vocabulary(teacher: str, policy: str) -> None:
-    """Raises TrainerError unless both models, by folder or Hugging Face id, share all tokens."""
-    teacher_tokens, policy_tokens = _tokens(teacher), _tokens(policy)
-    different = next(
-        (
-            i
-            for i in sorted(teacher_tokens.keys() | policy_tokens.keys())
-            if teacher_tokens.get(i) != policy_tokens.get(i)
-        ),
-        None,
-    )
-    if different is not None:
-        raise TrainerError(
-            f"the teacher {teacher!r} has another vocabulary: {len(teacher_tokens)} tokens, the "
-            f"policy {len(policy_tokens)}; token {different} is "
-            f"{teacher_tokens.get(different)!r}, expected {policy_tokens.get(different)!r}: take "
-            "a model of the policy's family"
-        )
-
-
-def _tokens(model: str) -> dict[int, str]:
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    return {index: token for token, index in tokenizer.get_vocab().items()}

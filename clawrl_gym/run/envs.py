@@ -6,12 +6,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import gymnasium
+from gymnasium import spaces
 
 from clawrl_gym.config import AgentConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.rollout.worker import build_agent
 
 C = TypeVar("C", RunConfig, EvaluateConfig)
+_NO_TEXT = (
+    spaces.Box, spaces.Dict, spaces.Discrete, spaces.Graph, spaces.MultiBinary,
+    spaces.MultiDiscrete, spaces.OneOf, spaces.Sequence, spaces.Tuple,
+)  # fmt: skip
 
 
 def settle(config: C, say: Callable[[str], None]) -> C:
@@ -42,6 +47,7 @@ def check_env(config: EnvConfig, say: Callable[[str], None], *, patient: bool = 
             f"env={config.type} made a {type(env).__name__}, expected a gymnasium.Env"
         )
     try:
+        _check_spaces(env, config.type)
         missing = None if patient else config.long_preparation()
         if missing is not None:
             say(missing)
@@ -53,3 +59,14 @@ def check_env(config: EnvConfig, say: Callable[[str], None], *, patient: bool = 
     finally:
         env.close()
     return True
+
+
+def _check_spaces(env: gymnasium.Env[str, str], name: str) -> None:
+    """Raises ConfigError for an environment whose observations or actions are no text."""
+    for kind in ("observation", "action"):
+        space = getattr(env, f"{kind}_space", None)
+        if isinstance(space, _NO_TEXT):
+            raise ConfigError(
+                f"env={name} has the {kind} space {space!r:.100}, expected one of text: wrap it in "
+                "an environment that says in words what is seen and reads what is done"
+            )

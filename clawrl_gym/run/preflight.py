@@ -28,6 +28,7 @@ from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.policy.launch import reserve_port
 from clawrl_gym.policy.models import Device, find_model, resolve_device, resolve_model, sees
 from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
+from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
 from clawrl_gym.run.envs import check_agent, check_env, settle
@@ -39,7 +40,7 @@ from clawrl_gym.run.others import OtherEnv, other_envs
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.objectives import check_objectives
+from clawrl_gym.trainers.objectives import check_objectives, distils
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Say = Callable[[str], None]
@@ -193,9 +194,10 @@ def _learning_problems(
         check_key(config.gateway)
     with problems.noted():
         loggers.check_logger(config.logger)
+    model = _model_problems(problems, config, folder)
     with problems.noted():
-        _check_teacher(config)
-    return _model_problems(problems, config, folder)
+        _check_teacher(config, model)
+    return model
 
 
 def _model_problems(
@@ -275,15 +277,18 @@ def _blindness(config: RunConfig) -> Iterator[str]:
         )
 
 
-def _check_teacher(config: CommandConfig) -> None:
+def _check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
+    """Of another model; it is there, and has the policy's tokens."""
     teacher = config.trainer.distillation.teacher
-    if teacher in ("policy", "frozen"):
+    if teacher in ("policy", "frozen") or not distils(config.trainer):
         return
     try:
-        find_model(teacher)
+        folder = find_model(teacher)
     except ConfigError as error:
         message = str(error).replace("policy.model", "trainer.distillation.teacher")
         raise ConfigError(message) from error
+    if folder is not None and policy is not None and policy.folder is not None:
+        check_vocabulary(str(folder), str(policy.folder))
 
 
 def _check_same_model(config: ServeConfig, folder: RunFolder) -> None:
