@@ -97,11 +97,12 @@ def test_no_run_and_another_commands_run_are_told(run: RunFolder, tmp_path: Path
         plan_sweep(["--config", str(run.config_file), "seed=1,2"])
 
 
-def test_evaluate_measures_as_the_run_did(run: RunFolder) -> None:
+def test_evaluate_measures_as_the_run_did(run: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
     config = cg.load_config(["--config", str(run.config_file), "eval.tasks=5"], "evaluate")
     trained = cg.load_config(COMMAND)
     assert (config.env, config.policy, config.seed) == (trained.env, trained.policy, 7)
     assert (config.eval.tasks, config.split, config.run.dir) == (5, "heldout", None)
+    assert not caplog.records, "keys that a training run has not are not missed"
 
 
 def test_serving_is_repeated_in_a_folder_that_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from clawrl_gym.config import Part
+from clawrl_gym.config import Part, RunConfig, ServeConfig
 from clawrl_gym.config.compose import split_search_path, with_overrides
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import git_commit, package_versions, read_starts
@@ -89,7 +89,14 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
             yield f"it ran with the code of commit {commit}, here is {commit_now}"
     stored_keys = {key for key, _ in _leaves(stored)}
     own = dict(_leaves(config.model_dump(mode="json")))
-    new = [key for key in own if not _is_in(key, stored_keys) and key not in _OF_ONE_RUN]
+    writer = ServeConfig if "learn" in stored else RunConfig
+    new = [
+        key
+        for key in own
+        if key.partition(".")[0] in writer.model_fields
+        and not _is_in(key, stored_keys)
+        and key not in _OF_ONE_RUN
+    ]
     if new:
         yield f"it does not say {', '.join(new)}: of today's defaults"
     for key, value in own.items():
