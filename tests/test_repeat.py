@@ -113,6 +113,28 @@ def test_serving_is_repeated_in_a_folder_that_is_named(tmp_path: Path) -> None:
     assert cg.load_config(["--config", str(folder.path)], "serve").run.dir is None
 
 
+def test_serving_that_is_resumed_keeps_its_configuration(tmp_path: Path) -> None:
+    """What an interrupted `serve` says to type works, whatever it was started with."""
+    folder = RunFolder(tmp_path / "serve")
+    folder.write(
+        cg.load_config(
+            [f"run.dir={folder.path}", "policy.model=tiny_pages", "judge=none", "gateway.port=18"],
+            "serve",
+        )
+    )
+    resumed = cg.load_config([f"resume={folder.path}"], "serve")
+    assert (resumed.run.dir, resumed.resume) == (str(folder.path), str(folder.path))
+    assert (resumed.policy.model, resumed.judge.type, resumed.gateway.port) == (
+        "tiny_pages", "none", 18,
+    )  # fmt: skip
+    changed = cg.load_config([f"resume={folder.path}", "gateway.port=19"], "serve")
+    assert changed.gateway.port == 19
+    with pytest.raises(cg.ConfigError, match="got judge= together with resume="):
+        cg.load_config([f"resume={folder.path}", "judge=rule"], "serve")
+    nowhere = cg.load_config([f"resume={tmp_path / 'nowhere'}"], "serve")
+    assert nowhere.run.dir == str(tmp_path / "nowhere"), "its preflight says that none is there"
+
+
 def test_a_hidden_key_must_be_given_again(run: RunFolder) -> None:
     text = run.config_file.read_text().replace("sk-mine-mine", "hidden")
     run.config_file.write_text(text)
@@ -158,6 +180,7 @@ def test_a_run_that_began_with_a_checkpoint_that_is_gone_is_repeated_with_its_co
     assert config_of(run).policy.model == str(checkpoint)
     shutil.rmtree(checkpoint)
     assert config_of(run).policy.model == str(kept)
+    assert cg.load_config(["--config", str(run.path)]).policy.model == str(kept)
     assert config_of(run, "policy.model=tiny").policy.model == "tiny"
 
 

@@ -93,12 +93,13 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
 
 
 def with_overrides(
-    values: Mapping[str, object], overrides: Sequence[str], config_name: str
+    values: Mapping[str, object], overrides: Sequence[str], config_name: str, flag: str
 ) -> dict[str, object]:
     """A whole configuration's plain values with KEY=VALUE set, read as `compose` reads them.
 
-    `~KEY` takes the key's default. Raises ConfigError for what is no such override; groups are
-    none: what a group says cannot be told from what `values` say.
+    `~KEY` takes the key's default; `flag` stands for the values in messages. Raises ConfigError for
+    what is no such override; groups are none: what a group says cannot be told from what `values`
+    say.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -111,8 +112,8 @@ def with_overrides(
             raise ConfigError(f"got {text!r}, expected KEY=VALUE; see --help")
         if name in groups or (conf_dir() / name).is_dir():
             raise ConfigError(
-                f"got {name}= together with --config, expected keys such as trainer.steps=10: a "
-                f"group of settings begins another run; leave --config out, or set its keys"
+                f"got {name}= together with {flag}, expected keys such as learner.lr=1e-4: a group "
+                f"of settings begins another run; leave {flag} out, or set its keys"
             )
         try:
             (override,) = OverridesParser.create().parse_overrides([text])

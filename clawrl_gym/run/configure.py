@@ -13,6 +13,7 @@ from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.checkpoints import is_run, pinned, run_of
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
@@ -66,7 +67,14 @@ def _composed(command: Command, arguments: list[str], model: type[C]) -> C:
     file, overrides = split_config(arguments)
     if file is None:
         return compose(command, overrides, model)
-    return repeated(file, overrides, command, model)
+    config = repeated(file, overrides, command, model)
+    kept = kept_model(file.parent, config.policy.model)  # the checkpoint that it began with is gone
+    return config if kept is None else _with_model(config, str(kept))
+
+
+def _with_model(config: C, model: str) -> C:
+    policy = config.policy.model_copy(update={"model": model})
+    return config.model_copy(update={"policy": policy})
 
 
 def _pinned(config: C) -> C:
@@ -74,13 +82,13 @@ def _pinned(config: C) -> C:
 
     Raises ConfigError for a run without one.
     """
-    policy = config.policy.model_copy(update={"model": pinned(config.policy.model)})
+    config = _with_model(config, pinned(config.policy.model))
     if isinstance(config, EvaluateConfig):
-        return config.model_copy(update={"policy": policy})
+        return config
     distillation = config.trainer.distillation
     distillation = distillation.model_copy(update={"teacher": pinned(distillation.teacher)})
     trainer = config.trainer.model_copy(update={"distillation": distillation})
-    return config.model_copy(update={"policy": policy, "trainer": trainer})
+    return config.model_copy(update={"trainer": trainer})
 
 
 def _train_config(arguments: list[str]) -> RunConfig:
@@ -113,9 +121,12 @@ def _train_config(arguments: list[str]) -> RunConfig:
 
 
 def _serve_config(arguments: list[str]) -> ServeConfig:
-    """`resume=` names the folder, which serving goes on with anyway."""
+    """`resume=` takes the folder's own configuration, and whatever keys change it."""
     config = _composed("serve", arguments, ServeConfig)
     if config.resume is not None:
+        folder = RunFolder(Path(config.resume))
+        if folder.exists and split_config(arguments)[0] is None:
+            config = repeated(folder.config_file, arguments, "serve", ServeConfig, "resume=")
         run = config.run.model_copy(update={"dir": config.resume})
         config = config.model_copy(update={"run": run})
     return _pinned(_as_begun(config))
@@ -130,8 +141,7 @@ def _as_begun(config: ServeConfig) -> ServeConfig:
     own_run = run_of(begun)
     if own_run is None or own_run.resolve() != given.resolve():
         return config
-    policy = config.policy.model_copy(update={"model": begun})
-    return config.model_copy(update={"policy": policy})
+    return _with_model(config, begun)
 
 
 def _bench_config(arguments: list[str]) -> BenchConfig:

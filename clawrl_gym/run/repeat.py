@@ -16,7 +16,6 @@ from clawrl_gym.config.compose import split_search_path, with_overrides
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import git_commit, package_versions, read_starts
 from clawrl_gym.run.folder import read_config_values
-from clawrl_gym.run.kept_model import kept_model
 
 FLAG = "--config"
 C = TypeVar("C", bound=Part)
@@ -44,16 +43,20 @@ def split_config(arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
         raise ConfigError(
             f"got {FLAG} {' '.join(files)}, expected one file: {FLAG} runs/NAME/config.yaml"
         )
-    return (Path(files[0]) if files else None), rest
+    if not files:
+        return None, rest
+    file = Path(files[0])
+    return (file / "config.yaml" if file.is_dir() else file), rest
 
 
-def repeated(file: Path, arguments: Sequence[str], command: str, model: type[C]) -> C:
+def repeated(
+    file: Path, arguments: Sequence[str], command: str, model: type[C], flag: str = FLAG
+) -> C:
     """The configuration in `file`, with the command line's keys over it, for a run of its own.
 
-    Raises ConfigError when it is of another command, or a key in it is hidden.
+    `flag` is what the command line asked for it with. Raises ConfigError when it is of another
+    command, or a key in it is hidden.
     """
-    if file.is_dir():
-        file = file / "config.yaml"
     if not file.is_file():
         raise ConfigError(f"there is no file {file}, expected the config.yaml of a run")
     stored = read_config_values(file)
@@ -63,10 +66,10 @@ def repeated(file: Path, arguments: Sequence[str], command: str, model: type[C])
     if places:
         values["searchpath"] = places
     _remove(values, _OF_ONE_RUN)
-    changed = with_overrides(values, overrides, command)
+    changed = with_overrides(values, overrides, command, flag)
     _check_hidden(file, changed)
     try:
-        config = model.of(_with_kept_model(file, changed))
+        config = model.of(changed)
     except ConfigError as error:
         raise ConfigError(f"{file} with these keys cannot be run: {error}") from error
     for note in notes(file, stored, config):
@@ -102,15 +105,6 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
     for key, value in own.items():
         if key.rpartition(".")[2] in _PATHS and _is_relative_path(value):
             yield f"{key}={value} is looked for in this directory, {Path.cwd()}"
-
-
-def _with_kept_model(file: Path, values: dict[str, object]) -> dict[str, object]:
-    """Where the run began with a checkpoint that is gone: with its own copy of it."""
-    policy = values.get("policy")
-    if not isinstance(policy, dict):
-        return values
-    kept = kept_model(file.parent, str(policy.get("model")))
-    return values if kept is None else values | {"policy": policy | {"model": str(kept)}}
 
 
 def _check_command(file: Path, stored: Mapping[str, object], command: str) -> None:
