@@ -85,6 +85,12 @@ LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
 
+@pytest.fixture(scope="session")
+def tasks_a_family(request: pytest.FixtureRequest) -> int:
+    """How many tasks of each family a test tries that needs a second for each: one, at night 5."""
+    return 5 if request.config.getoption("nightly") else 1
+
+
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A gateway before a fake policy."""

@@ -72,10 +72,12 @@ def is_infeasible(task_id: str) -> bool:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_oracle_solves_in_a_browser_what_doing_nothing_does_not(family: str) -> None:
+def test_the_oracle_solves_in_a_browser_what_doing_nothing_does_not(
+    family: str, tasks_a_family: int
+) -> None:
     env = in_browser([family])
     try:
-        for task_id in ids_of(family, each=1):
+        for task_id in ids_of(family, each=tasks_a_family):
             assert reward_of(env, task_id) == 1.0
             assert reward_of(env, task_id, ["done()"]) == 0.0
     finally:

@@ -11,9 +11,6 @@ from clawrl_gym.envs.terminal.generated import task_ids
 
 pytestmark = pytest.mark.sandbox
 
-SAMPLE = 4
-"""Tasks of each family and split that are really run."""
-
 FIXTURES = Path(__file__).parent / "fixtures" / "tasks"
 
 
@@ -44,8 +41,8 @@ def play(env, task_id, commands):
 
 @pytest.mark.parametrize("split", ["train", "heldout"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_oracle_solves_and_doing_nothing_does_not(env, family, split):
-    for task_id in task_ids(split, [family])[:SAMPLE]:
+def test_the_oracle_solves_and_doing_nothing_does_not(env, family, split, tasks_a_family):
+    for task_id in task_ids(split, [family])[:tasks_a_family]:
         assert play(env, task_id, None)[0] == 1.0, task_id
         assert play(env, task_id, ["submit"])[0] == 0.0, task_id
 

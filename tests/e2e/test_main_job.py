@@ -43,6 +43,14 @@ def test_held_out_success_rises(trained: Path) -> None:
     assert held_out[-1]["heldout/success"] >= held_out[0]["heldout/success"] + 0.05
 
 
+@pytest.mark.nightly
+def test_the_run_that_is_shipped_solves_nearly_all_held_out_tasks(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.train(folder)
+    held_out = [row for row in runs.metrics(folder) if "heldout/success" in row]
+    assert held_out[-1]["heldout/success"] >= 0.85
+
+
 def test_every_update_reports_what_people_look_at(trained: Path) -> None:
     updates = [row for row in runs.metrics(trained) if "swap/pause_s" in row]
     assert [row["policy/version"] for row in updates] == list(range(1, STEPS + 1))
