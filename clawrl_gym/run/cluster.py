@@ -25,6 +25,7 @@ from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fi
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.trainers.actor import LearnerActor
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.pictures import Images
@@ -112,6 +113,9 @@ class Cluster:
 def _start_ray() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Workers in advance, one a core, would idle for the whole run: actors have environments of
+    # their own and take none of them.
+    os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     import ray
 
     paths = [str(Path.cwd()), *filter(None, sys.path), os.environ.get("PYTHONPATH", "")]
@@ -201,26 +205,6 @@ class RayWorker:
 def _last_line(error: Exception) -> str:
     """What was raised in the other process; the traceback before it is in its log."""
     return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
-
-
-class LearnerActor:
-    """A learner in its own process, the only one that imports what it needs."""
-
-    def __init__(self, backend: str, arguments: tuple[object, ...]) -> None:
-        self._learner = LEARNERS.resolve(backend).target(*arguments)
-
-    def step(self, samples: list[Sample], version: int) -> StepStats:
-        stats: StepStats = self._learner.step(samples, version)
-        return stats
-
-    def save_weights(self, folder: str) -> None:
-        self._learner.save_weights(folder)
-
-    def save_checkpoint(self, folder: str) -> None:
-        self._learner.save_checkpoint(folder)
-
-    def load_checkpoint(self, folder: str) -> None:
-        self._learner.load_checkpoint(folder)
 
 
 class RayLearner:

@@ -66,6 +66,8 @@ async def train(config: RunConfig) -> TrainingRun:
                 run = Run(plan, parts, view)
                 try:
                     await run.start(stack)
+                    # The first to close: nobody waits for what it would still generate.
+                    stack.push_async_callback(parts.policy.servers.stop)
                     await run.learn()
                 finally:
                     view.close()
