@@ -9,8 +9,9 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeCon
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.models import SHIPPED
 from clawrl_gym.run.folder import free_bytes
+from clawrl_gym.run.model_plan import ModelPlan
 from clawrl_gym.run.needs import GIB
-from clawrl_gym.run.preflight import ModelPlan, Preflight
+from clawrl_gym.run.preflight import Preflight
 
 AnyPreflight = Preflight[RunConfig] | Preflight[ServeConfig] | Preflight[EvaluateConfig]
 _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gui": 3.0, "swe": 1.5}

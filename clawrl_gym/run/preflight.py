@@ -7,7 +7,7 @@ imported; sandboxes and browsers are proved by starting one, images are only loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -20,27 +20,29 @@ from clawrl_gym.config import (
     SandboxConfig,
     ServeConfig,
 )
-from clawrl_gym.core import loggers, provenance
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core import loggers
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.gateway.admission import check_key
-from clawrl_gym.policy.launch import reserve_port
-from clawrl_gym.policy.models import Device, find_model, resolve_device, resolve_model, sees
-from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
-from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
 from clawrl_gym.run.envs import check_agent, check_env, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.judge import check_judge
-from clawrl_gym.run.kept_model import kept_model
-from clawrl_gym.run.needs import Needs, disk_problems, gpu_memory_gib, memory_problems, needs_of
+from clawrl_gym.run.model_plan import (
+    ModelPlan,
+    blindness,
+    check_teacher,
+    look_at_model,
+    notes_of,
+)
 from clawrl_gym.run.others import OtherEnv, other_envs
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.run.supervisor import listen
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.objectives import check_objectives, distils
+from clawrl_gym.trainers.objectives import check_objectives
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Say = Callable[[str], None]
@@ -48,17 +50,6 @@ Say = Callable[[str], None]
 
 def quiet(line: str) -> None:
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPlan:
-    """The model that a run would load, and what it takes of this machine."""
-
-    device: Device
-    folder: Path | None
-    """None: it is to be downloaded, and nothing more is known of it."""
-    size: ModelSize | None = None
-    needs: Needs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +87,21 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     others: list[OtherEnv] = []
     with problems.noted():
         others = other_envs(config, say)
+    problems.lines += blindness(config, model)
     sampler = _environment(problems, config) if is_settled else None
     own = [config.env] if is_settled else []
     unprepared = _unprepared(problems, [*own, *(other.config for other in others)], say)
     if sampler is None or problems.lines:
         raise problems.error()
     heldout = sampler.heldout(config.eval.tasks)
-    notes = _notes_of(model)
+    notes = notes_of(model)
     if config.eval.tasks and not heldout:
         notes.append(f"env={config.env.type} holds no task back: nothing is measured")
     return Preflight(config, folder, model, sampler, heldout, others, unprepared, notes)
 
 
-def preflight_serving(config: ServeConfig, *, port: bool = True) -> Preflight[ServeConfig]:
-    """Raises ConfigErrors with all that would keep `serve` from running.
-
-    `port`: whether the gateway's port has to be free; not where the caller listens on it already.
-    """
+def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
+    """Raises ConfigErrors with all that would keep `serve` from running."""
     problems = Problems()
     folder = serving_folder(config)
     with problems.noted():
@@ -123,10 +112,9 @@ def preflight_serving(config: ServeConfig, *, port: bool = True) -> Preflight[Se
             _check_same_model(config, folder)
     model = _learning_problems(problems, config, folder, None)
     with problems.noted():
-        if port:
-            listen(config.gateway).close()
+        listen(config.gateway).close()
     problems.raise_if_any()
-    return Preflight(config, folder, model, notes=_notes_of(model))
+    return Preflight(config, folder, model, notes=notes_of(model))
 
 
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
@@ -141,15 +129,16 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
         folder.check_usable()
     model = None
     if config.endpoint.base_url is None:
-        model = _model_problems(problems, config, folder)
+        model = look_at_model(problems, config, folder)
     else:
         problems.lines += _reach("endpoint.base_url", config.endpoint.base_url)
+    problems.lines += blindness(config, model)
     sampler = _environment(problems, config) if is_settled else None
     unprepared = _unprepared(problems, [config.env] if is_settled else [], say)
     if sampler is None or problems.lines:
         raise problems.error()
     tasks = measured_tasks(config, sampler)
-    notes = _notes_of(model)
+    notes = notes_of(model)
     return Preflight(config, folder, model, sampler, tasks, unprepared=unprepared, notes=notes)
 
 
@@ -194,41 +183,10 @@ def _learning_problems(
         check_key(config.gateway)
     with problems.noted():
         loggers.check_logger(config.logger)
-    model = _model_problems(problems, config, folder)
+    model = look_at_model(problems, config, folder)
     with problems.noted():
-        _check_teacher(config, model)
+        check_teacher(config, model)
     return model
-
-
-def _model_problems(
-    problems: Problems, config: CommandConfig | EvaluateConfig, folder: RunFolder
-) -> ModelPlan | None:
-    """Whether the model is whole and fits this machine; None when that cannot be said."""
-    policy = config.policy
-    device: Device | None = None
-    with problems.noted():
-        device = resolve_device(policy.device)
-    if policy.port:
-        with problems.noted():
-            for number in range(policy.servers):
-                reserve_port(policy.port + number).close()
-    model: Path | None = None
-    before = len(problems.lines)
-    with problems.noted():
-        model = kept_model(folder.path, policy.model) or find_model(policy.model)
-    if device is None or len(problems.lines) > before:
-        return None
-    if model is None:
-        problems.lines += setting_problems(policy)
-        return ModelPlan(device, None)
-    problems.lines += model_problems(model, policy)
-    size = model_size(model)
-    needs = needs_of(config, model, size, device)
-    gpu_gib = gpu_memory_gib() if device == "cuda" else None
-    available_gib = provenance.memory_available_gb()
-    problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)
-    problems.lines += disk_problems(needs, folder.path)
-    return ModelPlan(device, model, size, needs)
 
 
 def _environment(problems: Problems, config: RunConfig | EvaluateConfig) -> TaskSampler | None:
@@ -249,8 +207,6 @@ def _environment(problems: Problems, config: RunConfig | EvaluateConfig) -> Task
         address = getattr(config.env, key, None)
         if isinstance(address, str):
             problems.lines += _reach(f"env.{key}", address)
-    if config.env.shows_pictures and not isinstance(config, EvaluateConfig):
-        problems.lines += _blindness(config)
     return sampler
 
 
@@ -262,33 +218,6 @@ def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list
             if not check_env(env, say, patient=False):
                 unprepared.append(env)
     return unprepared
-
-
-def _blindness(config: RunConfig) -> Iterator[str]:
-    try:
-        model = find_model(config.policy.model)
-    except ClawError:  # said by who looks at the model
-        return
-    if model is not None and not sees(model):
-        yield (
-            f"got env={config.env.type} that shows pictures (env.observation) and policy.model="
-            f"{config.policy.model!r}, which sees none: take env.observation=tree, or a model that "
-            "sees, such as policy=qwen3_vl_4b"
-        )
-
-
-def _check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
-    """Of another model; it is there, and has the policy's tokens."""
-    teacher = config.trainer.distillation.teacher
-    if teacher in ("policy", "frozen") or not distils(config.trainer):
-        return
-    try:
-        folder = find_model(teacher)
-    except ConfigError as error:
-        message = str(error).replace("policy.model", "trainer.distillation.teacher")
-        raise ConfigError(message) from error
-    if folder is not None and policy is not None and policy.folder is not None:
-        check_vocabulary(str(folder), str(policy.folder))
 
 
 def _check_same_model(config: ServeConfig, folder: RunFolder) -> None:
@@ -310,9 +239,3 @@ def _reach(key: str, url: str) -> Iterable[str]:
     why = why_unreachable(url)
     if why is not None:
         yield f"got {key}={url!r}, where nobody answers ({why}): start that server first"
-
-
-def _notes_of(model: ModelPlan | None) -> list[str]:
-    if model is not None and model.folder is None:
-        return ["the model is not here: it is downloaded first, and looked at then"]
-    return []

@@ -1,0 +1,93 @@
+"""The model that a command would load: whether it is whole, can be served, and fits here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig
+from clawrl_gym.core import provenance
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.launch import reserve_port
+from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
+from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
+from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.kept_model import kept_model
+from clawrl_gym.run.needs import Needs, disk_problems, gpu_memory_gib, memory_problems, needs_of
+from clawrl_gym.run.problems import Problems
+from clawrl_gym.trainers.objectives import distils
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """The model that a run would load, and what it takes of this machine."""
+
+    device: Device
+    folder: Path | None
+    """None: it is to be downloaded, and nothing more is known of it."""
+    size: ModelSize | None = None
+    needs: Needs | None = None
+
+
+def look_at_model(
+    problems: Problems, config: CommandConfig | EvaluateConfig, folder: RunFolder
+) -> ModelPlan | None:
+    """Whether the model is whole and fits this machine; None when that cannot be said."""
+    policy = config.policy
+    device: Device | None = None
+    with problems.noted():
+        device = resolve_device(policy.device)
+    if policy.port:
+        with problems.noted():
+            for number in range(policy.servers):
+                reserve_port(policy.port + number).close()
+    model: Path | None = None
+    before = len(problems.lines)
+    with problems.noted():
+        model = kept_model(folder.path, policy.model) or find_model(policy.model)
+    if device is None or len(problems.lines) > before:
+        return None
+    if model is None:
+        problems.lines += setting_problems(policy)
+        return ModelPlan(device, None)
+    problems.lines += model_problems(model, policy)
+    size = model_size(model)
+    needs = needs_of(config, model, size, device)
+    gpu_gib = gpu_memory_gib() if device == "cuda" else None
+    available_gib = provenance.memory_available_gb()
+    problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)
+    problems.lines += disk_problems(needs, folder.path)
+    return ModelPlan(device, model, size, needs)
+
+
+def blindness(config: RunConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
+    """Of a model that is here; what a server elsewhere sees, it says itself."""
+    folder = None if model is None else model.folder
+    if config.env.shows_pictures and folder is not None and not sees(folder):
+        yield (
+            f"got env={config.env.type} that shows pictures (env.observation) and policy.model="
+            f"{config.policy.model!r}, which sees none: take env.observation=tree, or a model that "
+            "sees, such as policy=qwen3_vl_4b"
+        )
+
+
+def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
+    """Of another model; it is there, and has the policy's tokens."""
+    teacher = config.trainer.distillation.teacher
+    if teacher in ("policy", "frozen") or not distils(config.trainer):
+        return
+    try:
+        folder = find_model(teacher)
+    except ConfigError as error:
+        message = str(error).replace("policy.model", "trainer.distillation.teacher")
+        raise ConfigError(message) from error
+    if folder is not None and policy is not None and policy.folder is not None:
+        check_vocabulary(str(folder), str(policy.folder))
+
+
+def notes_of(model: ModelPlan | None) -> list[str]:
+    if model is not None and model.folder is None:
+        return ["the model is not here: it is downloaded first, and looked at then"]
+    return []
