@@ -237,9 +237,9 @@ def test_the_command_says_what_it_wrote_and_one_line_of_what_it_cannot(
 ) -> None:
     out = tmp_path / "out"
     assert main([str(run), str(out), "--step", "best", "--dtype", "float16"]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"{out}: update 20 of {run}, float16;")
-    assert f"policy.model={out}" in said
+    output = capsys.readouterr().out
+    assert output.startswith(f"{out}: update 20 of {run}, float16;")
+    assert f"policy.model={out}" in output
     assert main([str(run), str(out)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises(SystemExit):

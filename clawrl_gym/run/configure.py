@@ -134,12 +134,12 @@ def _serve_config(arguments: list[str]) -> ServeConfig:
 
 def _as_begun(config: ServeConfig) -> ServeConfig:
     """Serving that began with a checkpoint of a run goes on with it when given the run again."""
-    given, place = Path(config.policy.model), config.run.dir
-    if place is None or not is_run(given) or not RunFolder(Path(place)).exists:
+    model, place = Path(config.policy.model), config.run.dir
+    if place is None or not is_run(model) or not RunFolder(Path(place)).exists:
         return config
     begun = RunFolder(Path(place)).read_config(ServeConfig).policy.model
     own_run = run_of(begun)
-    if own_run is None or own_run.resolve() != given.resolve():
+    if own_run is None or own_run.resolve() != model.resolve():
         return config
     return _with_model(config, begun)
 

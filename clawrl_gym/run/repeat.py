@@ -85,8 +85,9 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
     else:
         then, now = starts[-1].get("versions", {}), package_versions()
         for name in sorted(then.keys() | now.keys()):
-            if then.get(name) != now.get(name):
-                yield f"it ran with {name} {then.get(name, 'not at all')}, here is {now.get(name)}"
+            version, here = then.get(name, "(none)"), now.get(name, "(none)")
+            if version != here:
+                yield f"it ran with {name} {version}, here is {here}"
         commit, commit_now = starts[-1].get("commit"), git_commit()
         if commit and commit_now and commit != commit_now:
             yield f"it ran with the code of commit {commit}, here is {commit_now}"
