@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import html.parser
-import io
 import itertools
 import json
 import re
@@ -14,16 +13,14 @@ import pytest
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.report import main
-from clawrl_gym.run.serve import leave_report
+from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.store import SessionRow
 from clawrl_gym.ui.charts import write_curve_svg
 from clawrl_gym.ui.report import write_report
-from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
 from clawrl_gym.ui.timeline import Span, busy_share, spans_of, timeline_svg
 from clawrl_gym.ui.transcripts import advantages_of, choose, pieces
 from clawrl_gym.ui.verdicts import JudgedTurn, buckets_of
-from clawrl_gym.ui.view import LineView
 from tests.fake_run import make_run
 from tests.fake_serving import CORRECTION, make_serving
 
@@ -445,10 +442,34 @@ def test_verdicts_of_neighbouring_versions_are_put_together_until_they_say_somet
 def test_serving_leaves_a_report_and_one_that_cannot_be_written_is_a_message(
     tmp_path: Path,
 ) -> None:
-    out = io.StringIO()
+    messages: list[str] = []
     folder = make_serving(tmp_path / "serve", "+-")
-    leave_report(folder, LineView(out, SERVING, title="x"))
-    assert out.getvalue() == f"x\nreport: {folder}/report.html\n"
+    LastReport(folder, messages.append).write()
     assert (folder / "report.html").exists()
-    leave_report(tmp_path / "nothing", LineView(out, SERVING, title="y"))
-    assert "no report: there is no folder" in out.getvalue()
+    LastReport(tmp_path / "nothing", messages.append).write()
+    assert messages[0] == f"report: {folder}/report.html"
+    assert messages[1].startswith("no report: there is no folder")
+
+
+def test_a_report_is_gone_with_a_deleted_session(tmp_path: Path) -> None:
+    messages: list[str] = []
+    folder = make_serving(tmp_path / "serve", "+-")
+    last_report = LastReport(folder, messages.append)
+    last_report.session_deleted("talk-0")  # there is none yet
+    last_report.write()
+    last_report.session_deleted("talk-1")
+    assert not (folder / "report.html").exists()
+
+
+def test_a_report_during_which_a_session_is_deleted_is_not_kept(tmp_path: Path) -> None:
+    messages: list[str] = []
+    folder = make_serving(tmp_path / "serve", "+-")
+
+    def write(path: Path) -> Path:
+        last_report.session_deleted("talk-0")
+        return write_report(path)
+
+    last_report = LastReport(folder, messages.append, write)
+    last_report.write()
+    assert not (folder / "report.html").exists()
+    assert messages == ["no report: a session was deleted while it was written"]

@@ -10,10 +10,8 @@ import asyncio
 import socket
 import sys
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from clawrl_gym.config import ServeConfig
-from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
@@ -22,13 +20,13 @@ from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run.clients import key_of
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
+from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
@@ -54,14 +52,6 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
         view.close()
 
 
-def leave_report(folder: Path, view: RunView) -> None:
-    """What was served and learned, on a page; one that cannot be written costs a message."""
-    try:
-        view.message(f"report: {write_report(folder)}")
-    except ClawError as error:
-        view.message(f"no report: {error}")
-
-
 class Service:
     """What serves and learns, alive."""
 
@@ -69,6 +59,7 @@ class Service:
         self._config = config
         self._parts = parts
         self._view = view
+        self._last_report = LastReport(parts.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
@@ -100,7 +91,7 @@ class Service:
             on_next_state=self._queue.add,
             on_verdict=self._on_verdict,
             on_end=self._on_end,
-            on_delete=self._collector.deleted,
+            on_delete=self._on_delete,
         )
         if config.learn:
             await self._collector.restore()
@@ -129,9 +120,7 @@ class Service:
             await asyncio.Event().wait()
         finally:
             self._view.close()
-            self._leaving_report = asyncio.create_task(
-                asyncio.to_thread(leave_report, self._parts.folder.path, self._view)
-            )
+            self._leaving_report = asyncio.create_task(asyncio.to_thread(self._last_report.write))
 
     async def reported(self) -> None:
         """Wait for the report, if one is being written."""
@@ -171,6 +160,10 @@ class Service:
     def _on_end(self, session_id: str) -> None:
         if self._config.learn:
             self._collector.session_ended(session_id)
+
+    def _on_delete(self, session_id: str) -> None:
+        self._collector.deleted(session_id)
+        self._last_report.session_deleted(session_id)
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)

@@ -220,8 +220,8 @@ def _read_cards(folder: Path, config: Json, taught: list[TaughtLine]) -> _Stored
         )
     if any(session.source == "live" for session in stored.sessions):
         notes.append(
-            "This page holds words of live conversations. One that is deleted later stays in it "
-            "until the page is deleted or written again."
+            "This page holds words of live conversations. While serve runs, it is removed with the "
+            "first session that is deleted; copies of it are not."
         )
     if len(stored.lessons) < len(taught):
         lost = len(taught) - len(stored.lessons)
