@@ -24,12 +24,12 @@ def test_attempts_follow_after_growing_pauses_and_nothing_is_waited_for_after_th
             )
 
     async def go() -> float:
-        config = RolloutConfig(groups=1, group_size=1, max_retries=3)
+        config = RolloutConfig(groups=1, group_size=1, max_retries=5)
         task = TaskRef("a", 1, "train")
         await run_group(0, task, 0, config, 4, WorkerPool([NeverUp()], 1), lambda episode: None)
         return asyncio.get_running_loop().time()
 
     ended_s = run_in_virtual_time(go())
     pauses_s = [round(after - before, 3) for before, after in pairwise(started_s)]
-    assert pauses_s == [0.2, 0.4, 0.8]
+    assert pauses_s == [0.2, 0.4, 0.8, 1.6, 2.0]
     assert ended_s == started_s[-1]

@@ -4,13 +4,14 @@ import asyncio
 import sys
 import time
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, supervise
+from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, restart_pauses_s, supervise
 
 ECHO = f"""
 import os, socket, sys
@@ -47,6 +48,10 @@ async def test_a_killed_child_is_started_again_and_connections_wait_meanwhile() 
         assert first != second
         await ask(port, "end")
         assert await running == 0
+
+
+def test_a_child_that_dies_again_and_again_is_started_at_longer_and_longer_intervals() -> None:
+    assert list(islice(restart_pauses_s(), 6)) == [0.0, 2.0, 4.0, 8.0, 16.0, 30.0]
 
 
 async def test_a_child_that_ends_on_purpose_is_not_started_again() -> None:

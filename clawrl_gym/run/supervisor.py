@@ -55,21 +55,22 @@ async def supervise(arguments: Sequence[str], sock: socket.socket) -> int:
     A child that is killed or crashes is started again, at once and then after growing pauses.
     Cancelled (Ctrl-C, SIGTERM), it has the child close everything first.
     """
-    pauses_s = _pauses_s()
+    pauses_s = restart_pauses_s()
     while True:
         started_s = time.monotonic()
         code = await _one_life(arguments, sock)
         if code in _FINAL:
             return code
         if time.monotonic() - started_s > _HEALTHY_S:
-            pauses_s = _pauses_s()
+            pauses_s = restart_pauses_s()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         restore_terminal()
         sys.stderr.write(f"the serving process {how}; starting it again, connections wait\n")
         await asyncio.sleep(next(pauses_s))
 
 
-def _pauses_s() -> Iterator[float]:
+def restart_pauses_s() -> Iterator[float]:
+    """Before each start after a death: the first comes at once."""
     return itertools.chain([0.0], growing_pauses_s(2.0, _LONGEST_PAUSE_S))
 
 
