@@ -187,7 +187,7 @@ def test_every_seam_takes_a_class_of_an_outside_package(outside: Path) -> None:
     lines = (outside / "outside.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert {0, 1, 2} <= set(steps)
-    assert (outside / "noted").read_text() == "2"
+    assert (outside / "serving/noted").read_text() == "2"
     store = StoreReader(outside)
     try:
         samples = store.samples_of_update(1)
