@@ -214,3 +214,22 @@ def test_who_follows_hints_wants_somebody_who_gives_them(
 def test_an_address_is_reached_or_why_not() -> None:
     assert why_unreachable("http://127.0.0.1:9/v1") == "Connection refused"
     assert "expected an address" in (why_unreachable("ftp:nowhere") or "")
+
+
+@pytest.mark.parametrize("env", ["terminal", "toolcall", "swe"])
+def test_an_image_that_is_to_be_made_is_said_and_not_made(
+    env: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    config = cg.load_config([f"env={env}", "sandbox=docker"]).env
+    with pytest.raises(cg.EnvError, match=r"/nowhere/docker\.sock"):
+        config.long_preparation()
+    assert cg.load_config([f"env={env}", "sandbox=bubblewrap"]).env.long_preparation() is None
+
+
+@pytest.mark.docker
+def test_with_an_engine_a_dry_run_makes_no_image(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["sandbox=docker", "env.sandbox.image=clawrl/nowhere:1", "dry_run=true"]
+    assert train.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "the image clawrl/nowhere:1 is not there: it is made first" in printed

@@ -38,6 +38,17 @@ class Sandboxes:
     def limits(self) -> Limits:
         return Limits.of(self.config)
 
+    def missing_image(self) -> str | None:
+        """Of Docker: that the image which tasks share is still to be made, in words.
+
+        Raises SandboxError where no engine answers.
+        """
+        if self.kind != "docker":
+            return None
+        from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, missing_image
+
+        return missing_image(self.config.image or TERMINAL_IMAGE)
+
     def open(self, spec: SandboxSpec) -> Sandbox:
         """A fresh sandbox. Raises SandboxError where it cannot be isolated, or has no image."""
         if self.opener is None:

@@ -109,12 +109,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
     def long_preparation(config: SweEnvConfig) -> str | None:
         """Of Docker only; None where an episode can begin at once."""
         sandboxes = _sandboxes(config, None)
-        if sandboxes.kind != "docker" or sandboxes.config.image is None:
-            return None
-        from clawrl_gym.envs.sandbox.docker.images import missing_image
-
-        missing = missing_image(sandboxes.config.image)
-        if missing is None and lives_in_images(config):
+        missing = sandboxes.missing_image()
+        if missing is None and sandboxes.kind == "docker" and lives_in_images(config):
             return "images of instances are pulled when an instance is first drawn"
         return missing
 

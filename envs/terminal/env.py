@@ -90,12 +90,9 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     @staticmethod
     def long_preparation(config: TerminalEnvConfig) -> str | None:
         """Of Docker only; None where an episode can begin at once."""
-        if Sandboxes.of(config.sandbox).kind != "docker":
-            return None
-        from clawrl_gym.envs.sandbox.docker.images import TERMINAL_IMAGE, missing_image
-
-        missing = missing_image(config.sandbox.image or TERMINAL_IMAGE)
-        if missing is None and config.tasks != "generated":
+        sandboxes = Sandboxes.of(config.sandbox)
+        missing = sandboxes.missing_image()
+        if missing is None and sandboxes.kind == "docker" and config.tasks != "generated":
             return "images of tasks are built or pulled when a task is first drawn"
         return missing
 

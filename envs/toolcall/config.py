@@ -61,3 +61,7 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
         if isinstance(values, dict) and values.get("tasks", "generated") != "generated":
             return {"max_turns": 20, **values}
         return values
+
+    def long_preparation(self) -> str | None:
+        missing: str | None = self.env_class().long_preparation(self)
+        return missing

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split, Tool
-from clawrl_gym.envs.sandbox.sandboxes import Opener
+from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade
@@ -87,6 +87,11 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
     def list_tasks(config: ToolCallEnvConfig, split: Split) -> Sequence[str]:
         """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
         return open_source(ToolContext(config)).ids(split)
+
+    @staticmethod
+    def long_preparation(config: ToolCallEnvConfig) -> str | None:
+        """Of Docker only; None where an episode can begin at once."""
+        return Sandboxes.of(config.sandbox).missing_image()
 
     def solve(self) -> tuple[str, ...]:
         """The oracle: actions that solve the current task, one a step."""
