@@ -20,7 +20,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).resolve().parents[1]
 _FOLDERS = (".", ".github", "docs", "docker", "agents/openclaw")
-_COMMAND = re.compile(r"(?<![\w./-])(?:(?:\.venv/bin/)?python -m clawrl_gym|clawrl-|make |python )")
+_COMMAND = re.compile(r"(?<![\w./-])(?:(?:\.venv/bin/)?python |make )")
 _NOT_LINKED = ("http://", "https://", "mailto:")
 
 

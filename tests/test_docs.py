@@ -192,6 +192,14 @@ def test_every_dependency_is_named() -> None:
     assert names - named == set()
 
 
+def test_programs_that_are_named_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    text = "\n".join(page.path.read_text() for page in TRUE_TODAY)
+    named = set(re.findall(r"[`/ ](clawrl-\w+)", text)) - {project["name"]}
+    assert named
+    assert named <= set(project["scripts"])
+
+
 def _overrides_of(code: str) -> Iterator[tuple[str, list[str]]]:
     """(command, overrides) of the library's calls with a literal list."""
     for node in ast.walk(ast.parse(code)):
