@@ -2,8 +2,9 @@
 
 What a machine lacks skips the tests that need it, with the reason; on CI it is a failure. Long
 forms (marker `nightly`) are left out, and the summary says so, unless `--nightly` asks for them.
-With `--dist loadfile` the tests of a file stay in one worker, and those of e2e/ in a single one:
-they share a server, and two vLLMs at once would only slow each other.
+With `--dist loadfile` the tests of a file stay in one worker, and so do those of e2e/, since two
+vLLMs at once slow each other, and those of e2e/serve/, which share a server and come last: they
+go to the worker that e2e/ did not keep busy.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "openclaw": _lacks_npm,
     "browser": _lacks_browser,
 }
-E2E = "tests/e2e/"
+TOGETHER = ("tests/e2e/serve/", "tests/e2e/")
+"""Folders whose tests stay in one worker; the first that fits."""
 LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
@@ -132,7 +134,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(item: pytest.Item) -> int:
-    """What takes long begins first, so that workers end at about the same time."""
+    """What takes long begins first, but for e2e/serve/."""
+    if item.nodeid.startswith(TOGETHER[0]):
+        return len(LONG) + 1
     return next((at for at, name in enumerate(LONG) if item.get_closest_marker(name)), len(LONG))
 
 
@@ -145,7 +149,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return E2E if file.startswith(E2E) else file
+            return next((folder for folder in TOGETHER if file.startswith(folder)), file)
 
     return ByFile(config, log)
 

@@ -1,4 +1,4 @@
-"""The plugin's own logic before a stand-in for OpenClaw; e2e/test_openclaw.py has the real one."""
+"""The plugin's own logic before a stand-in for OpenClaw; e2e/serve/ has the real one."""
 
 import asyncio
 import json

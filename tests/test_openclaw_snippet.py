@@ -1,4 +1,4 @@
-"""The snippet for `openclaw.json`. That OpenClaw takes it is tested in e2e/test_openclaw.py."""
+"""The snippet for `openclaw.json`. That OpenClaw takes it is tested in e2e/serve/."""
 
 import json
 from typing import Any

@@ -17,7 +17,7 @@ from tests.e2e.serving import Serving
 
 pytestmark = [pytest.mark.vllm, pytest.mark.ray, pytest.mark.slow]
 
-RECORDED = Path(__file__).parents[1] / "fixtures" / "openclaw"
+RECORDED = Path(__file__).parents[2] / "fixtures" / "openclaw"
 
 
 def replies(serving: Serving, bodies: list[dict[str, Any]]) -> list[Message]:
