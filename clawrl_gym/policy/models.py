@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.installation import how_to_install
+from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
@@ -144,7 +144,9 @@ def checkpoint_dtype(folder: Path) -> str:
 
 def resolve_device(configured: Literal["auto", "cpu", "cuda"]) -> Device:
     """The device to serve and learn on; ConfigError when this machine cannot."""
-    return choose_device(configured, vllm_build(), has_gpu=has_gpu())
+    build = vllm_build()
+    check_torch_builds()
+    return choose_device(configured, build, has_gpu=has_gpu())
 
 
 def choose_device(

@@ -1,13 +1,13 @@
 """What is installed is what the checkout holds: the linked folders, the tiny model, the types."""
 
-import subprocess
-import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import clawrl_gym
+from tests import packages
 
 ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
 
@@ -15,14 +15,7 @@ ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
 @pytest.fixture(scope="module")
 def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    (wheel,) = out.glob("*.whl")
+    wheel = packages.build("wheel", ROOT, out)
     assert wheel.stat().st_size < 10 << 20
     return set(zipfile.ZipFile(wheel).namelist())
 
@@ -52,6 +45,24 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 )
 def test_the_wheel_holds(wheel_names: set[str], name: str) -> None:
     assert name in wheel_names
+
+
+def test_a_wheel_of_the_source_archive_holds_the_same(
+    wheel_names: set[str], tmp_path: Path
+) -> None:
+    source = packages.unpack(packages.build("sdist", ROOT, tmp_path), tmp_path)
+    wheel = packages.build("wheel", source, tmp_path)
+    assert set(zipfile.ZipFile(wheel).namelist()) == wheel_names
+
+
+def test_every_command_is_a_program_too() -> None:
+    commands = {
+        path.stem
+        for path in (ROOT / "clawrl_gym").glob("*.py")
+        if "\ndef main(" in path.read_text()
+    }
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {f"clawrl-{name}": f"clawrl_gym.{name}:main" for name in commands}
 
 
 def test_nothing_is_installed_under_a_bare_name(wheel_names: set[str]) -> None:

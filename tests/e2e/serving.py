@@ -18,14 +18,16 @@ from tests.e2e.runs import ROOT, descendants
 class Serving:
     """One `serve` under its supervisor, writing lines."""
 
-    def __init__(self, folder: Path, *overrides: str) -> None:
+    def __init__(
+        self, folder: Path, *overrides: str, python: str = sys.executable, cwd: Path = ROOT
+    ) -> None:
         self.folder = folder
         self.lines: list[str] = []
         self._news = threading.Condition()
         arguments = ["gateway.port=0", f"run.dir={folder}", "ui=line", "live.flush_s=5", *overrides]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "clawrl_gym.serve", *arguments],
-            cwd=ROOT,
+            [python, "-m", "clawrl_gym.serve", *arguments],
+            cwd=cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
