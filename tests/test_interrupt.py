@@ -34,7 +34,7 @@ async def main(config):
             CLOSING
 
 INTERRUPTS.patience_s = PATIENCE
-sys.exit(run_command(Config, main))
+sys.exit(run_command(Config, lambda config: (), main))
 """
 
 
