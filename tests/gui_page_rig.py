@@ -20,6 +20,8 @@ from clawrl_gym.envs.gui.text import line_text
 CHROMIUM = "/usr/lib/chromium/chromium-headless-shell"
 FLAGS = ["--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"]
 HOST = "http://page.test"
+PATIENCE_S = 30.0
+"""For a busy machine; a page that hangs for ever is no matter of these tests."""
 LOG = """<script>const log = [];
 const note = (e) => log.push([e.type, e.target.id, e.detail, e.isTrusted, e.key]);
 for (const type of ["click", "dblclick", "contextmenu", "mousedown", "mouseup", "mouseover",
@@ -58,7 +60,7 @@ class PageRig:
         await self.page.goto(HOST + path)
 
     async def lines(self) -> tuple[Line, ...]:
-        return (await read_page(self.tab, 5))[2]
+        return (await read_page(self.tab, PATIENCE_S))[2]
 
     async def texts(self) -> list[str]:
         """The page as the model reads it."""
@@ -76,7 +78,7 @@ class PageRig:
         """Look, and act on the element of that name."""
         if name:
             fields["id"] = (await self.element(name)).id
-        return await carry_out(self.tab, GuiAction(kind, **fields), 5)
+        return await carry_out(self.tab, GuiAction(kind, **fields), PATIENCE_S)
 
     async def js(self, code: str) -> Any:
         """Asked of the page itself."""

@@ -127,7 +127,7 @@ def run(loop: asyncio.AbstractEventLoop) -> Any:
 
 async def until(holds: Callable[[float], bool], rig: Rig) -> None:
     """Wait until it holds for the number of requests that vLLM runs."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds((await rig.fleet.metrics())["running"]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
