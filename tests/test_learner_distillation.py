@@ -259,7 +259,7 @@ def test_another_model_teaches_when_it_has_the_vocabulary(tmp_path: Path) -> Non
     assert metrics["teacher/gap_abs"] > 0.01
     text = (other / "tokenizer.json").read_text()
     (other / "tokenizer.json").write_text(text.replace("<|im_start|>", "<|im_begin|>"))
-    with pytest.raises(TrainerError, match="another vocabulary"):
+    with pytest.raises(ConfigError, match="another vocabulary"):
         make_learner(folder, distillation={"teacher": str(other)})
 
 

@@ -282,8 +282,8 @@ def live_run(folder: Path) -> Path:
 def test_a_serving_run_has_a_page_of_its_own_kind(tmp_path: Path) -> None:
     words = Page(write_report(live_run(tmp_path / "serve")).read_text()).words
     for said in (
-        "A serving run: 1 update so far.", "Live conversation", "No, today!", "judged -1",
-        "The user said: Say today.", "words of live conversations", "All defaults.",
+        "A serving run: 1 update from 1 judged turn.", "Live conversation", "No, today!",
+        "judged -1", "The user said: Say today.", "words of live conversations", "Configuration",
     ):  # fmt: skip
         assert said in words, said
     for wrong in ("not finished", "✗ failed", "held-out", "greedy"):
