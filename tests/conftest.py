@@ -104,6 +104,15 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await one.stop()
 
 
+@pytest.fixture
+def without_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Docker engine answers, whatever this process has used before."""
+    from clawrl_gym.envs.sandbox.docker import engine
+
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    monkeypatch.setattr(engine, "_clients", {})
+
+
 @functools.cache
 def _lacks(name: str) -> str | None:
     return NEEDS[name]()

@@ -287,7 +287,10 @@ def test_without_a_terminal_what_a_run_is_doing_is_said_now_and_then() -> None:
 
 
 @pytest.mark.parametrize("columns", [120, 40])
-def test_on_a_terminal_bars_and_the_newest_line_stand_below_what_ended(columns: int) -> None:
+def test_on_a_terminal_bars_and_the_newest_line_stand_below_what_ended(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
     (run,) = plan_runs(load_config(["experiment=personal_binary", "seeds=1"], "bench"))
     terminal = Terminal(columns, 12)
     console = Console(file=terminal, width=columns, height=12, force_terminal=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.core.errors import SandboxError, TaskError
-from clawrl_gym.envs.sandbox.docker import engine as module
 from clawrl_gym.envs.sandbox.docker.addresses import find_engine
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
 from tests.fake_engine import FakeEngine
@@ -16,9 +15,8 @@ SCRIPT = Path(__file__).resolve().parents[1] / "docker" / "engine.sh"
 
 
 @pytest.fixture
-def forgotten(monkeypatch):
+def forgotten(without_engine: None, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """This process has not asked for an engine yet."""
-    monkeypatch.setattr(module, "_clients", {})
     return monkeypatch
 
 

@@ -22,10 +22,11 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def _a_machine_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _a_machine_of_its_own(
+    without_engine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """No hub, no engine, and a folder without runs."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.chdir(tmp_path)
 
 

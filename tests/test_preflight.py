@@ -217,10 +217,7 @@ def test_an_address_is_reached_or_why_not() -> None:
 
 
 @pytest.mark.parametrize("env", ["terminal", "toolcall", "swe"])
-def test_an_image_that_is_to_be_made_is_said_and_not_made(
-    env: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+def test_an_image_that_is_to_be_made_is_said_and_not_made(env: str, without_engine: None) -> None:
     config = cg.load_config([f"env={env}", "sandbox=docker"]).env
     with pytest.raises(cg.EnvError, match=r"/nowhere/docker\.sock"):
         config.long_preparation()
