@@ -3,7 +3,9 @@ SHELL := /bin/bash
 BUILD ?= $(shell nvidia-smi -L 2>/dev/null | grep -q GPU && echo gpu || echo cpu)
 PY := .venv/bin/python
 ARGS ?=
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n logical --maxprocesses 8
+# Tests wait for others at times: one worker more than there are cores.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
 # Compiled modules are kept: else each of a run's processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
