@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def test_the_doctor_loads_no_heavy_package() -> None:
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert process.stderr.strip() == ""
+
+
+def test_the_heavy_packages_are_looked_at_one_by_one() -> None:
+    checks = {check.name: check for check in software.check_packages()}
+    assert set(checks) == {"vLLM", "torch", "ray", "transformers", "gymnasium", "hydra-core"}
+    assert checks["torch"].status is Status.OK
+    assert version("torch") in astuple(checks["torch"])
 
 
 def test_an_old_python_is_missing() -> None:

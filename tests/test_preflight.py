@@ -16,10 +16,11 @@ from clawrl_gym.config import PolicyConfig, ServeConfig
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.models import shipped_dir
 from clawrl_gym.policy.servable import ModelSize, model_problems, model_size
+from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import missing_hints
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.needs import Needs, memory_problems, needs_of
-from clawrl_gym.run.preflight import preflight_serving
+from clawrl_gym.run.preflight import measured_tasks, preflight_serving
 from clawrl_gym.store import Store
 from clawrl_gym.store.store import LOCK_FILE
 from clawrl_gym.trainers.algorithm import build_algorithm
@@ -222,6 +223,14 @@ def test_an_image_that_is_to_be_made_is_said_and_not_made(env: str, without_engi
     with pytest.raises(cg.EnvError, match=r"/nowhere/docker\.sock"):
         config.long_preparation()
     assert cg.load_config([f"env={env}", "sandbox=bubblewrap"]).env.long_preparation() is None
+
+
+@pytest.mark.parametrize("split", ["heldout", "train"])
+def test_tasks_of_the_split_that_is_named_are_measured(split: str) -> None:
+    config = cg.load_config(["env=terminal", "eval.tasks=3", f"split={split}"], "evaluate")
+    tasks = measured_tasks(config, TaskSampler.of(config.env, config.seed))
+    assert len(tasks) == 3
+    assert all(f"-{split}-" in str(task.id) for task in tasks)
 
 
 @pytest.mark.docker

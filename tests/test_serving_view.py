@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 
 import pytest
 from rich.console import Console
@@ -82,6 +83,16 @@ def test_the_panel_shows_the_newest_hint_and_the_pieces_that_were_taught(width: 
     assert "abstained 2  hints 100 %" in text
     assert "teacher gap +0.500" in text
     assert "update 3 taught read" in text
+
+
+def test_the_panel_says_how_long_it_serves_and_names_its_columns() -> None:
+    state = RunState("runs/serve")
+    state.take_turn(turn())
+    console = Console(width=100, file=io.StringIO(), force_terminal=False)
+    console.print(SERVING.panel(state, 100))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"serving for \d", text)
+    assert re.search(r"session +turns +ago +verdicts +said", text)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])

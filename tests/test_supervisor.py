@@ -3,14 +3,16 @@
 import asyncio
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run import supervisor
 from clawrl_gym.run.supervisor import SOCKET_VARIABLE, listen, restart_pauses_s, supervise
 
 ECHO = f"""
@@ -52,6 +54,30 @@ async def test_a_killed_child_is_started_again_and_connections_wait_meanwhile() 
 
 def test_a_child_that_dies_again_and_again_is_started_at_longer_and_longer_intervals() -> None:
     assert list(islice(restart_pauses_s(), 6)) == [0.0, 2.0, 4.0, 8.0, 16.0, 30.0]
+
+
+async def test_only_a_long_life_starts_the_count_of_deaths_afresh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deaths at once: the pauses are those of one series, which the test gives no length."""
+    begun: list[int] = []
+
+    def pauses_s() -> Iterator[float]:
+        begun.append(1)
+        return repeat(0.0)
+
+    monkeypatch.setattr(supervisor, "restart_pauses_s", pauses_s)
+    lives = tmp_path / "lives"
+    script = f"""
+import os
+with open({str(lives)!r}, "a") as file:
+    file.write("x")
+os._exit(0 if os.path.getsize({str(lives)!r}) == 3 else 77)
+"""
+    with listen(GatewayConfig()) as sock:
+        assert await supervise([sys.executable, "-S", "-c", script], sock) == 0
+    assert lives.read_text() == "xxx"
+    assert len(begun) == 1
 
 
 async def test_a_child_that_ends_on_purpose_is_not_started_again() -> None:
