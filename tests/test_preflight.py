@@ -39,7 +39,11 @@ def words_of(part: object) -> str:
 @pytest.mark.parametrize(
     ("command", "arguments", "says"),
     [
-        ("train", ["rollout.groups=3"], ["of 3 groups of 8 episodes", "1 vLLM", "818,368 param"]),
+        (
+            "train",
+            ["rollout.groups=3"],
+            ["of 3 groups of 8 episodes", "384 episodes on held", "1 vLLM", "818,368 param"],
+        ),
         ("train", ["env=conversation", "trainer=opd"], ["env=conversation", "the learner"]),
         ("serve", ["gateway.port=0", "learn=false"], ["conversations, no learning", "free port"]),
         ("evaluate", ["env=toolcall", "eval.tasks=7"], ["env=toolcall, 7 tasks of heldout"]),
