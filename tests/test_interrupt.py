@@ -106,7 +106,8 @@ def endless_import(tmp_path: Path) -> dict[str, str]:
     """An environment in which importing gymnasium, the first thing there is, never ends."""
     (tmp_path / "gymnasium").mkdir()
     (tmp_path / "gymnasium/__init__.py").write_text(
-        "import time\nprint('importing', flush=True)\ntime.sleep(1000)\n"
+        # Naps: a signal that comes just before one sleeps through it.
+        "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
     )
     return {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
@@ -125,7 +126,10 @@ def test_an_interrupt_while_a_command_imports_is_one_line(
         assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        try:
+            _, stderr = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, stderr) == (130, "stopped by SIGINT: nothing to resume\n")
 
 
