@@ -264,6 +264,8 @@ class Tests:
         by_line = self._by_file[mutant.path]
         lines = range(mutant.span[0], mutant.span[2] + 1)
         contexts = {one for line in lines for one in by_line.get(line, []) if one}
+        if not contexts:  # a line that runs when the module is imported: whoever runs the module
+            contexts = {one for ones in by_line.values() for one in ones if one}
         ids = [context.partition("|")[0] for context in contexts]
         functions = dict.fromkeys(sorted(ids, key=lambda id: (self._cost[f"{id}|run"], id)))
         return list(functions)[:_MOST_TESTS] or _importers(mutant.path)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TypedDict
 
 SUFFIXES = (".safetensors", ".safetensors.index.json")
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Of an element, by the names that a model's config.json gives to element types."""
 _OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _OF_THESE_WEIGHTS = (
     "README.md", "recipe.json", "training_args.json", "trainer_state.json", "all_results.json",

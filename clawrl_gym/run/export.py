@@ -17,15 +17,14 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
 from clawrl_gym.policy.models import checkpoint_dtype, resolve_model
-from clawrl_gym.policy.weights import check_whole, files_beside_weights
-from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights
+from clawrl_gym.run.folder import RunFolder, free_bytes
 from clawrl_gym.run.model_card import CARD, CARD_TAG, model_card
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 """What safetensors calls the element types that can be made of one another."""
 _MARGIN_BYTES = 100 << 20
@@ -59,10 +58,10 @@ def export_run(
     folder, out = RunFolder(_run_dir(Path(run))), Path(out)
     values = folder.read_values()
     chosen = _choose(folder, step)
-    source = folder.path / CHECKPOINTS / list_checkpoints(folder.checkpoints)[chosen].name
+    source = list_checkpoints(folder.checkpoints)[chosen]
     weights, model = source / WEIGHTS, _model_of(source, values)
     served = dtype or checkpoint_dtype(model)
-    wanted = served if served in _BYTES else "float32"
+    wanted = served if served in DTYPE_BYTES else "float32"
     try:
         size = _size(weights, wanted)
     except (OSError, ValueError) as error:
@@ -132,7 +131,7 @@ def _model_of(checkpoint: Path, values: dict[str, object]) -> Path:
 def _size(weights: Path, dtype: str) -> int:
     """Bytes of the weights in an element type. Raises ValueError when they are not whole."""
     return sum(
-        prod(tensor["shape"]) * _BYTES[dtype]
+        prod(tensor["shape"]) * DTYPE_BYTES[dtype]
         if tensor["dtype"] in _STORED
         else tensor["data_offsets"][1] - tensor["data_offsets"][0]
         for tensor in check_whole(weights).values()
@@ -166,11 +165,10 @@ def _is_export(folder: Path) -> bool:
 
 
 def _check_space(out: Path, size: int) -> None:
-    parent = next(path for path in out.absolute().parents if path.is_dir())
-    free, needed = shutil.disk_usage(parent).free, size + _MARGIN_BYTES
+    free, needed = free_bytes(out), size + _MARGIN_BYTES
     if free < needed:
         raise ConfigError(
-            f"got {free >> 20} MB free at {parent}, expected {needed >> 20} MB for the export: "
+            f"got {free >> 20} MB free at {out}, expected {needed >> 20} MB for the export: "
             "free some space, choose another folder, or --dtype bfloat16"
         )
 

@@ -14,11 +14,11 @@ from clawrl_gym.config import CommandConfig, EvaluateConfig, PolicyConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.models import Device, checkpoint_dtype
 from clawrl_gym.policy.servable import ModelSize
+from clawrl_gym.policy.weights import DTYPE_BYTES
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.objectives import distils
 
 GIB = 2**30
-_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _TRAINED_BYTES = 16
 """A parameter, its gradient and Adam's two moments, in float32."""
 _KEPT_BYTES = 12
@@ -121,7 +121,7 @@ def gpu_memory_gib() -> float | None:
 def _served_bytes(policy: PolicyConfig, model: Path) -> int:
     """Of a parameter in vLLM."""
     dtype = checkpoint_dtype(model) if policy.dtype == "auto" else policy.dtype
-    return _BYTES.get(dtype, 4)
+    return DTYPE_BYTES.get(dtype, 4)
 
 
 def _trained_bytes(config: CommandConfig | EvaluateConfig) -> int:

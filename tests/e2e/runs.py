@@ -70,25 +70,6 @@ def left_behind(folder: Path) -> list[str]:
     return found
 
 
-def descendants(pid: int) -> set[int]:
-    """All processes below `pid` now."""
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        children = parents.get(waiting.pop(), [])
-        found.update(children)
-        waiting += children
-    return found
-
-
 def still_alive(pids: set[int], within_s: float = 5.0) -> set[int]:
     """Which of these still run (zombies do not count) after at most `within_s`."""
     deadline_s = time.monotonic() + within_s

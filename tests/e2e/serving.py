@@ -12,7 +12,8 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.runs import ROOT, descendants
+from clawrl_gym.core.descendants import descendants
+from tests.e2e.runs import ROOT
 
 
 class Serving:

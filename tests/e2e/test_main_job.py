@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.core.descendants import command_of
+from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.run.export import export_run
 from clawrl_gym.store import StoreReader
@@ -107,7 +107,7 @@ def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) ->
     shutil.copytree(trained / "checkpoints", other / "checkpoints")
     first = runs.start(folder, *QUICK, "trainer.steps=4", f"policy.model={other}")
     runs.wait_for_line(first, "step 2/4")
-    below = runs.descendants(first.pid)
+    below = descendants(first.pid)
     first.kill()
     first.communicate(timeout=60)
     shutil.rmtree(other)
@@ -150,7 +150,7 @@ def test_a_signal_ends_everything_and_names_how_to_go_on(
     folder = tmp_path / "run"
     run = runs.start(folder, *QUICK, "trainer.steps=50")
     runs.wait_for_line(run, until)
-    below = runs.descendants(run.pid)
+    below = descendants(run.pid)
     output = runs.interrupt(run, number)
     assert run.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[number]
     assert output.endswith(f"go on with: python -m clawrl_gym.train resume={folder}\n")
@@ -162,7 +162,7 @@ def test_a_run_that_loses_ray_says_so_and_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = runs.start(folder, *QUICK, "trainer.steps=50")
     runs.wait_for_line(run, "workers: ready")
-    below = runs.descendants(run.pid)
+    below = descendants(run.pid)
     raylets = [pid for pid in below if command_of(pid) == "raylet"]
     assert len(raylets) == 1
     os.kill(raylets[0], signal.SIGKILL)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.core.descendants import descendants
 from clawrl_gym.store import StoreReader
-from tests.e2e.runs import ROOT, descendants, still_alive
+from tests.e2e.runs import ROOT, still_alive
 from tests.e2e.serving import Serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
