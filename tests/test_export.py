@@ -93,6 +93,7 @@ def test_the_card_tells_what_was_measured_with_counts(run: Path, tmp_path: Path)
     after = f"{last['heldout/success']:.1%} of {last['heldout/n']:.0f}"
     assert f"Before training 34.2% of 120, at these weights {after}." in card
     assert "| 0 (before training) | 34.2% | 26.3% to 43.0% | 120 |" in card
+    assert "chosen because they did best look better than they are" in card
     assert "the run `first` of clawrl_gym" in card
     for fact in (
         "| environment | terminal |",
