@@ -31,6 +31,7 @@ import gymnasium
 
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.selection import Selection, selection_of
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.envs.task_source import TaskSource, requested_task
 
@@ -181,6 +182,11 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes; starts nothing."""
         return self._source.ids(split)
+
+    @property
+    def selection(self) -> Selection | None:
+        """What the tasks were chosen from; None when none could be left out."""
+        return selection_of(self._source)
 
     def _current(self, caller: str) -> tuple[TaskT, WorkspaceT]:
         """The task and its workspace. Raises EnvError when none is being worked on."""

@@ -1,5 +1,7 @@
 """Checks tasks by playing them: the oracle must earn 1.0 and doing nothing 0.0.
 
+What a loader leaves out does not hold either, and is told with its reason.
+
 `main` is the command `python -m clawrl_gym.envs.TYPE validate PATH` of every environment that has
 one. What goes wrong in a task is a row of the table, never the end of the check.
 """
@@ -26,11 +28,14 @@ from rich.text import Text
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import SANDBOXES
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.selection import LeftOut, Selection
 
 
 class OracleEnv(Protocol):
     """One of our environments, as far as its tasks are played here."""
 
+    @property
+    def selection(self) -> Selection | None: ...
     def task_ids(self, split: Split) -> Sequence[str]: ...
     def reset(
         self, *, options: dict[str, object] | None = None
@@ -151,7 +156,8 @@ def main(
     prepare: Prepare | None = None,
     add_commands: AddCommands | None = None,
 ) -> int:
-    """Run the command: 0 when every task holds, 1 when one does not, 2 for a wrong command.
+    """Run the command: 0 when every task holds, 1 when one does not or was left out, 2 for a wrong
+    command.
 
     `add_commands` adds further ones; each sets the default `run`, which makes its exit code.
     """
@@ -168,6 +174,7 @@ def main(
         ids = _select_ids(envs[0], args)
         envs += [make_env(args, sandbox) for _ in range(min(args.jobs, len(ids)) - 1)]
         checks = _run(envs, ids, console, quiet=args.json)
+        selection = envs[0].selection or Selection(len(ids))
     except ClawError as error:
         progress.print(f"{prog}: {error}", markup=False, soft_wrap=True)
         return 2
@@ -175,11 +182,18 @@ def main(
         for env in envs:
             env.close()
     if args.json:
+        checks += [_left_out(entry) for entry in selection.left_out]
         rows = [{**asdict(checked), "ok": checked.ok} for checked in checks]
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
     else:
         show(checks, console)
-    return 0 if all(checked.ok for checked in checks) else 1
+        for line in selection.lines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0 if all(checked.ok for checked in checks) and not selection.left_out else 1
+
+
+def _left_out(entry: LeftOut) -> TaskCheck:
+    return TaskCheck(entry.name, "", None, None, f"left out: {entry.reason}", 0.0)
 
 
 def _run(
@@ -208,11 +222,21 @@ def _select_ids(env: OracleEnv, args: argparse.Namespace) -> list[str]:
         selected = [name for name in args.ids.split(",") if name]
         unknown = sorted({name for name in selected if not any(name in ids for ids in id_sets)})
         if unknown:
+            _refuse_left_out(unknown, env.selection)
             some = list(islice(every, 20))
             raise ConfigError(f"got --ids {','.join(unknown[:5])}, expected some of {some}")
     if not selected:
         raise ConfigError(f"there is no task in {args.path!r} (--split {args.split})")
     return selected[: args.limit]
+
+
+def _refuse_left_out(names: Sequence[str], selection: Selection | None) -> None:
+    if selection is None:
+        return
+    for name in names:
+        reason = selection.reason_of(name)
+        if reason is not None:
+            raise ConfigError(f"got --ids {name}, which cannot be used: {reason}")
 
 
 def _parse(

@@ -17,6 +17,8 @@ class Env:
         self.tasks = {"good": (1.0, 0.0), **tasks}
         self.closed = False
 
+    selection = None
+
     def task_ids(self, split):
         return list(self.tasks) if split == "train" else []
 

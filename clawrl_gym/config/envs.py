@@ -91,6 +91,10 @@ class EnvConfig(Part):
         """
         return None
 
+    def left_out(self) -> Sequence[str]:
+        """In words: how many tasks are used and why others are not; empty when all are."""
+        return ()
+
     def settled(self, say: Callable[[str], None]) -> Self:
         """The same with what this machine decides filled in; `say` tells people what was decided.
 

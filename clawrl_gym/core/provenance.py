@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypedDict
@@ -46,12 +47,22 @@ class Start(TypedDict, total=False):
     machine: Machine
     versions: dict[str, str]
     commit: str | None
+    notes: list[str]
+    """What was told at the start and is worth knowing later, such as tasks that are left out."""
 
 
 def record_start(folder: Path) -> None:
     """Add this process's command and machine to the run's run.json."""
     starts = [*read_starts(folder), describe_start()]
     replace_text(folder / RUN_FILE, json.dumps({"starts": starts}, indent=1) + "\n")
+
+
+def record_notes(folder: Path, notes: Sequence[str]) -> None:
+    """Add to the newest start what was told at it."""
+    starts = read_starts(folder)
+    if starts and notes:
+        starts[-1]["notes"] = list(notes)
+        replace_text(folder / RUN_FILE, json.dumps({"starts": starts}, indent=1) + "\n")
 
 
 def read_starts(folder: Path) -> list[Start]:

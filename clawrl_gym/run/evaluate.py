@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -60,6 +61,8 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
     plan = await asyncio.to_thread(preflight_of_run, look, config)
     for env in plan.unprepared:
         await asyncio.to_thread(check_env, env, say)
+    for note in plan.notes:
+        say(note)
     config, folder, tasks = plan.config, plan.folder, plan.heldout
     folder.path.mkdir(parents=True, exist_ok=True)
     rollout = config.rollout
@@ -80,7 +83,7 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
         await stack.enter_async_context(environments)
         on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")
         evaluation = await environments.evaluate(tasks, temperature=config.eval.temperature)
-    _write(folder.path / EVALUATION_FILE, config, evaluation)
+    _write(folder.path / EVALUATION_FILE, config, evaluation, plan.notes)
     return EvaluationRun(evaluation, folder.path)
 
 
@@ -102,7 +105,9 @@ def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
     )
 
 
-def _write(path: Path, config: EvaluateConfig, evaluation: Evaluation) -> None:
+def _write(
+    path: Path, config: EvaluateConfig, evaluation: Evaluation, notes: Sequence[str]
+) -> None:
     solved = sum(episode.success for episode in evaluation.episodes)
     report = {
         "env": config.env.type,
@@ -111,6 +116,7 @@ def _write(path: Path, config: EvaluateConfig, evaluation: Evaluation) -> None:
         "temperature": config.eval.temperature,
         "metrics": heldout_values(solved, evaluation.n) | evaluation.metrics(),
         "lost": list(evaluation.lost),
+        "notes": list(notes),
         "episodes": [asdict(episode) for episode in evaluation.episodes],
     }
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

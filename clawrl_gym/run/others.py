@@ -56,6 +56,8 @@ def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list
         if config.env in (env, env.settled(_unheard)):
             continue
         env = env.settled(say)
+        for line in env.left_out():
+            say(f"env={name}: {line}")
         tasks = TaskSampler.of(env, config.seed).heldout(config.eval.tasks)
         environments[name] = OtherEnv(name, env, tasks)
     return list(environments.values())

@@ -94,7 +94,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     if sampler is None or problems.lines:
         raise problems.error()
     heldout = sampler.heldout(config.eval.tasks)
-    notes = notes_of(model)
+    notes = [*config.env.left_out(), *notes_of(model)]
     if config.eval.tasks and not heldout:
         notes.append(f"env={config.env.type} holds no task back: nothing is measured")
     return Preflight(config, folder, model, sampler, heldout, others, unprepared, notes)
@@ -138,7 +138,7 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     if sampler is None or problems.lines:
         raise problems.error()
     tasks = measured_tasks(config, sampler)
-    notes = notes_of(model)
+    notes = [*config.env.left_out(), *notes_of(model)]
     return Preflight(config, folder, model, sampler, tasks, unprepared=unprepared, notes=notes)
 
 

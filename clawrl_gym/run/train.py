@@ -14,6 +14,7 @@ from pathlib import Path
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import best_heldout
+from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.rollout.collector import Collector
@@ -93,6 +94,7 @@ class Run:
         self._tasks = plan.sampler
         self._view = view
         self._other_envs = plan.other_envs
+        self._notes = plan.notes
         self._new_groups: Iterator[int] = itertools.count()
         self.evaluations: dict[int, Evaluation] = {}
 
@@ -100,6 +102,7 @@ class Run:
         """Start every part; vLLM, which takes longest, beside all others."""
         config, parts = self._config, self._parts
         resumed = await parts.open(stack, resume=config.resume is not None)
+        record_notes(parts.folder.path, self._notes)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
         self._judge = parts.judging(stack, hints=algorithm.needs_hints)
         stack.callback(parts.cluster.stop)

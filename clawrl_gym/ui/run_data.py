@@ -156,6 +156,7 @@ def read_run(folder: Path) -> RunData:
         notes.append("The command and the machine are unknown: run.json is missing.")
     if not config:
         notes.append(f"No configuration: {CONFIG_FILE} is missing or cannot be read.")
+    notes += starts[-1].get("notes", []) if starts else []
     log = read_lesson_log(folder)
     stored = _read_cards(folder, config, evenly(log.taught))
     return RunData(

@@ -2,18 +2,23 @@
 
 NAME/task.toml  instruction.md    environment/  tests/test.sh  solution/solve.sh      Harbor
 NAME/task.yaml  run-tests.sh      Dockerfile or docker-compose.yaml  tests/       Terminal-Bench
+
+A folder that the sandboxes at hand cannot carry out is left out, with its reason, and never drawn.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.errors import ClawError, TaskError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.terminal import harbor, terminal_bench
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
@@ -23,49 +28,100 @@ HELDOUT_SHARE = 5
 """One task in about this many is held out when the folder does not say."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FolderTasks:
-    """The tasks of one folder."""
+    """The tasks of one folder. Each is tried when it matters whether it can be used."""
 
+    root: Path
     folders: Mapping[str, Path]
     """By task id."""
-    splits: Mapping[str, Split]
+    named_splits: Mapping[str, Split]
+    """Where the folder itself says which split a task is of; empty where it does not."""
     features: SandboxFeatures
 
     @classmethod
     def open(cls, root: Path, features: SandboxFeatures) -> FolderTasks:
-        """Find the tasks and check that each has its files. Raises TaskError."""
-        split_folders = [split for split in SPLITS if (root / split).is_dir()]
+        """Find the tasks. Raises TaskError for a folder that holds none."""
+        splits: dict[str, Split] = {}
         if _is_task(root):
             folders = {root.resolve().name: root}
-            splits = _split_by_name(folders)
-        elif split_folders:
-            folders, splits = {}, {}
+        elif split_folders := [split for split in SPLITS if (root / split).is_dir()]:
+            folders = {}
             for split in split_folders:
                 split_tasks = {f"{split}/{path.name}": path for path in _children(root / split)}
                 folders |= split_tasks
                 splits |= dict.fromkeys(split_tasks, split)
         else:
             folders = {path.name: path for path in _children(root)}
-            splits = _split_by_name(folders)
         if not folders:
             raise TaskError(
                 f"got the folder {str(root)!r} without tasks, expected NAME/task.toml (Harbor) or "
                 "NAME/task.yaml (Terminal-Bench)"
             )
-        for folder in folders.values():
-            _layout(folder).require_files(folder)
-        return cls(folders, splits, features)
+        return cls(root, folders, splits, features)
+
+    @functools.cached_property
+    def selection(self) -> Selection:
+        """What can be used. Raises TaskError with the reasons when nothing can."""
+        problems = {task_id: self._problem(task_id) for task_id in sorted(self.folders)}
+        left_out = tuple(LeftOut(name, why) for name, why in problems.items() if why is not None)
+        selection = Selection(len(problems) - len(left_out), left_out)
+        selection.require_some(f"the folder {str(self.root)!r}")
+        return selection
 
     def ids(self, split: Split) -> list[str]:
-        return sorted(task_id for task_id, task_split in self.splits.items() if task_split == split)
+        """Of the tasks that can be used. Raises TaskError when none can."""
+        left_out = {entry.name for entry in self.selection.left_out}
+        return sorted(
+            task_id
+            for task_id in self.folders
+            if task_id not in left_out and self._splits[task_id] == split
+        )
 
     def load(self, task_id: str) -> Task:
         """Read a task. Raises TaskError for an unknown id or a task that cannot be carried out."""
         if task_id not in self.folders:
             raise TaskError(f"got task {task_id!r}, expected one of {sorted(self.folders)[:20]}")
+        return _load(task_id, self._splits[task_id], self.folders[task_id], self.features)
+
+    @functools.cached_property
+    def _splits(self) -> Mapping[str, Split]:
+        return self.named_splits or _split_by_name(self.folders, self._is_usable)
+
+    def _is_usable(self, task_id: str) -> bool:
+        return self._problem(task_id) is None
+
+    def _problem(self, task_id: str) -> str | None:
         folder = self.folders[task_id]
-        return _layout(folder).load_task(task_id, self.splits[task_id], folder, self.features)
+        return _problem(task_id, folder, self.features, _state(folder))
+
+
+def _load(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
+    with boundary(TaskError, f"task folder {str(folder)!r}"):
+        return _layout(folder).load_task(task_id, split, folder, features)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _problem(
+    task_id: str, folder: Path, features: SandboxFeatures, state: tuple[object, ...]
+) -> str | None:
+    """Why a task cannot be used; None when it can. Asked once for each state of its folder."""
+    try:
+        _load(task_id, "train", folder, features)
+    except ClawError as error:
+        return str(error)
+    return None
+
+
+def _state(folder: Path) -> tuple[object, ...]:
+    """What changes whenever a file below the folder does."""
+    entries = []
+    for above, _, names in os.walk(folder):
+        for name in names:
+            path = f"{above}/{name}"
+            status = os.lstat(path)
+            entries.append((path, status.st_mtime_ns, status.st_size, status.st_mode))
+    return tuple(sorted(entries))
 
 
 def _is_task(folder: Path) -> bool:
@@ -74,10 +130,6 @@ def _is_task(folder: Path) -> bool:
 
 class Layout(Protocol):
     """What each of the two modules has."""
-
-    def require_files(self, folder: Path) -> None:
-        """Raises TaskError naming what the folder lacks."""
-        ...
 
     def load_task(
         self, task_id: str, split: Split, folder: Path, features: SandboxFeatures
@@ -96,12 +148,24 @@ def _children(root: Path) -> list[Path]:
     return sorted(p for p in root.iterdir() if p.is_dir() and p.name[:1] not in (".", "_"))
 
 
-def _split_by_name(folders: Mapping[str, Path]) -> dict[str, Split]:
-    """About one in five held out, by a hash of the name; one of each at least from two tasks on."""
-    order = sorted(folders, key=lambda name: hashlib.sha256(name.encode()).digest())
-    heldout = {n for n in order if hashlib.sha256(n.encode()).digest()[0] % HELDOUT_SHARE == 0}
-    if len(order) > 1:
-        heldout = (heldout or {order[0]}) - ({order[-1]} if len(heldout) == len(order) else set())
-    else:
-        heldout = set()
+def _split_by_name(names: Iterable[str], is_usable: Callable[[str], bool]) -> dict[str, Split]:
+    """About one in five held out, by a hash of the name; from two usable tasks on, one of each.
+
+    No more of them are tried than it takes to find one of each.
+    """
+    order = sorted(names, key=_digest)
+    heldout = {name for name in order if _digest(name)[0] % HELDOUT_SHARE == 0}
+    train = set(order) - heldout
+    if not (any(map(is_usable, heldout)) and any(map(is_usable, train))):
+        usable = [name for name in order if is_usable(name)]
+        if len(usable) < 2:
+            heldout = set()
+        elif usable[0] in heldout:
+            heldout.remove(usable[-1])
+        else:
+            heldout.add(usable[0])
     return {name: "heldout" if name in heldout else "train" for name in order}
+
+
+def _digest(name: str) -> bytes:
+    return hashlib.sha256(name.encode()).digest()
