@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Required, TypedDict
+from typing import Any, Literal, NamedTuple, Required, TypedDict
 
 Split = Literal["train", "heldout"]
 TurnKind = Literal["main", "side"]
@@ -241,11 +241,23 @@ class Verdict:
     created_s: float
     id: int | None = None
     """Store position; None before it is stored."""
+    weight: float = 1.0
+    """How strong the evidence is, in (0, 1]: a tool that says nothing bad is weaker than a person
+    who says something. It scales the advantage, and how far an update goes."""
 
     @property
     def hints(self) -> tuple[str, ...]:
         """What the next state teaches about the turn, in words; the preferred hint first."""
         return tuple(self.detail.get("hints", ()))
+
+
+class Compared(NamedTuple):
+    """A reward that entered the running mean of its source."""
+
+    source: str
+    reward: float
+    weight: float = 1.0
+    """Strength of the evidence, see `Verdict.weight`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +335,8 @@ class Sample:
     """Where `distill_T` is not 0: what the teacher reads instead of the prompt."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures whose places are in the ids, in their order."""
+    strength: float = 1.0
+    """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
     id: int | None = None
     """Store position; None before it is stored."""
 

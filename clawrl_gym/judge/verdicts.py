@@ -59,8 +59,9 @@ class VerdictMaker:
             kind = type(verdict).__name__
             return self._abstain(turn, f"the judge gave a {kind}, expected a Verdict")
         if verdict.turn_id != turn.id or not _is_sound(verdict):
-            wrong = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
-            expected = f"expected -1 to 1 on {turn.id}, and hints in words"
+            numbers = f"value {verdict.value!r}, reward {verdict.reward!r}"
+            wrong = f"{numbers} and weight {verdict.weight!r} on {verdict.turn_id}"
+            expected = f"expected -1 to 1 on {turn.id}, hints in words, a weight in (0, 1]"
             return self._abstain(turn, f"the judge gave {wrong}, {expected}")
         if verdict.kind not in JUDGED_KINDS or not _is_json(verdict.detail):
             wrong = f"the kind {verdict.kind!r} and the detail {verdict.detail!r}"
@@ -114,6 +115,8 @@ def _is_json(detail: object) -> bool:
 
 def _is_sound(verdict: Verdict) -> bool:
     if not isinstance(verdict.detail, dict):
+        return False
+    if not isinstance(verdict.weight, int | float) or not 0 < verdict.weight <= 1:
         return False
     hints = verdict.detail.get("hints", [])
     if not isinstance(hints, list) or not all(isinstance(hint, str) and hint for hint in hints):

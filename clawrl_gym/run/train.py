@@ -168,7 +168,8 @@ class Run:
         parts = self._parts
         self._dispatcher.version = parts.policy.version
         groups = await parts.policy.store.untrained_groups()
-        self._collector.restore([group.samples for group in groups])
+        compared = await parts.policy.store.compared()
+        self._collector.restore([group.samples for group in groups], compared)
         self._dispatcher.adopt(len(groups))
         used_numbers = await parts.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in used_numbers)
