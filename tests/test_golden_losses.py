@@ -162,13 +162,11 @@ def test_the_corrected_kl_of_stale_samples_has_the_exact_value_and_gradient() ->
     for corrected in (True, False):
         chosen = LossSettings(FREE, FREE, FREE, 1.0, kl_correction=corrected)
         often, zero = mu.exp(), torch.zeros(1, dtype=torch.float64)
-        loss = sum(
-            often[at] * policy_loss(
-                lp[at : at + 1], lp[at : at + 1], mu[at : at + 1], zero, 1, chosen,
-                reference[at : at + 1],
-            ).loss
-            for at in range(5)
-        )  # fmt: skip
+        losses = [
+            policy_loss(lp[at], lp[at], mu[at], zero, 1, chosen, reference[at]).loss
+            for at in torch.arange(5).split(1)
+        ]
+        loss = (often * torch.stack(losses)).sum()
         (gradient,) = torch.autograd.grad(loss, logits, retain_graph=True)
         assert torch.allclose(loss, exact, atol=1e-12) == corrected
         assert torch.allclose(gradient, exact_gradient, atol=1e-12) == corrected
