@@ -165,7 +165,9 @@ class StopReason(StrEnum):
     CONTEXT = "context"
     """The next prompt would not fit the model's context; graded all the same."""
     DEADLINE = "deadline"
-    """The episode's wall-clock deadline passed: infrastructure, no reward."""
+    """The agent's time was over, infrastructure's own delays not counted: a failure, 0 at most."""
+    AGENT_FAULT = "agent_fault"
+    """The agent spoilt its episode or its grade (`AgentFault`): a failure, 0 at most."""
     ENV_ERROR = "env_error"
     """The environment failed: infrastructure, no reward."""
     POLICY_ERROR = "policy_error"
@@ -180,10 +182,14 @@ class StopReason(StrEnum):
         """True when the end says nothing about the policy: retried, never rewarded."""
         return self in _INFRASTRUCTURE
 
+    @property
+    def is_failure(self) -> bool:
+        """True when the agent itself kept the environment from grading what it did."""
+        return self in _FAILURES
 
-_INFRASTRUCTURE = frozenset(
-    {StopReason.DEADLINE, StopReason.ENV_ERROR, StopReason.POLICY_ERROR, StopReason.CANCELLED}
-)
+
+_INFRASTRUCTURE = frozenset({StopReason.ENV_ERROR, StopReason.POLICY_ERROR, StopReason.CANCELLED})
+_FAILURES = frozenset({StopReason.DEADLINE, StopReason.AGENT_FAULT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +276,8 @@ class Episode:
     task: TaskRef
     stop_reason: StopReason
     reward: float | None
-    """Sum of the environment's rewards; None after an infrastructure failure."""
+    """Sum of the environment's rewards, 0 at most after a failure of the agent's; None after an
+    infrastructure failure."""
     turns: int
     error: str | None = None
     """What failed, when something did."""

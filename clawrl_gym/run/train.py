@@ -250,4 +250,8 @@ class Run:
                 result = await other_env.evaluate(self._config, parts.policy.address)
             self._view.phase("held-out", "ready")
             parts.metrics.log(step, other_metrics(other_env.name, result))
-            self._view.message(f"held-out of env={other_env.name}: {result.success:.0%} solved")
+            beside = f"; {result.warning}" if result.warning else ""
+            self._view.message(
+                f"held-out of env={other_env.name}: {result.success:.0%} of {result.n} solved"
+                + beside
+            )
