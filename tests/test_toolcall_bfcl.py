@@ -131,7 +131,7 @@ def test_an_answer_that_its_own_schema_forbids_is_left_out(tmp_path: Path) -> No
     wrong = {"id": "parallel_1", "ground_truth": [{"music.play": {"artist": [3], "minutes": [1]}}]}
     rows = [row("parallel_0"), row("parallel_1")]
     source = open_bfcl(written(tmp_path, "parallel", rows, [ANSWER, wrong]))
-    assert (list(source.tasks), source.left_out) == (["parallel_0"], 1)
+    assert (list(source.tasks), len(source.selection.left_out)) == (["parallel_0"], 1)
 
 
 def test_a_folder_gives_all_that_can_be_read_and_every_question_one_split(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NotRequired, TypedDict
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
+from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyCallGoal, AnyReplyGoal, TaskTable
 from clawrl_gym.envs.toolcall.goals import CallsGoal, ExpectedCall
@@ -98,7 +99,7 @@ def open_bfcl(path: Path) -> TaskTable:
             "(multi_turn, memory, web_search, java and javascript need more than their data)"
         )
     tasks: dict[str, ToolTask] = {}
-    left_out = 0
+    left_out: list[LeftOut] = []
     for file in readable:
         category = str(_category(file))
         needs_answers = "relevance" not in category
@@ -109,10 +110,12 @@ def open_bfcl(path: Path) -> TaskTable:
             if task.id in tasks:
                 raise TaskError(f"{where}: the id {task.id!r} is taken already")
             if _contradicts(task):
-                left_out += 1
+                left_out.append(LeftOut(task.id, "its own schema forbids its answer"))
             else:
                 tasks[task.id] = task
-    return TaskTable(tasks, str(path), left_out)
+    selection = Selection(len(tasks), tuple(left_out))
+    selection.require_some(str(path))
+    return TaskTable(tasks, str(path), selection)
 
 
 def _category(file: Path) -> str | None:
