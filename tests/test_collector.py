@@ -74,7 +74,7 @@ async def played(
 def collector(store: Store, judge: Any = None, people: bool = False, **config: Any) -> Collector:
     return Collector(
         RolloutConfig(groups=1, **config), store, Grpo(normalize_std=False), lambda groups: None,
-        judge, JudgeConfig(concurrency=3), people,
+        judge, JudgeConfig(concurrency=3), people, not people,
     )  # fmt: skip
 
 

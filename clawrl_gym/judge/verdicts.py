@@ -22,10 +22,17 @@ _MAX_REASON = 300
 class VerdictMaker:
     """Has one judge judge turns."""
 
-    def __init__(self, judge: Judge, config: JudgeConfig, observed: bool = False) -> None:
-        """`observed`: user messages are what an environment shows, not a person's words."""
+    def __init__(
+        self,
+        judge: Judge,
+        config: JudgeConfig,
+        observed: bool = False,
+        marks_failures: bool = False,
+    ) -> None:
+        """`observed`: user messages are what an environment shows, not a person's words;
+        `marks_failures`: a result that it does not mark as a failure is a success."""
         self._judge = judge
-        self._case_builder = CaseBuilder(config.ignore, observed)
+        self._case_builder = CaseBuilder(config.ignore, observed, marks_failures)
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()

@@ -43,9 +43,11 @@ class Collector:
         judge: Judge | None = None,
         judge_config: JudgeConfig | None = None,
         people: bool = False,
+        marks_failures: bool = False,
         enhancer: Enhancer | None = None,
     ) -> None:
-        """`people`: user messages are a person's words, not what an environment shows.
+        """`people`: user messages are a person's words, not what an environment shows, which
+        `marks_failures` of the policy's actions, or leaves that open.
 
         `on_dropped` gets the number of outstanding groups that no batch will give back.
         """
@@ -56,7 +58,7 @@ class Collector:
         self._verdict_maker = (
             None
             if judge is None
-            else VerdictMaker(judge, judge_config or JudgeConfig(), not people)
+            else VerdictMaker(judge, judge_config or JudgeConfig(), not people, marks_failures)
         )
         self._enhancer = enhancer if algorithm.needs_hints else None
         self._ready = BatchQueue.training(config, store)

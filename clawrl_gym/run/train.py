@@ -117,6 +117,7 @@ class Run:
             judge=self._judge,
             judge_config=config.judge,
             people=config.env.has_people,
+            marks_failures=config.env.marks_failures,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(

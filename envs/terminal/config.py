@@ -18,6 +18,7 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "terminal"
     starts_here: ClassVar[bool] = True
+    marks_failures: ClassVar[bool] = True
 
     type: Literal["terminal"] = "terminal"
     id: str = GYM_ID

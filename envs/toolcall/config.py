@@ -31,6 +31,7 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "toolcall"
     starts_here: ClassVar[bool] = True
+    marks_failures: ClassVar[bool] = True
 
     type: Literal["toolcall"] = "toolcall"
     id: str = GYM_ID
