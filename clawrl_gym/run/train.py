@@ -117,7 +117,6 @@ class Run:
             judge=self._judge,
             judge_config=config.judge,
             people=config.env.has_people,
-            marks_failures=config.env.marks_failures,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(
@@ -169,8 +168,7 @@ class Run:
         parts = self._parts
         self._dispatcher.version = parts.policy.version
         groups = await parts.policy.store.untrained_groups()
-        compared = await parts.policy.store.compared()
-        self._collector.restore([group.samples for group in groups], compared)
+        self._collector.restore([group.samples for group in groups])
         self._dispatcher.adopt(len(groups))
         used_numbers = await parts.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in used_numbers)
@@ -251,8 +249,4 @@ class Run:
                 result = await other_env.evaluate(self._config, parts.policy.address)
             self._view.phase("held-out", "ready")
             parts.metrics.log(step, other_metrics(other_env.name, result))
-            beside = f"; {result.warning}" if result.warning else ""
-            self._view.message(
-                f"held-out of env={other_env.name}: {result.success:.0%} of {result.n} solved"
-                + beside
-            )
+            self._view.message(f"held-out of env={other_env.name}: {result.success:.0%} solved")

@@ -154,7 +154,6 @@ class VerdictColumns(TypedDict):
     reward: float | None
     detail: str
     created_s: float
-    weight: float
 
 
 def to_json(record: object) -> str:
@@ -197,7 +196,6 @@ def verdict_of(row: sqlite3.Row) -> Verdict:
         detail=json.loads(row["detail"]),
         created_s=row["created_s"],
         id=row["id"],
-        weight=row["weight"],
     )
 
 
