@@ -4,7 +4,7 @@ python -m clawrl_gym.evaluate env=toolcall policy=tiny eval.tasks=50
 python -m clawrl_gym.evaluate endpoint.base_url=http://127.0.0.1:8000/v1 endpoint.model=NAME
 
 The first starts vLLM; the second asks any server of the OpenAI API. evaluation.json holds every
-episode; tasks that infrastructure lost are left out of the figures and counted beside them.
+episode; success is of all tasks, and those that infrastructure lost are told beside it.
 """
 
 from __future__ import annotations

@@ -25,12 +25,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import ClassVar, Generic, Protocol, TypedDict, TypeVar
 
 import gymnasium
 
-from clawrl_gym.core.errors import ConfigError, EnvError, TaskError, boundary
+from clawrl_gym.core.errors import AgentFault, ConfigError, EnvError, TaskError, boundary
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.selection import Selection, selection_of
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.envs.task_source import TaskSource, requested_task
@@ -130,11 +132,18 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
 
     @abstractmethod
     def _act(self, task: TaskT, workspace: WorkspaceT, action: str) -> tuple[str, bool]:
-        """Carry out an action: what comes back, and whether it ends the task."""
+        """Carry out an action: what comes back, and whether it ends the task.
+
+        Raises AgentFault for what the agent did to its own workspace: the episode ends with 0.
+        """
 
     @abstractmethod
     def _grade(self, task: TaskT, workspace: WorkspaceT) -> tuple[float, str]:
-        """Reward and report of what is there now. It may close the workspace itself."""
+        """Reward and report of what is there now. It may close the workspace itself.
+
+        Raises AgentFault where the agent left nothing that can be graded: that is a 0. EnvError is
+        for what is provably not its doing.
+        """
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, object] | None = None
@@ -157,9 +166,9 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
         reward = 0.0
         with boundary(EnvError, f"task {task.id!r}"):
             self._turns += 1
-            observation, terminated = self._act(task, workspace, action)
+            observation, terminated = self._attempt(task, workspace, action)
             truncated = not terminated and self._turns >= self._turn_limit(task)
-            if terminated or truncated:
+            if self._episode is not None and (terminated or truncated):
                 reward = self._end_with_grade(task, workspace)
         info = self._info(task)
         self._extend_transcript(action, observation, str(info["next_state_role"]))
@@ -219,10 +228,27 @@ class TaskEnv(UnicodeEnv, ABC, Generic[TaskT, WorkspaceT]):
             raise TaskError(f"there is no task in the split {split!r}")
         return self._source.load(ids[int(self.np_random.integers(len(ids)))])
 
+    def _attempt(self, task: TaskT, workspace: WorkspaceT, action: str) -> tuple[str, bool]:
+        """`_act`; an action that spoils the episode ends it, and nothing is graded."""
+        try:
+            return self._act(task, workspace, action)
+        except AgentFault as fault:
+            return self._fail(fault), True
+
     def _end_with_grade(self, task: TaskT, workspace: WorkspaceT) -> float:
-        """The reward; the episode ends with it."""
+        """The reward; the episode ends with it. A grade that the agent spoilt is 0."""
         try:
             reward, self.report = self._grade(task, workspace)
+        except AgentFault as fault:
+            reward = 0.0
+            self._fail(fault)
         finally:
             self.close()
         return reward
+
+    def _fail(self, fault: AgentFault) -> str:
+        """End the episode by what the agent did to it; what it did, in words."""
+        self.report = report_of([str(fault)])
+        with suppress(EnvError):  # what it destroyed may not close either
+            self.close()
+        return str(fault)

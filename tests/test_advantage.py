@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -63,6 +64,37 @@ def test_advantages_sum_to_zero_and_follow_a_permutation(normalize: bool) -> Non
         order = draw.sample(range(9), 9)
         shuffled = group_advantages([rewards[i] for i in order], normalize)
         assert shuffled == pytest.approx([advantages[i] for i in order], abs=1e-12)
+
+
+def test_weights_of_1_change_no_bit() -> None:
+    draw = random.Random(4)
+    for _ in range(50):
+        rewards = [draw.choice([0.0, 0.3, 1.0]) for _ in range(7)]
+        for form in ((True, False), (False, True), (True, True)):
+            plain = group_advantages(rewards, *form)
+            assert group_advantages(rewards, *form, weights_G=[1.0] * 7) == plain
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_weighted_advantages_sum_to_zero_and_equal_weights_are_a_factor(normalize: bool) -> None:
+    weighted = group_advantages(REWARDS, normalize, weights_G=[1.0, 0.1, 0.5, 1.0, 0.1])
+    assert sum(weighted) == pytest.approx(0.0, abs=1e-9)
+    weak = group_advantages(REWARDS, normalize, weights_G=[0.1] * 5)
+    assert weak == pytest.approx([0.1 * a for a in group_advantages(REWARDS, normalize)])
+
+
+def test_weighted_mean_and_deviation_are_those_computed_by_hand() -> None:
+    """r = (1, -1), w = (1, 0.5): mean 1/3, squares 4/9 + 16/18, divisor 1.5 - 1.25 / 1.5."""
+    std = math.sqrt((4 / 9 + 0.5 * 16 / 9) / (1.5 - 1.25 / 1.5))
+    expected = [(2 / 3) / std, 0.5 * (-4 / 3) / std]
+    assert group_advantages([1.0, -1.0], True, weights_G=[1.0, 0.5]) == pytest.approx(
+        expected, abs=1e-5
+    )
+
+
+def test_a_weight_may_vanish_beside_another() -> None:
+    advantages = group_advantages([1.0, -1.0], True, weights_G=[1.0, 1e-300])
+    assert advantages == pytest.approx([0.0, 0.0], abs=1e-9)
 
 
 def test_with_std_the_scale_of_rewards_does_not_matter() -> None:

@@ -34,16 +34,19 @@ def segment(*turns: int) -> Segment:
     )
 
 
-def verdict(reward: float | None, kind: Any = "rule") -> Verdict:
-    return Verdict(1, kind, None, reward, {}, 0.0)
+def verdict(reward: float | None, kind: Any = "rule", weight: float = 1.0) -> Verdict:
+    return Verdict(1, kind, None, reward, {}, 0.0, weight=weight)
 
 
-def stamp(binary: Binary, reward: float | None, kind: Any = "rule") -> list[Sample]:
-    return binary.stamp(group(), [[segment(0)]], [{0: verdict(reward, kind)}])
+def stamp(
+    binary: Binary, reward: float | None, kind: Any = "rule", weight: float = 1.0
+) -> list[Sample]:
+    return binary.stamp(group(), [[segment(0)]], [{0: verdict(reward, kind, weight)}])
 
 
-def advantage(binary: Binary, reward: float, kind: Any = "rule") -> float:
-    (sample,) = stamp(binary, reward, kind)
+def advantage(binary: Binary, reward: float, kind: Any = "rule", weight: float = 1.0) -> float:
+    (sample,) = stamp(binary, reward, kind, weight)
+    assert sample.strength == pytest.approx(weight)
     assert sample.advantages_T[:2] == [0.0, 0.0]
     assert len(set(sample.advantages_T[2:])) == 1
     return sample.advantages_T[2]
@@ -55,6 +58,18 @@ def test_the_first_verdict_is_compared_with_0_and_the_next_with_the_running_mean
     assert advantage(binary, 1.0) == pytest.approx(1 - 0.1)
     assert advantage(binary, -1.0) == pytest.approx(-1 - 0.19)
     assert advantage(binary, 1.0) == pytest.approx(1 - (0.9 * 0.19 - 0.1))
+
+
+def test_weak_evidence_has_a_small_advantage_and_hardly_moves_the_mean() -> None:
+    binary = Binary(baseline_decay=0.9)
+    assert advantage(binary, 1.0, weight=0.1) == pytest.approx(0.1)
+    assert advantage(binary, 1.0) == pytest.approx(1 - 0.1 * 0.1)
+    praised = [advantage(Binary(), 1.0, weight=w) for w in (0.25, 1.0)]
+    assert praised == [0.25, 1.0]
+    content = Binary()
+    for _ in range(3000):
+        advantage(content, 1.0, weight=0.1)
+    assert advantage(content, 1.0, weight=0.1) == pytest.approx(0.1 * LEAST)
 
 
 def test_only_praise_ends_at_the_least_advantage_and_a_first_complaint_weighs_most() -> None:
@@ -144,13 +159,27 @@ def test_a_segment_without_known_logprobs_is_counted() -> None:
 
 
 @settings(deadline=None, derandomize=True)
-@given(st.lists(st.tuples(st.sampled_from(["rule", "feedback"]), st.sampled_from([-1.0, 1.0]))))
-def test_replayed_rewards_give_the_baseline_that_was(rewards: list[tuple[str, float]]) -> None:
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["rule", "feedback"]),
+            st.sampled_from([-1.0, 1.0]),
+            st.sampled_from([0.1, 1.0]),
+        )
+    )
+)
+def test_replayed_rewards_give_the_baseline_that_was(
+    rewards: list[tuple[str, float, float]],
+) -> None:
     lived, replayed = Binary(), Binary()
-    for kind, reward in rewards:
-        advantage(lived, reward, kind)
+    for kind, reward, weight in rewards:
+        advantage(lived, reward, kind, weight)
     outcome(lived, 1.0)
-    replayed.replay([*rewards, ("outcome", 1.0)])
+    compared = lived.compared()
+    assert compared == [*rewards, ("outcome", 1.0, 1.0)]
+    assert lived.compared() == []
+    replayed.replay(compared)
+    assert replayed.compared() == []
     assert outcome(lived, 0.5) == outcome(replayed, 0.5)
     for kind in ("rule", "feedback"):
         assert advantage(lived, 1.0, kind) == advantage(replayed, 1.0, kind)

@@ -22,8 +22,9 @@ from tests.tiny_vision import make_vision_model
 
 
 def trained(model_dir: Path | str) -> Learner:
-    """A learner after one update."""
-    trainer = TrainerConfig(steps=10, max_tokens_per_pack=128)
+    """A learner after one update on what it would hardly have sampled."""
+    bounds = {"token_ratio_min": 0, "sequence_ratio_min": 0, "sequence_ratio_max": None}
+    trainer = TrainerConfig.model_validate({"steps": 10, "max_tokens_per_pack": 128} | bounds)
     learner = Learner(trainer, LearnerConfig(lr=1e-2), str(model_dir), 0, "cpu")
     learner.step(make_samples([5, 30, 17]), 0)
     return learner

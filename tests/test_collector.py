@@ -74,7 +74,7 @@ async def played(
 def collector(store: Store, judge: Any = None, people: bool = False, **config: Any) -> Collector:
     return Collector(
         RolloutConfig(groups=1, **config), store, Grpo(normalize_std=False), lambda groups: None,
-        judge, JudgeConfig(concurrency=3), people,
+        judge, JudgeConfig(concurrency=3), people, not people,
     )  # fmt: skip
 
 
@@ -163,6 +163,25 @@ async def test_a_group_of_failures_is_dropped_and_its_place_given_back(store: St
     assert dropped == [1]
     assert whole.counters == {"groups/dropped_failed": 1}
     assert whole.ready_groups == 0
+
+
+async def test_a_resumed_run_stamps_what_would_have_come(store: Store) -> None:
+    """The running mean of verdicts without fellows goes on where it stopped."""
+
+    async def group_of(name: str) -> list[Episode]:
+        return [await played(store, f"{name}0", 1.0, "fine", "fine"),
+                await played(store, f"{name}1", 0.0, "fine")]  # fmt: skip
+
+    lived = collector(store, ScriptedJudge(lambda text: 1))
+    for number in range(3):
+        await collected(lived, *(await group_of(f"first{number}")), number=number)
+    resumed = collector(store, ScriptedJudge(lambda text: 1))
+    resumed.restore([], await store.compared())
+    later = [await collected(whole, *(await group_of(name)), number=number)
+             for whole, name, number in ((lived, "a", 3), (resumed, "b", 4))]  # fmt: skip
+    assert later[0] == later[1]
+    fresh = collector(store, ScriptedJudge(lambda text: 1))
+    assert await collected(fresh, *(await group_of("c")), number=5) != later[0]
 
 
 async def test_a_restored_group_comes_first(store: Store) -> None:

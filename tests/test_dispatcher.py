@@ -160,14 +160,34 @@ class Loses(Runner):
         return replace(episode, stop_reason=StopReason.ENV_ERROR, reward=None, error="it died")
 
 
-async def test_a_held_out_task_that_cannot_be_run_is_left_out_and_told() -> None:
+async def test_a_held_out_task_that_cannot_be_run_improves_nothing_and_is_told() -> None:
     runner = Loses("h")
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
     result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
-    assert (result.n, result.success) == (2, 1.0)
+    assert result.n == 3
+    assert result.success == pytest.approx(2 / 3)
     assert result.lost == ("held-out task 'h' could not be run in 2 attempts: it died",)
     assert result.metrics()["heldout/lost"] == 1.0
+    assert result.metrics()["heldout/high"] == 1.0
+    assert "between 67% and 100%" in (result.warning or "")
     assert sum(spec.task.id == "h" for spec in runner.specs) == 2
+
+
+async def test_tasks_past_the_deadline_are_failures_and_not_run_again() -> None:
+    class Loops(Runner):
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            episode = await super().run(spec)
+            if not str(spec.task.id).endswith(("0", "1", "2", "3")):
+                return episode
+            return replace(episode, stop_reason=StopReason.DEADLINE, reward=0.0, error="no end")
+
+    runner = Loops()
+    tasks = [TaskRef(f"h{n}", n, "heldout") for n in range(50)]
+    result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 3)
+    assert (result.n, result.success, result.lost) == (50, 0.6, ())
+    assert len(runner.specs) == 50
+    assert result.metrics()["heldout/deadlines"] == 20
+    assert "20 of 50 tasks ran into the deadline and count as failed" in (result.warning or "")
 
 
 async def test_an_evaluation_that_lost_most_tasks_is_no_measure() -> None:

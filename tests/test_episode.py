@@ -4,10 +4,17 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from clawrl_gym.agents.text import TextAgent
-from clawrl_gym.core.errors import ContextError, PolicyError
+from clawrl_gym.core.errors import (
+    AgentFault,
+    ContextError,
+    PolicyError,
+    ReplyTimeout,
+    RequestError,
+)
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool, ToolCall
 from clawrl_gym.envs.conversation.agent import ConversationAgent
 from clawrl_gym.envs.conversation.env import ConversationEnv
@@ -121,7 +128,7 @@ async def test_a_failing_policy_is_never_a_reward() -> None:
     assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
 
 
-async def test_the_deadline_is_never_a_reward() -> None:
+async def test_the_deadline_is_a_failure() -> None:
     class Slow(ScriptedChat):
         async def reply(
             self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -131,7 +138,146 @@ async def test_the_deadline_is_never_a_reward() -> None:
 
     spec = EpisodeSpec("s", 1, TaskRef(None, 3, "train"), max_turns=3, timeout_s=0.05)
     episode = await play(Countdown(9), Slow(), spec)
-    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, None)
+    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, 0.0)
+
+
+def late_after(replies: int) -> EpisodeSpec:
+    return EpisodeSpec("s", 1, TaskRef(None, 3, "train"), max_turns=replies + 9, timeout_s=0.1)
+
+
+class Hangs(ScriptedChat):
+    """Answers, and then no more."""
+
+    async def reply(
+        self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+    ) -> PolicyReply:
+        if self.replies:
+            return await super().reply(spec, messages, tools)
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+
+async def test_what_was_earned_before_the_deadline_is_lost_and_what_was_paid_is_not() -> None:
+    earned = await play(Countdown(9), Hangs("a"), late_after(1))
+    assert (earned.stop_reason, earned.reward) == (StopReason.DEADLINE, 0.0)
+
+    class Costs(Countdown):
+        def step(self, action: str) -> Any:
+            return "saw", -0.25, False, False, {}
+
+    paid = await play(Costs(9), Hangs("a", "b"), late_after(2))
+    assert (paid.stop_reason, paid.reward) == (StopReason.DEADLINE, -0.5)
+
+
+async def test_time_without_a_policy_is_not_the_agents() -> None:
+    outages: list[float] = []
+    back = asyncio.Event()
+
+    async def outages_s(last_s: float) -> float:
+        outages.append(last_s)
+        back.set()
+        return 0.08
+
+    class Wakes(ScriptedChat):
+        async def reply(
+            self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
+        ) -> PolicyReply:
+            await back.wait()
+            return await super().reply(spec, messages, tools)
+
+    episode = await run_episode(
+        late_after(1), Countdown(1), TextAgent(), Wakes("a"), in_place, outages_s=outages_s
+    )
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 0.5)
+    assert outages
+    assert outages[0] >= 0.1
+
+
+async def test_a_policy_that_is_away_for_long_is_no_failure_of_the_agent() -> None:
+    async def outages_s(last_s: float) -> float:
+        return 99.0
+
+    episode = await run_episode(
+        late_after(1), Countdown(1), TextAgent(), Hangs(), in_place, outages_s=outages_s
+    )
+    assert (episode.stop_reason, episode.reward) == (StopReason.POLICY_ERROR, None)
+
+
+async def test_a_start_that_takes_too_long_is_no_failure_of_the_agent() -> None:
+    async def stuck(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    episode = await run_episode(late_after(1), Countdown(1), TextAgent(), Hangs(), stuck)
+    assert (episode.stop_reason, episode.reward) == (StopReason.ENV_ERROR, None)
+    assert "did not start in 0.1 s" in (episode.error or "")
+
+
+async def test_a_reply_without_an_end_is_a_failure() -> None:
+    chat = ScriptedChat("a", ReplyTimeout("the reply had not ended after 120 s"))
+    episode = await play(Countdown(9), chat)
+    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, 0.0)
+
+
+async def test_a_history_that_is_refused_is_the_agents_and_a_first_request_is_not() -> None:
+    refusal = RequestError("400: arguments are no JSON")
+    later = await play(Countdown(9), ScriptedChat("a", refusal))
+    assert (later.stop_reason, later.reward) == (StopReason.AGENT_FAULT, 0.0)
+    first = await play(Countdown(9), ScriptedChat(refusal))
+    assert (first.stop_reason, first.reward) == (StopReason.POLICY_ERROR, None)
+
+
+@pytest.mark.parametrize("where", ["step", "finish"])
+async def test_what_the_agent_spoilt_is_a_failure(where: str) -> None:
+    class Spoilt(Countdown):
+        def step(self, action: str) -> Any:
+            if where == "step":
+                raise AgentFault("the agent ended its own machine")
+            return super().step(action)
+
+        def finish(self) -> float:
+            raise AgentFault("the agent left no grade that can be read")
+
+    chat = ScriptedChat("a", "b", "c")
+    episode = await play(Spoilt(9), chat)
+    assert (episode.stop_reason, episode.reward) == (StopReason.AGENT_FAULT, 0.0)
+    assert chat.ended is not None
+    assert chat.ended[0].reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("saw", float("nan"), False, False, {}), "got a reward nan, expected a finite number"),
+        (("saw", float("-inf"), False, False, {}), "got a reward -inf"),
+        (("saw", "0.5", False, False, {}), "got a reward '0.5'"),
+        (("saw", None, False, False, {}), "got a reward None"),
+        (("saw", 0.5, None, False, {}), "got terminated=None, expected True or False"),
+        (("saw", 0.5, False, "no", {}), "got truncated='no'"),
+        (("saw", 0.5, False, {}), "step: got 4 values, expected the 5 values observation, reward"),
+        (None, "step: got NoneType, expected the 5 values"),
+        (("saw", 0.5, False, False, None), "step: got info of type NoneType, expected dict"),
+        ((b"saw", 0.5, False, False, {}), "step: got an observation of type bytes, expected str"),
+        (("saw", 0.5, False, False, {"scores": {"a": float("nan")}}), "the score 'a' nan"),
+    ],
+)
+async def test_a_step_that_gives_something_else_is_the_environments_error(
+    wrong: Any, words: str
+) -> None:
+    class Wrong(Countdown):
+        def step(self, action: str) -> Any:
+            return wrong
+
+    episode = await play(Wrong(9), ScriptedChat("a"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.ENV_ERROR, None)
+    assert words in (episode.error or "")
+
+
+async def test_numpy_rewards_and_flags_are_taken() -> None:
+    class Numpy(Countdown):
+        def step(self, action: str) -> Any:
+            return "saw", np.float32(1.0), np.bool_(True), np.bool_(False), {}
+
+    episode = await play(Numpy(9), ScriptedChat("a"))
+    assert (episode.stop_reason, episode.reward) == (StopReason.TERMINATED, 1.0)
 
 
 async def test_an_end_that_cannot_be_recorded_loses_the_reward_not_the_run() -> None:

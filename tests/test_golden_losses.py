@@ -91,16 +91,85 @@ def test_untruncated_importance_sampling_has_its_golden_sum() -> None:
 def test_rejected_tokens_stay_in_the_denominator() -> None:
     """0.2307 of all tokens, not the 0.2691 of a mean over those that were kept."""
     kept = ratio(OLD, MU) <= 1.2
-    terms = policy_loss(LP, OLD, MU, A * kept, N, settings(0.2, 0.2))
+    terms = policy_loss(LP, OLD, MU, A, N, settings(0.2, 0.2, token_ratio_max=1.2))
+    assert terms.masked_M.tolist() == (~kept).tolist()
     assert float(terms.loss) == pytest.approx(0.230698830741, abs=1e-11)
     assert float(terms.loss) * N / int(kept.sum()) == pytest.approx(0.269148635865, abs=1e-11)
 
 
 def test_a_band_of_importance_weights_keeps_the_denominator_too() -> None:
-    weights = ratio(OLD, MU)
-    inside = (weights >= 0.95) & (weights <= 1.2)
-    terms = policy_loss(LP, OLD, MU, A * inside, N, settings(0.2, 0.2))
+    band = settings(0.2, 0.2, token_ratio_min=0.95, token_ratio_max=1.2)
+    terms = policy_loss(LP, OLD, MU, A, N, band)
     assert float(terms.loss) == pytest.approx(-0.120673042281, abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "rows"),
+    [(0.99, 1.2, [1]), (0.995, None, [0]), (1.0, 1.2, []), (0.9, 2, [0, 1])],
+)
+def test_sequences_are_masked_by_their_geometric_mean(
+    low: float, high: float | None, rows: list[int]
+) -> None:
+    """1.2306 of the first, 0.9934 of the second."""
+    chosen = settings(0.2, 0.2, sequence_ratio_min=low, sequence_ratio_max=high)
+    terms = policy_loss(LP, OLD, MU, A, N, chosen, rows_M=ROWS)
+    expected = formulas.mean_loss(0.2, 0.2, FREE, rows=rows)
+    assert float(terms.loss) == pytest.approx(expected, abs=1e-12)
+    assert sorted(set(ROWS[~terms.in_masked_sequence_M].tolist())) == rows
+
+
+def test_what_is_masked_gives_no_gradient_whatever_its_term() -> None:
+    lp = LP.clone().requires_grad_()
+    ones = torch.ones_like(LP)
+    chosen = LossSettings(0.2, 0.2, FREE, 0.1, token_ratio_max=1.2)
+    terms = policy_loss(lp, OLD, MU, A, N, chosen, REF, distill_M=ones, teacher_M=REF)
+    terms.loss.backward()
+    assert lp.grad is not None
+    assert ((lp.grad == 0) == terms.masked_M).all()
+
+
+@pytest.mark.parametrize("gap", [math.inf, -math.inf, 1e4, -1e4])
+def test_a_ratio_without_bounds_is_masked_and_spoils_nothing(gap: float) -> None:
+    lp = LP.clone().requires_grad_()
+    mu = MU.clone()
+    mu[2] += gap
+    bounds = {"token_ratio_min": 0.1, "sequence_ratio_max": 3.0}
+    terms = policy_loss(lp, OLD, mu, A, N, settings(0.2, 0.2, **bounds), rows_M=ROWS)
+    assert terms.masked_M[2]
+    terms.loss.backward()
+    assert terms.loss.isfinite()
+    assert lp.grad is not None
+    assert lp.grad.isfinite().all()
+
+
+def test_the_corrected_kl_has_the_value_of_its_statement() -> None:
+    zeros = torch.zeros_like(LP)
+    values = {}
+    for cap in (FREE, 1.05):
+        chosen = LossSettings(FREE, FREE, cap, 1.0, kl_correction=True)
+        values[cap] = float(policy_loss(LP, OLD, MU, zeros, N, chosen, REF).loss)
+        assert values[cap] == pytest.approx(formulas.corrected_kl(cap), abs=1e-12)
+    assert values[FREE] == pytest.approx(0.031873324761, abs=1e-11)
+
+
+def test_the_corrected_kl_of_stale_samples_has_the_exact_value_and_gradient() -> None:
+    """Each token weighted with how often an older policy samples it; uncorrected, both are off."""
+    logits, reference = softmax_case()
+    lp = logits.log_softmax(-1)
+    mu = torch.tensor([0.3, 0.1, 0.2, 0.35, 0.05], dtype=torch.float64).log()
+    exact = (lp.exp() * (lp - reference)).sum()
+    (exact_gradient,) = torch.autograd.grad(exact, logits, retain_graph=True)
+    for corrected in (True, False):
+        chosen = LossSettings(FREE, FREE, FREE, 1.0, kl_correction=corrected)
+        often, zero = mu.exp(), torch.zeros(1, dtype=torch.float64)
+        losses = [
+            policy_loss(lp[at], lp[at], mu[at], zero, 1, chosen, reference[at]).loss
+            for at in torch.arange(5).split(1)
+        ]
+        loss = (often * torch.stack(losses)).sum()
+        (gradient,) = torch.autograd.grad(loss, logits, retain_graph=True)
+        assert torch.allclose(loss, exact, atol=1e-12) == corrected
+        assert torch.allclose(gradient, exact_gradient, atol=1e-12) == corrected
 
 
 def test_sampled_distillation_has_its_golden_advantages_and_sum() -> None:

@@ -160,6 +160,42 @@ def test_a_verdict_without_fellows_is_compared_with_the_running_baseline() -> No
     assert again[0].advantages_T == [0.0, 0.5, 0.5, 1.0, 1.0]
 
 
+def test_a_weak_verdict_adds_little_and_the_strength_is_of_what_is_brought() -> None:
+    segments_G = [[long_segment(0, 1)], [long_segment(0, 1)]]
+    weak = [{at: replace(v, weight=0.1) for at, v in said(t0=v).items()} for v in (1, -1)]
+    first, second = Grpo(normalize_std=False).stamp(group([1.0, 0.0]), segments_G, weak)
+    assert first.advantages_T == pytest.approx([0.0, 0.6, 0.6, 0.5, 0.5])
+    assert second.advantages_T == pytest.approx([0.0, -0.6, -0.6, -0.5, -0.5])
+    turn = (0.5 + 0.1 * 0.1) / 0.6
+    assert first.strength == pytest.approx((0.6 * turn + 0.5) / 1.1)
+    (alone, _) = Grpo(normalize_std=False).stamp(group([1.0, 1.0]), segments_G, weak)
+    assert alone.strength == pytest.approx(0.1), "equal outcomes bring nothing"
+
+
+def test_a_weak_verdict_without_fellows_is_weighted_too() -> None:
+    grpo = Grpo(normalize_std=False, baseline_decay=0.5)
+    segments_G = [[long_segment(0)], [long_segment(0)]]
+    weak = {at: replace(v, weight=0.1) for at, v in said(t0=1).items()}
+    first, _ = grpo.stamp(group([1.0, 0.0]), segments_G, [weak, {}])
+    assert first.advantages_T == pytest.approx([0.0, 0.6, 0.6])
+    again, _ = grpo.stamp(group([1.0, 0.0]), segments_G, [said(t0=1), {}])
+    assert again.advantages_T[1:] == pytest.approx([0.5 + 1 - 0.05] * 2)
+
+
+def test_replayed_verdicts_give_the_terms_that_would_have_come() -> None:
+    lived, replayed = (Grpo(baseline_decay=0.7, process_weight=0.5) for _ in range(2))
+    segments_G = [[long_segment(0, 1)], [long_segment(0)]]
+    for value in (1, -1, 1):
+        lived.stamp(group([1.0, 0.0]), segments_G, [said(t0=value, t1=value), said(t0=0)])
+    compared = lived.compared()
+    assert len(compared) == 9
+    replayed.replay(compared)
+    assert replayed.compared() == lived.compared() == []
+    last = group([1.0, 0.0]), segments_G, [said(t1=1), {}]
+    assert replayed.stamp(*last) == lived.stamp(*last)
+    assert Grpo(baseline_decay=0.7, process_weight=0.5).stamp(*last) != lived.stamp(*last)
+
+
 def test_fellows_who_all_got_the_same_verdict_add_nothing() -> None:
     segments_G = [[long_segment(0)]] * 2
     plain = Grpo().stamp(group([1.0, 0.0]), segments_G)

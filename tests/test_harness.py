@@ -205,7 +205,7 @@ async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     )
     spec = EpisodeSpec("h", 5, TaskRef("t", 3, "train"), max_turns=3, timeout_s=2.0)
     episode = await run(bench, hang, None, spec)
-    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, None)
+    assert (episode.stop_reason, episode.reward) == (StopReason.DEADLINE, 0.0)
     pid = int((tmp_path / "pid").read_text())
     assert await ends(pid)
 

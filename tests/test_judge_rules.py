@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -196,7 +197,9 @@ def verdict(
     judge: RuleJudge = JUDGE,
     observed: bool = False,
 ) -> Verdict:
-    case = Case(7, request, to or reply("Here you are."), list(next_state), observed=observed)
+    """`observed`: by an environment of ours, which marks failures."""
+    said = to or reply("Here you are.")
+    case = Case(7, request, said, list(next_state), observed=observed, marks_failures=observed)
     return asyncio.run(judge.judge(case))
 
 
@@ -240,7 +243,7 @@ def test_imitated_votes_instructions_and_control_tokens_change_nothing(imitation
         assert verdict(user(words), request=imitation).value == value
         assert verdict(user(f"{imitation}\n{words}")).value in (value, 0)
     assert verdict(user(imitation)).value == 0
-    assert verdict(tool(imitation)).value == 1
+    assert verdict(tool(imitation)).value is None
     assert verdict(tool("Error: no\n" + imitation)).value == -1
 
 
@@ -252,8 +255,27 @@ def test_a_person_goes_before_the_tools_and_a_complaint_before_praise() -> None:
     assert verdict(user("perfect"), user("but it is too long")).value == -1
 
 
-def test_nothing_that_can_be_judged_is_neutral() -> None:
-    assert verdict(reply("I said something myself")).value == 0
+def test_thanks_do_not_cover_a_call_that_failed_without_a_word() -> None:
+    failed = tool("Error: no", "call_1")
+    assert verdict(failed, user("thanks"), to=reply(None, CALL)).value == -1
+    assert verdict(failed, user("thanks"), to=reply("Here you are.", CALL)).value == 1
+    assert verdict(tool("a", "call_1"), user("thanks"), to=reply(None, CALL)).value == 1
+
+
+def test_only_an_environment_that_marks_failures_makes_a_success_of_what_has_no_mark() -> None:
+    shown = Case(7, REQUEST, reply("I look."), [user("You are in a cave.")], observed=True)
+    assert asyncio.run(JUDGE.judge(shown)).value is None
+    assert asyncio.run(JUDGE.judge(replace(shown, marks_failures=True))).value == 1
+    played = replace(
+        shown, marks_failures=True, tools=({"type": "function", "function": {"name": "find_user"}},)
+    )
+    assert asyncio.run(JUDGE.judge(played)).value is None  # a customer's words, not a result
+
+
+def test_where_nothing_can_be_judged_the_judge_abstains() -> None:
+    found = verdict(reply("I said something myself"))
+    assert (found.value, found.reward) == (None, None)
+    assert found.detail["reason"] == "nothing to judge"
 
 
 CALL = ("call_1", "exec", '{"command": "make test"}')
@@ -267,9 +289,11 @@ TRACEBACK = (
 @pytest.mark.parametrize(
     ("call", "result", "value"),
     [
-        (CALL, "", 1),
-        (CALL, "hello\n", 1),
-        (CALL, "ran 3 tests\n0 errors, 0 failures", 1),
+        (CALL, "", None),
+        (CALL, "hello\n", None),
+        (CALL, "ran 3 tests\n0 errors, 0 failures", None),
+        (CALL, "Successfully wrote 5 bytes to out.txt", 1),
+        (CALL, "Exit code: 0\nbash: foo: command not found", None),
         (CALL, "compiling\n\n(Command exited with code 2)", -1),
         (CALL, "partial output\n\nCommand timed out after 30 seconds", -1),
         (CALL, "Command exited with code 1", -1),
@@ -279,13 +303,13 @@ TRACEBACK = (
         (CALL, "total 10\nexit code: 0", 1),
         (CALL, TRACEBACK, -1),
         (CALL, "starting\n" + TRACEBACK, -1),
-        (CALL, TRACEBACK + "\nhandled, going on\ndone", 1),
+        (CALL, TRACEBACK + "\nhandled, going on\ndone", None),
         (CALL, "bash: line 1: foo: command not found", -1),
         (CALL, "cat: a.txt: No such file or directory", -1),
         (CALL, "Error: connection refused", -1),
-        (CALL, "npm error code ENOENT\nnpm error path /x", 1),
+        (CALL, "npm error code ENOENT\nnpm error path /x", -1),
         (CALL, "fatal: not a git repository", -1),
-        (CALL, "the word error: in the middle of a line says nothing", 1),
+        (CALL, "the word error: in the middle of a line says nothing", None),
         (CALL, '{"exit_code": 0, "stderr": "warning: error ignored"}', 1),
         (CALL, '{"exitCode": 3, "stdout": ""}', -1),
         (CALL, '{"ok": false}', -1),
@@ -294,34 +318,38 @@ TRACEBACK = (
         (CALL, '{"status": "ok", "error": ""}', 1),
         (CALL, '{"status": "failed"}', -1),
         (CALL, '{"isError": true, "content": []}', -1),
-        (CALL, '[{"error": "in a list"}]', 1),
+        (CALL, '[{"error": "in a list"}]', -1),
         (CALL, "<tool_use_error>no such tool</tool_use_error>", -1),
-        (READ, "hello\n", 1),
-        (READ, "", 1),
+        (READ, "hello\n", None),
+        (READ, "", None),
+        (READ, "milk\nbread\napples\n", 1),
+        (READ, "import os\n\nraise OSError('Error: failed')\n", 1),
+        (READ, "     1\tError: a logged error\n     2\tand another", 1),
         (READ, '{\n  "status": "error",\n  "tool": "read",\n  "error": "File not found: n"\n}', -1),
-        (READ, '{"status": "error", "code": 500, "path": "/api", "error": "logged"}', 1),
-        (READ, '{"status": "error", "tool": "write", "error": "another tool\'s"}', 1),
-        (READ, '{"name": "pkg", "error": "a field of this file"}', 1),
+        (READ, '{"status": "error", "code": 500, "path": "/api", "error": "logged"}', None),
+        (READ, '{"status": "error", "tool": "write", "error": "another tool\'s"}', None),
+        (READ, '{"name": "pkg", "error": "a field of this file"}', None),
         (READ, "ENOENT: no such file or directory, open 'n.txt'", -1),
-        (READ, "Error: file not found: n.txt\nwas logged at 10:00\nand again at 11:00", 1),
-        (READ, TRACEBACK, 1),
-        (READ, "Error: this log begins with an error\nand goes on", 1),
+        (READ, "Error: file not found: n.txt\nwas logged at 10:00\nand again at 11:00", None),
+        (READ, TRACEBACK, None),
+        (READ, "Error: this log begins with an error\nand goes on", None),
         (READ, "def fail():\n    raise ValueError('Error: failed')", 1),
-        (("1", "exec", '{"command": "cat app.log"}'), "Error: a logged error\nmore", 1),
-        (("1", "exec", '{"command": "cat app.log"}'), TRACEBACK, 1),
+        (("1", "exec", '{"command": "cat app.log"}'), "Error: a logged error\nmore", None),
+        (("1", "exec", '{"command": "cat app.log"}'), TRACEBACK, None),
         (("1", "exec", '{"command": "cat a"}'), "cat: a\n\n(Command exited with code 1)", -1),
         (("1", "write", "{broken json"), "Successfully wrote 5 bytes to out.txt", 1),
         (("1", "fly", "{}"), "Unknown tool: fly", -1),
     ],
 )
-def test_results_of_tools(call: tuple[str, str, str], result: str, value: int) -> None:
+def test_results_of_tools(call: tuple[str, str, str], result: str, value: int | None) -> None:
     assert verdict(tool(result, call[0]), to=reply(None, call)).value == value
 
 
 def test_one_failed_result_of_several_is_negative() -> None:
     both = reply(None, ("call_2_0", "read", "{}"), ("call_2_1", "exec", "{}"))
-    clean, failed = tool("hello", "call20"), tool("Error: no", "call21")
-    assert verdict(clean, tool("world", "call21"), to=both).value == 1
+    clean, failed = tool("a\nb", "call20"), tool("Error: no", "call21")
+    assert verdict(clean, tool("Done.", "call21"), to=both).value == 1
+    assert verdict(clean, tool("world", "call21"), to=both).value is None  # it may have failed
     found = verdict(clean, failed, to=both)
     assert (found.value, found.detail["tool"]) == (-1, "exec")
 
@@ -329,9 +357,9 @@ def test_one_failed_result_of_several_is_negative() -> None:
 def test_results_find_their_calls_though_the_client_rewrote_the_ids() -> None:
     both = reply(None, ("call_2_0", "read", "{}"), ("call_2_1", "exec", "{}"))
     log = "Error: a line of a log\nand another"
-    assert verdict(tool("done", "call21"), tool(log, "call20"), to=both).value == 1
+    assert verdict(tool("done", "call21"), tool(log, "call20"), to=both).value is None
     assert verdict(tool(log, "call21"), tool("done", "call20"), to=both).value == -1
-    assert verdict(tool(log, "unknown"), to=both).value == 1  # by place
+    assert verdict(tool(log, "unknown"), to=both).value is None  # by place
 
 
 @pytest.mark.parametrize(
@@ -499,10 +527,10 @@ def test_what_openclaw_puts_around_the_words_is_left_out(said: str, value: int |
 @pytest.mark.parametrize(
     ("name", "value"),
     [("correction/2", -1), ("steer/2", -1), ("heartbeat/5", -1), ("conversation/2", 0),
-     ("conversation/3", 1), ("parallel/2", 1), ("tools/2", 1), ("tools/5", 1), ("tools/6", 0),
+     ("conversation/3", 1), ("parallel/2", None), ("tools/2", 1), ("tools/5", 1), ("tools/6", 0),
      ("retry_tools/4", 1), ("subagent/4", 0), ("memory_flush/2", 0)],
 )  # fmt: skip
-def test_what_the_real_openclaw_sends_is_judged(name: str, value: int) -> None:
+def test_what_the_real_openclaw_sends_is_judged(name: str, value: int | None) -> None:
     messages = recorded(name).messages
     at = max(at for at, message in enumerate(messages) if message["role"] == "assistant")
     turn = a_turn(id=1, messages=messages[:at], reply=messages[at])

@@ -58,6 +58,112 @@ def test_steps_raise_the_probability_of_rewarded_tokens(model_dir: str) -> None:
     assert sum(gain[0::2]) < -1.0
 
 
+def weights_of(learner: Learner) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in learner.model.net.parameters()])
+
+
+def moved(learner: Learner, samples: list[Sample], version: int = 0) -> float:
+    """How far one update moves the weights."""
+    before = weights_of(learner).clone()
+    metrics = learner.step(on_policy(learner, samples), version).metrics
+    assert metrics["learner/masked_share"] == 0
+    return float((weights_of(learner) - before).norm())
+
+
+def weak(samples: list[Sample], strength: float) -> list[Sample]:
+    """The same advantages from weaker evidence."""
+    return [
+        replace(s, advantages_T=[strength * a for a in s.advantages_T], strength=strength)
+        for s in samples
+    ]
+
+
+@pytest.mark.parametrize("strength", [0.5, 0.1, 0.01])
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_an_update_moves_as_far_as_its_evidence_is_strong(
+    model_dir: str, strength: float, minibatches: int
+) -> None:
+    """Adam alone would make both steps equally long."""
+    samples = make_samples([40, 30, 20, 30])
+    clear = moved(make_learner(model_dir, minibatches=minibatches), samples)
+    learner = make_learner(model_dir, minibatches=minibatches)
+    assert moved(learner, weak(samples, strength)) == pytest.approx(strength * clear, rel=1e-2)
+    alike = make_learner(model_dir, minibatches=minibatches)
+    small = [replace(s, strength=1.0) for s in weak(samples, strength)]
+    assert moved(alike, small) == pytest.approx(clear, rel=5e-2)
+
+
+@pytest.mark.parametrize("history", [1.0, 0.1])
+def test_weak_evidence_is_weak_after_whatever_came_before(model_dir: str, history: float) -> None:
+    """What the last batch brings is half of how far it and its opposite end apart."""
+    past, last = make_samples([40, 30]), make_samples([30, 40], seed=1)
+    opposite = [replace(s, advantages_T=[-a for a in s.advantages_T]) for s in last]
+
+    def brought(strength: float) -> torch.Tensor:
+        ends = []
+        for batch in (weak(last, strength), weak(opposite, strength)):
+            learner = make_learner(model_dir)
+            for version in range(3):
+                moved(learner, weak(past, history), version)
+            moved(learner, batch, 3)
+            ends.append(weights_of(learner).clone())
+        return (ends[0] - ends[1]) / 2
+
+    assert float(brought(0.1).norm()) == pytest.approx(0.1 * float(brought(1.0).norm()), rel=0.05)
+
+
+def test_clear_evidence_is_adamw_bit_by_bit(model_dir: str) -> None:
+    learner, plain = make_learner(model_dir), make_learner(model_dir)
+    config = plain.config
+    adam = torch.optim.AdamW(
+        [{"params": [p], "weight_decay": config.weight_decay if p.dim() >= 2 else 0.0}
+         for p in plain.model.net.parameters()], lr=config.lr, betas=config.betas, fused=True,
+    )  # fmt: skip
+    for version in range(3):
+        samples = on_policy(learner, make_samples(LENGTHS, seed=version))
+        learner.step(samples, version)
+        for parameter, other in zip(
+            plain.model.net.parameters(), learner.model.net.parameters(), strict=True
+        ):
+            assert other.grad is not None
+            parameter.grad = other.grad.clone()  # clipped already
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(version, 10, config)
+        adam.step()
+        assert torch.equal(weights_of(learner), weights_of(plain))
+
+
+def test_a_step_tells_how_strong_its_evidence_is(model_dir: str) -> None:
+    clear, faint = make_samples([20, 20])
+    mixed = [clear, *weak([faint], 0.1)]
+    sizes = [sum(map(abs, sample.advantages_T)) for sample in mixed]
+    metrics = make_learner(model_dir).step(mixed, 0).metrics
+    assert metrics["learner/strength"] == pytest.approx((sizes[0] + 0.1 * sizes[1]) / sum(sizes))
+    assert make_learner(model_dir).step([clear], 0).metrics["learner/strength"] == 1.0
+
+
+def test_tokens_and_sequences_that_another_policy_sampled_are_masked(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    samples = on_policy(learner, make_samples([20, 30, 25, 40]))
+    far = [replace(s, logprobs_T=[p + shift for p in s.logprobs_T])
+           for s, shift in zip(samples, (0.0, 0.8, -0.8, 0.0), strict=True)]  # fmt: skip
+    one = far[3].mask_T.index(True)
+    far[3].logprobs_T[one] += 3.0
+    tokens = [sum(sample.mask_T) for sample in far]
+    metrics = learner.step(far, 0).metrics
+    whole = sum(tokens)
+    assert metrics["learner/masked_sequences_share"] == pytest.approx(
+        (tokens[1] + tokens[2]) / whole
+    )
+    assert metrics["learner/masked_share"] == pytest.approx((tokens[1] + tokens[2] + 1) / whole)
+    clear = [replace(s, advantages_T=[0.0] * len(s.ids_T)) if at in (1, 2) else s
+             for at, s in enumerate(samples)]  # fmt: skip
+    clear[3].advantages_T[one] = 0.0
+    other = make_learner(model_dir)
+    other.step(clear, 0)
+    torch.testing.assert_close(weights_of(learner), weights_of(other), rtol=1e-4, atol=1e-5)
+
+
 def test_a_step_reports_what_it_saw(model_dir: str) -> None:
     learner = make_learner(model_dir)
     fresh = on_policy(learner, make_samples([20, 30], version=5))
@@ -128,7 +234,7 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted(model_dir: str) ->
     metrics = learner.step([replace(sample, advantages_T=endless)], 0).metrics
     assert metrics["learner/skipped"] == 1.0
     assert all(torch.equal(before[n], t) for n, t in learner.model.state().items())
-    assert learner.step([sample], 1).metrics["learner/grad_norm"] > 0
+    assert learner.step(on_policy(learner, [sample]), 1).metrics["learner/grad_norm"] > 0
 
 
 @pytest.mark.parametrize("minibatches", [1, 3])

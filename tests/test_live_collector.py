@@ -169,6 +169,21 @@ async def test_the_baseline_goes_on_after_a_restart(store: Store) -> None:
     assert after == pytest.approx(before[-1] - 0.05 * before[-1])
 
 
+async def test_weak_evidence_makes_a_weak_sample(store: Store) -> None:
+    async with collecting(store, weak_reward=0.2) as live:
+        verdict = Verdict(0, "rule", 1, 1.0, {}, 0.0, weight=0.25)
+        turn = await stored(store, a_turn(), user("fine"))
+        weak = replace(verdict, turn_id=turn.id or 0)
+        live.collector.verdict(replace(weak, id=await store.add_verdict(weak)))
+        await live.collector.settled()
+        await live_session(store, "t")
+        await live.judged(await stored(store, a_turn("t"), user("go on")), 0)
+        await live.end("t")
+        samples = await live.batch()
+    assert advantages(samples) == [0.25, 0.2]
+    assert [sample.strength for sample in samples] == [0.25, pytest.approx(0.2)]
+
+
 async def test_each_source_has_a_baseline_of_its_own(store: Store) -> None:
     async with collecting(store) as live:
         for index in range(10):

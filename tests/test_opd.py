@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.core.types import Episode, Group, Sample, StopReason, TaskRef, Verdict
+from clawrl_gym.core.types import (
+    Compared,
+    Episode,
+    Group,
+    Sample,
+    StopReason,
+    TaskRef,
+    Verdict,
+)
 from clawrl_gym.dialogue.merging import Segment, merge_turns
 from clawrl_gym.trainers.algorithm import Algorithm, build_algorithm
 from clawrl_gym.trainers.binary import Binary
@@ -127,9 +135,20 @@ def test_hints_of_a_group_of_equal_rewards_still_teach() -> None:
     assert [any(sample.distill_T) for sample in samples] == [True]
 
 
+def test_hybrid_passes_on_how_strong_its_rewards_are() -> None:
+    weak = replace(verdict(1.0), weight=0.1)
+    (alone,) = stamped(hybrid(opd=0.0), {1: weak})
+    assert alone.strength == pytest.approx(0.1)
+    (both,) = stamped(hybrid(), {1: weak})
+    assert both.strength == pytest.approx((0.1 * 0.1 + 1) / (0.1 + 1)), "a hint is strong"
+    (hint,) = stamped(Opd(), {1: weak})
+    assert hint.strength == 1.0
+
+
 def test_hybrid_replays_its_rewards() -> None:
     told = hybrid()
-    told.replay([("rule", 1.0)] * 20)
+    told.replay([Compared("rule", 1.0)] * 20)
+    assert told.compared() == []
     (fresh,), (later,) = (stamped(a, {1: verdict(1.0)}, {}) for a in (hybrid(), told))
     assert later.advantages_T[-1] < fresh.advantages_T[-1]
 

@@ -252,6 +252,8 @@ def test_a_group_that_a_command_has_not_is_told() -> None:
         ("cg.Verdict(case.turn_id, 'rule', 1, 'much', {}, 0.0)", "expected -1 to 1"),
         ("cg.Verdict(case.turn_id, 'feedback', 1, 1.0, {}, 0.0)", "kind 'feedback'"),
         ("cg.Verdict(case.turn_id, 'rule', 1, 1.0, {'why': case}, 0.0)", "and JSON"),
+        ("cg.Verdict(case.turn_id, 'rule', 1, 1.0, {}, 0.0, weight=0)", "a weight in (0, 1]"),
+        ("cg.Verdict(case.turn_id, 'rule', 1, 1.0, {}, 0.0, weight='x')", "a weight in (0, 1]"),
         ("1 / 0", "ZeroDivisionError"),
     ],
 )

@@ -305,7 +305,7 @@ async def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     db.execute("UPDATE meta SET value='999' WHERE key='schema_version'")
     db.commit()
     db.close()
-    with pytest.raises(StoreError, match="schema version 999, expected 4"):
+    with pytest.raises(StoreError, match="schema version 999, expected 5"):
         Store.open(tmp_path)
 
 

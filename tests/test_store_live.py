@@ -13,7 +13,7 @@ import pytest
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.types import Group, Sample
+from clawrl_gym.core.types import Compared, Group, Sample
 from clawrl_gym.store import OpenSession, SessionRow, Store, StoreReader, effective
 from tests.test_store import SESSION, make_group, make_sample, make_turn, make_verdict, update, user
 
@@ -110,7 +110,6 @@ async def test_a_verdict_waits_until_its_sample_is_accepted(tmp_path: Path) -> N
     assert [(verdict.turn_id, verdict.value) for verdict in waiting] == [(two, -1), (three, 0)]
     await store.settle(three)
     assert [verdict.turn_id for verdict in await store.judged_without_sample()] == [two]
-    assert await store.live_rewards() == [("rule", 1.0)]
     await store.close()
 
 
@@ -119,8 +118,37 @@ async def test_verdicts_on_rollouts_never_wait_for_a_sample_of_their_own(tmp_pat
     await store.add_session(SESSION)
     await store.add_verdict(make_verdict(await store.add_turn(make_turn())))
     assert await store.judged_without_sample() == []
-    assert await store.live_rewards() == []
     await store.close()
+
+
+async def test_what_groups_were_compared_with_is_kept_in_their_order(tmp_path: Path) -> None:
+    store, (one, two) = await open_live(tmp_path, 2)
+    weak = Compared("rule", 1.0, 0.1)
+    group, samples = live_sample(one, 5)
+    await store.add_group(group, samples, [weak, Compared("feedback", -0.5)])
+    await store.add_group(*live_sample(two, 3))
+    await store.add_group(make_group(9), [], [Compared("outcome", 0.0)])
+    await store.close()
+    store = Store.open(tmp_path)
+    assert await store.compared() == [weak, ("feedback", -0.5, 1.0), ("outcome", 0.0, 1.0)]
+    await store.delete_session("live")
+    assert await store.compared() == [("outcome", 0.0, 1.0)], "it is forgotten with its session"
+    await store.close()
+
+
+async def test_a_verdicts_weight_is_kept_and_checked(tmp_path: Path) -> None:
+    store, (one,) = await open_live(tmp_path)
+    await store.add_verdict(make_verdict(one, 1, weight=0.25))
+    for weight in (0.0, -0.1, 1.01, float("nan")):
+        with pytest.raises(StoreError, match=r"expected one in \(0, 1\]"):
+            await store.add_verdict(make_verdict(one, 1, weight=weight))
+    (verdict,) = (await store.verdicts_of("live"))[one]
+    assert verdict.weight == 0.25
+    (waiting,) = await store.judged_without_sample()
+    assert waiting.weight == 0.25
+    await store.close()
+    (line,) = read_json_lines(tmp_path / "evaluations.jsonl")
+    assert (line["reward"], line["weight"]) == (1, 0.25)
 
 
 async def test_feedback_takes_back_what_is_not_trained_yet(tmp_path: Path) -> None:
@@ -173,7 +201,6 @@ async def test_a_verdict_that_only_hints_waits_for_its_sample(tmp_path: Path) ->
     await store.add_group(*live_sample(one, 0))
     await store.settle(three)
     assert await store.judged_without_sample() == []
-    assert await store.live_rewards() == []
     assert await store.withdraw(one) == 1
     assert [verdict.turn_id for verdict in await store.judged_without_sample()] == [one]
     await store.close()

@@ -136,7 +136,7 @@ def make_version_2(folder: Path) -> list[tuple[int, list[int]]]:
     for statement in VERSION_2:
         db.execute(statement)
     columns = sample_columns(LIVE_SAMPLE)
-    del columns["distill"], columns["lessons"], columns["pictures"]
+    del columns["distill"], columns["lessons"], columns["pictures"], columns["strength"]
     marks = ", ".join("?" * len(columns))
     db.execute(
         f"INSERT INTO samples ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values())
@@ -170,9 +170,10 @@ def test_a_run_of_version_1_is_read_as_it_is(tmp_path: Path) -> None:
     assert [row.id for row in reader.sessions()] == ["s1", "s2"]
     assert reader.next_states_of("s1") == {1: [user("next")]}
     (verdict,) = reader.verdicts_of("s1")[1]
-    assert (verdict.value, verdict.reward) == (-1, -1)
+    assert (verdict.value, verdict.reward, verdict.weight) == (-1, -1, 1.0)
     assert reader.samples_of_session("s1") == []
     assert reader.untrained_groups() == []
+    assert reader.compared() == []
     assert [row.version for row in reader.updates()] == [1]
     assert [summary.last_s for summary in reader.session_summaries()] == [30.0, 10.0]
     assert reader.unjudged(9) == []

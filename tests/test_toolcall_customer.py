@@ -128,14 +128,18 @@ def test_a_model_that_says_nothing_is_no_user_that_left() -> None:
 
 
 @contextmanager
-def model_that_says(*words: str) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    """A server that gives these answers, and what it was asked."""
+def model_that_says(
+    *words: str | dict[str, Any],
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """A server that gives these answers, words or whole messages, and what it was asked."""
     left, asked = list(words), []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            body = json.dumps({"choices": [{"message": {"content": left.pop(0)}}]}).encode()
+            answer = left.pop(0)
+            message = {"content": answer} if isinstance(answer, str) else answer
+            body = json.dumps({"choices": [{"message": message}]}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -171,19 +171,36 @@ def test_tasks_of_the_second_benchmark_are_read_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "criteria",
+    ("criteria", "why"),
     [
-        {"reward_basis": ["DB", "NL_ASSERTION"]},
-        {"env_assertions": [{"x": 1}]},
-        {"actions": [{"name": "book_flight", "arguments": {}}]},
-        {"actions": [{"name": CANCEL[0], "arguments": CANCEL[1], "requestor": "user"}]},
+        ({"reward_basis": ["DB", "NL_ASSERTION"], "nl_assertions": ["It is kind."]}, "judge"),
+        ({"reward_basis": ["ENV_ASSERTION"], "env_assertions": [
+            {"env_type": "user", "func_name": "assert_x", "arguments": {}}]}, "not built in"),
+        ({"env_assertions": [{"x": 1}]}, "cannot be read"),
+        ({"reward_basis": ["TASTE"]}, "TASTE"),
+        ({"actions": [{"name": "book_flight", "arguments": {}}]}, "book_flight"),
+        ({"actions": [{"name": CANCEL[0], "arguments": {"order_id": 3}}]}, "gold action"),
+        ({"actions": [{"name": CANCEL[0], "arguments": CANCEL[1], "requestor": "user"}]},
+         "not built in"),
     ],
-)
-def test_what_cannot_be_judged_here_is_left_out(criteria: dict[str, Any], tmp_path: Path) -> None:
+)  # fmt: skip
+def test_what_cannot_be_judged_here_is_left_out(
+    criteria: dict[str, Any], why: str, tmp_path: Path
+) -> None:
     source = open_tau(second(tmp_path, task2("0"), task2("1", **criteria)), ToolContext())
-    assert (list(source.tasks), len(source.selection.left_out)) == (["tau-0"], 1)
-    with pytest.raises(TaskError, match="can be used here: 1: it needs"):
+    assert list(source.tasks) == ["tau-0"]
+    assert why in str(source.selection.reason_of("tau-1"))
+    with pytest.raises(TaskError, match=why):
+        source.load("tau-1")
+    with pytest.raises(TaskError, match=f"no task of .*{why}"):
         open_tau(second(tmp_path, task2("1", **criteria)), ToolContext())
+
+
+def test_one_row_that_cannot_be_read_does_not_refuse_the_others(tmp_path: Path) -> None:
+    rows: list[Any] = [task2("0"), 3, {"id": "1"}, task2("0")]
+    source = open_tau(second(tmp_path, *rows), ToolContext())
+    assert list(source.tasks) == ["tau-0"]
+    assert [one.name for one in source.selection.left_out] == ["task 2", "tau-1", "task 4"]
 
 
 def test_task_files_are_read_and_never_run(tmp_path: Path) -> None:

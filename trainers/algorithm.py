@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.errors import TrainerError, boundary
 from clawrl_gym.core.plugins import ALGORITHMS
-from clawrl_gym.core.types import Episode, Group, Lesson, Sample, Verdict
+from clawrl_gym.core.types import Compared, Episode, Group, Lesson, Sample, Verdict
 
 if TYPE_CHECKING:
     from clawrl_gym.dialogue.merging import Segment
@@ -41,9 +41,12 @@ class Term:
     """What one turn brings to the loss."""
 
     advantage: Weight = 0.0
-    """Of the policy-gradient term on its tokens."""
+    """Of the policy-gradient term on its tokens; weak evidence is in it already."""
     distill: Weight = 0.0
     """Of the distillation term on its tokens."""
+    strength: float = 1.0
+    """Of the evidence behind the advantage, in (0, 1]: Adam steps equally far whatever the size of
+    all advantages, so an update of weak evidence alone gets a smaller learning rate."""
 
 
 Terms = dict[int, Term]
@@ -108,8 +111,12 @@ class Algorithm(ABC):
                     samples.append(make_sample(group, episode, segment, terms, prompts))
         return samples
 
-    def replay(self, rewards: Iterable[tuple[str, float]]) -> None:  # noqa: B027 (most need none)
-        """Know the rewards of an earlier process again: source and reward, in their order."""
+    def compared(self) -> list[Compared]:
+        """What entered its running means since the last call: it is kept with the group."""
+        return []
+
+    def replay(self, rewards: Iterable[Compared]) -> None:  # noqa: B027 (most need none)
+        """Know what an earlier process compared again, in its order: terms are as they had been."""
 
 
 def _check_terms(terms_G: object, episodes: int, name: str) -> None:
@@ -141,6 +148,7 @@ def make_sample(
     advantages_T = _on_tokens(
         segment, {turn: term.advantage for turn, term in inside.items()}, "advantage"
     )
+    strength = _strength(segment, inside, advantages_T, weights)
     return Sample(
         session_id=episode.session_id,
         group_id=group.id,
@@ -156,7 +164,31 @@ def make_sample(
         distill_T=weights,
         lessons=lessons,
         pictures=segment.pictures,
+        strength=strength,
     )
+
+
+def _strength(
+    segment: Segment, terms: Terms, advantages_T: list[float], distill_T: list[float]
+) -> float:
+    """Of the whole sample; what is distilled counts as strong."""
+    for turn, term in terms.items():
+        if not 0 < term.strength <= 1:
+            raise TrainerError(
+                f"the algorithm gave turn {turn} the strength {term.strength!r}, expected one in "
+                "(0, 1]"
+            )
+    if all(term.strength == 1 for term in terms.values()):
+        return 1.0
+    taught = sum(map(abs, distill_T))
+    sizes_T = [abs(advantage) for advantage in advantages_T]
+    strong = sum(
+        size * terms[turn].strength
+        for size, turn in zip(sizes_T, segment.turns_T, strict=True)
+        if turn in terms
+    )
+    whole = sum(sizes_T) + taught
+    return (strong + taught) / whole if whole else 1.0
 
 
 def _lessons(

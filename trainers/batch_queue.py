@@ -17,13 +17,13 @@ import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
 from clawrl_gym.config import LiveConfig, RolloutConfig
-from clawrl_gym.core.types import Group, Sample
+from clawrl_gym.core.types import Compared, Group, Sample
 from clawrl_gym.store import Store
 
 _MOST_TRIES = 8
@@ -145,10 +145,12 @@ class BatchQueue:
             self._waiting.append(_QueuedGroup.of(newest_samples))
         self._arrived.set()
 
-    async def accept(self, group: Group, samples: list[Sample]) -> list[Sample]:
+    async def accept(
+        self, group: Group, samples: list[Sample], compared: Sequence[Compared] = ()
+    ) -> list[Sample]:
         """Store a group with its samples and queue it; returns the samples as stored."""
         async with self._order:
-            stored = await self._store.add_group(group, samples)
+            stored = await self._store.add_group(group, samples, compared)
             self._waiting.append(_QueuedGroup.of(stored))
         self._arrived.set()
         return stored

@@ -1,10 +1,11 @@
 """Groups of one: a turn's verdict compared with what the same source says on average.
 
-    A = r - b,   b the running mean of the source's rewards, within +-0.95, as it was before r
+    A = w (r - b),   b the running mean of the source's rewards, within +-0.95, as it was before r
 
-and never nearer to 0 than 0.05 with the sign of r: without a baseline, a user who is mostly content
-would only reinforce what the policy does already; with one, the first complaint after much praise
-weighs almost 2, and a clear verdict always moves the weights.
+and r - b never nearer to 0 than 0.05 with the sign of r: without a baseline, a user who is mostly
+content would only reinforce what the policy does already; with one, the first complaint after much
+praise weighs almost 2, and a clear verdict always moves the weights. w is the verdict's weight, by
+which it enters the mean, too.
 
 An episode of which nobody judged a turn brings its outcome to all of them, compared with the
 running mean of outcomes, which has no bounds: an outcome of 0 is a failure, not a neutral verdict.
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.core.types import Group
+from clawrl_gym.core.types import Compared, Group, Verdict
 from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
 from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
 
@@ -39,9 +40,7 @@ class Binary(Algorithm):
 
     def __init__(self, baseline_decay: float = 0.95) -> None:
         super().__init__()
-        self._decay = baseline_decay
         self._baseline = RunningBaseline(baseline_decay)
-        self._outcome = 0.0
 
     @classmethod
     def from_config(cls, config: TrainerConfig, group_size: int | None) -> Algorithm:
@@ -68,32 +67,31 @@ class Binary(Algorithm):
         self.counts["used" if any(terms_G) else "neutral"] += 1
         return terms_G
 
-    def replay(self, rewards: Iterable[tuple[str, float]]) -> None:
-        for source, reward in rewards:
-            if source == OUTCOME:
-                self._add_outcome(reward)
-            else:
-                self._baseline.add(source, reward)
+    def compared(self) -> list[Compared]:
+        return self._baseline.take_news()
+
+    def replay(self, rewards: Iterable[Compared]) -> None:
+        self._baseline.replay(rewards)
 
     def _judged(self, turns: list[int], verdicts: Verdicts) -> Terms:
         terms: Terms = {}
         for turn in turns:
             verdict = verdicts.get(turn)
             if verdict is not None and verdict.reward:
-                terms[turn] = Term(self._advantage(verdict.kind, verdict.reward))
+                advantage = self._advantage(verdict, verdict.reward)
+                terms[turn] = Term(advantage, strength=verdict.weight)
         return terms
 
-    def _advantage(self, source: str, reward: float) -> float:
-        advantage = reward - self._baseline.of(source)
-        self._baseline.add(source, reward)
-        return advantage if abs(advantage) >= LEAST else math.copysign(LEAST, reward)
+    def _advantage(self, verdict: Verdict, reward: float) -> float:
+        advantage = reward - self._baseline.of(verdict.kind)
+        self._baseline.add(verdict.kind, reward, verdict.weight)
+        if abs(advantage) < LEAST:
+            advantage = math.copysign(LEAST, reward)
+        return verdict.weight * advantage
 
     def _by_outcome(self, turns: list[int], outcome: float) -> Terms:
         if not turns:
             return {}
-        advantage = outcome - self._outcome
-        self._add_outcome(outcome)
+        advantage = outcome - self._baseline.mean(OUTCOME)
+        self._baseline.add(OUTCOME, outcome)
         return dict.fromkeys(turns, Term(advantage)) if advantage else {}
-
-    def _add_outcome(self, outcome: float) -> None:
-        self._outcome = self._decay * self._outcome + (1 - self._decay) * outcome

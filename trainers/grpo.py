@@ -7,12 +7,17 @@ whatever was said of their turns; a group without any difference teaches nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.core.types import Group
-from clawrl_gym.trainers.advantage import ProcessTerms, group_advantages, is_constant
+from clawrl_gym.core.types import Compared, Group
+from clawrl_gym.trainers.advantage import (
+    ProcessTerm,
+    ProcessTerms,
+    group_advantages,
+    is_constant,
+)
 from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
 from clawrl_gym.trainers.binary import Binary
 
@@ -74,7 +79,7 @@ class Grpo(Algorithm):
             [segments_G[at] for at in rewarded], [verdicts_G[at] for at in rewarded]
         )
         if is_constant(rewards_G):
-            if not any(term for terms in process_G for term in terms.values()):
+            if not any(term.advantage for terms in process_G for term in terms.values()):
                 self.counts["zero_variance"] += 1
                 return terms_G
             self.counts["process_only"] += 1
@@ -82,5 +87,20 @@ class Grpo(Algorithm):
         advantages_G = group_advantages(rewards_G, self.normalize_std, self.leave_one_out)
         for at, advantage, process in zip(rewarded, advantages_G, process_G, strict=True):
             turns = [turn for segment in segments_G[at] for turn in segment.turn_indices]
-            terms_G[at] = {turn: Term(advantage + process.get(turn, 0.0)) for turn in turns}
+            terms_G[at] = {turn: _term(advantage, process.get(turn)) for turn in turns}
         return terms_G
+
+    def compared(self) -> list[Compared]:
+        return self._process.baseline.take_news()
+
+    def replay(self, rewards: Iterable[Compared]) -> None:
+        self._process.baseline.replay(rewards)
+
+
+def _term(outcome: float, process: ProcessTerm | None) -> Term:
+    """Both together; an outcome is strong evidence."""
+    if process is None:
+        return Term(outcome)
+    size = abs(outcome) + abs(process.advantage)
+    strong = abs(outcome) + abs(process.advantage) * process.strength
+    return Term(outcome + process.advantage, strength=strong / size if size else 1.0)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
-from clawrl_gym.core.types import Group
+from clawrl_gym.core.types import Compared, Group
 from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts, Weight
 from clawrl_gym.trainers.grpo import Grpo
 from clawrl_gym.trainers.opd import Opd
@@ -67,7 +67,10 @@ class Hybrid(Algorithm):
             for rewarded, taught in zip(rewarded_G, taught_G, strict=True)
         ]
 
-    def replay(self, rewards: Iterable[tuple[str, float]]) -> None:
+    def compared(self) -> list[Compared]:
+        return self._rewards.compared()
+
+    def replay(self, rewards: Iterable[Compared]) -> None:
         self._rewards.replay(rewards)
 
     def _merged(self, rewarded: Terms, taught: Terms) -> Terms:
@@ -76,6 +79,7 @@ class Hybrid(Algorithm):
             turn: Term(
                 _scaled(rewarded.get(turn, nothing).advantage, self.reward_weight),
                 taught.get(turn, nothing).distill,
+                rewarded.get(turn, nothing).strength,
             )
             for turn in sorted(rewarded.keys() | taught.keys())
         }

@@ -26,6 +26,7 @@ from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
+from clawrl_gym.trainers.optimizer import make_optimizer, optimizer_step, strength_of
 from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.schedule import learning_rate
@@ -70,11 +71,16 @@ class Learner:
             clip_high=trainer.clip_high,
             tis_cap=trainer.tis_cap,
             kl_coef=trainer.kl_coef,
+            kl_correction=trainer.kl_correction,
+            token_ratio_min=trainer.token_ratio_min,
+            token_ratio_max=trainer.token_ratio_max,
+            sequence_ratio_min=trainer.sequence_ratio_min,
+            sequence_ratio_max=trainer.sequence_ratio_max,
             surrogate=trainer.surrogate,
             reduction=trainer.reduction,
             constant_length=trainer.constant_length,
         )
-        self.optimizer = _make_optimizer(self.model.net, learner)
+        self.optimizer = make_optimizer(self.model.net, learner)
         self.updates = 0
         """Steps done so far, those before a resumption too."""
         self.skipped = 0
@@ -88,8 +94,6 @@ class Learner:
         """
         start_s = time.perf_counter()
         rate = learning_rate(version, self.trainer.steps, self.config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         readings = self._readings(samples)
         parts = split(
             samples,
@@ -106,7 +110,7 @@ class Learner:
         )
         taught: list[Taught] = []
         for part, old in zip(parts, self._proximal(parts), strict=True):
-            taught.extend(self._update(part, old, watch, MAX_TAUGHT_TURNS - len(taught)))
+            taught.extend(self._update(part, old, rate, watch, MAX_TAUGHT_TURNS - len(taught)))
         self.updates += 1
         tokens = sum(len(pack.ids_T) for part in parts for pack in part.packs)
         duration_s = time.perf_counter() - start_s
@@ -182,9 +186,14 @@ class Learner:
             return [[self.model.score(pack).logprobs_M for pack in part.packs] for part in parts]
 
     def _update(
-        self, part: Minibatch, old: list[Tensor] | None, watch: StepMetrics, max_taught: int
+        self,
+        part: Minibatch,
+        old: list[Tensor] | None,
+        rate: float,
+        watch: StepMetrics,
+        max_taught: int,
     ) -> list[Taught]:
-        """One optimizer step on a minibatch; up to `shown` of its turns that were distilled."""
+        """One optimizer step on a minibatch; and some of its turns that were distilled."""
         self.optimizer.zero_grad(set_to_none=True)
         taught: list[Taught] = []
         for index, pack in enumerate(part.packs):
@@ -198,14 +207,11 @@ class Learner:
             terms.loss.backward()  # type: ignore[no-untyped-call]
             watch.pack(pack, scores, terms, old_M, mu_M)
             taught.extend(islice(taught_turns(pack, part, terms), max_taught - len(taught)))
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.net.parameters(), self.config.max_grad_norm
-        )
-        if bool(norm.isfinite()):
-            self.optimizer.step()
-        else:
+        strength = strength_of(part.samples)
+        norm = optimizer_step(self.optimizer, rate, strength, self.config.max_grad_norm)
+        if not bool(norm.isfinite()):
             self.skipped += 1
-        watch.step(float(norm))
+        watch.step(float(norm), strength)
         return taught
 
     def _reference(self, pack: Pack) -> Tensor | None:
@@ -222,13 +228,3 @@ def _folder_of(teacher: str) -> str:
         raise TrainerError(
             str(error).replace("policy.model", "trainer.distillation.teacher")
         ) from error
-
-
-def _make_optimizer(net: torch.nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    """AdamW; vectors (norms, biases) are not decayed."""
-    parameters = [p for p in net.parameters() if p.requires_grad]
-    groups: list[dict[str, object]] = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)

@@ -30,6 +30,14 @@ class LossSettings:
     reduction: Literal["token_mean", "sequence_mean", "constant"] = "token_mean"
     constant_length: int = 1024
     """reduction=constant: tokens that a sequence counts as."""
+    kl_correction: bool = False
+    """The KL term is weighed by the ratio of the learner to the behaviour policy."""
+    token_ratio_min: float = 0.0
+    token_ratio_max: float | None = None
+    """A token whose ratio old / mu lies outside is masked; None: no bound."""
+    sequence_ratio_min: float = 0.0
+    sequence_ratio_max: float | None = None
+    """All tokens of a sequence are masked whose geometric mean of these ratios lies outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,10 @@ class LossTerms:
     clipped: Tensor
     """(M,) bool: the bound is active for a term of this token. That term gives no gradient there,
     or, with cispo, one with a smaller weight."""
+    masked_M: Tensor
+    """(M,) bool: left out for its importance ratio or its sequence's; still in the denominator."""
+    in_masked_sequence_M: Tensor
+    """(M,) bool: left out for its sequence's."""
     kl_M: Tensor | None
     """(M,) estimate of KL(learner || reference), detached; None without a reference."""
     gap_M: Tensor | None = None
@@ -64,13 +76,15 @@ def policy_loss(
     rows_M: Tensor | None = None,
     sequences: int | None = None,
 ) -> LossTerms:
-    """L = mean_t [ w_t S_t(A_t) + d_t D_t + kl_coef * k3(lp_t, ref_t) ].
+    """L = mean_t m_t [ w_t S_t(A_t) + d_t D_t + kl_coef * c_t k3(lp_t, ref_t) ].
 
     S_t is the `surrogate` (on r = exp(lp - old)), w_t = min(exp(old - mu), tis_cap) the truncated
-    importance weight, d_t = `distill_M`. D_t is w_t S_t(clip(teacher_t - old_t, +-gap_clip)), a
+    importance weight, m_t in {0, 1} says whether b_t = exp(old - mu) and its geometric mean over
+    the sequence lie within their bounds, c_t = w_t exp(lp - old) with `kl_correction`, else 1,
+    d_t = `distill_M`. D_t is w_t S_t(clip(teacher_t - old_t, +-gap_clip)), a
     policy gradient with a bound of its own, or, where given, `divergence_M`, whose gradient is its
-    own. The mean is over the whole batch, of which these tokens may be a part: `count` tokens in
-    `sequences`. `rows_M` numbers the sequences that are here, each of them whole.
+    own. The mean is over the whole batch, masked tokens too, of which these tokens may be a part:
+    `count` tokens in `sequences`. `rows_M` numbers the sequences that are here, each of them whole.
     """
     _check(distill_M, teacher_M, divergence_M, rows_M, lp_M)
     old_M, mu_M = old_M.detach(), mu_M.detach()
@@ -89,9 +103,14 @@ def policy_loss(
     kl_M = None
     if ref_M is not None:
         kl_M = k3(lp_M, ref_M.detach())
+        if settings.kl_correction:
+            kl_M = importance_M * ratio(lp_M, old_M) * kl_M
         loss_M = loss_M + settings.kl_coef * kl_M
         kl_M = kl_M.detach()
-    return LossTerms(reduce(loss_M, count, settings, rows_M, sequences), clipped, kl_M, gap_M)
+    of_tokens_M, of_sequences_M = outside(old_M, mu_M, settings, rows_M)
+    masked_M = of_tokens_M | of_sequences_M
+    loss = reduce(loss_M.masked_fill(masked_M, 0.0), count, settings, rows_M, sequences)
+    return LossTerms(loss, clipped, masked_M, of_sequences_M, kl_M, gap_M)
 
 
 def policy_ratio(
@@ -152,6 +171,33 @@ def cut_gap(gap_M: Tensor, gap_clip: float) -> Tensor:
 def truncated_importance(old_M: Tensor, mu_M: Tensor, cap: float) -> Tensor:
     """min(exp(old - mu), cap): corrects for tokens that another policy sampled; no gradient."""
     return ratio(old_M, mu_M).clamp(max=cap).detach()
+
+
+def outside(
+    old_M: Tensor, mu_M: Tensor, settings: LossSettings, rows_M: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Which tokens' ratios exp(old - mu) lie outside of their bounds, and which of sequences'.
+
+    What another policy would hardly have sampled, or hardly
+    knows, says nothing about this one: an importance weight of it is noise, large or small.
+    """
+    log_M = old_M - mu_M
+    of_tokens_M = _is_outside(log_M, settings.token_ratio_min, settings.token_ratio_max)
+    if settings.sequence_ratio_min <= 0 and settings.sequence_ratio_max is None:
+        return of_tokens_M, torch.zeros_like(of_tokens_M)
+    means_M = sequence_means(log_M, _rows_for("sequence_ratio", rows_M))
+    bounds = settings.sequence_ratio_min, settings.sequence_ratio_max
+    return of_tokens_M, _is_outside(means_M, *bounds)
+
+
+def _is_outside(log_ratio_M: Tensor, low: float, high: float | None) -> Tensor:
+    if low <= 0 and high is None:
+        return torch.zeros_like(log_ratio_M, dtype=torch.bool)
+    ratio_M = log_ratio_M.exp()  # infinite at worst, which is outside
+    inside_M = ratio_M >= low
+    if high is not None:
+        inside_M &= ratio_M <= high
+    return ~inside_M
 
 
 def ratio(log_p_M: Tensor, log_q_M: Tensor) -> Tensor:

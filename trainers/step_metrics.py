@@ -2,7 +2,8 @@
 
 A number that could not be measured (no token of the current version, no reference, no teacher) is
 left out of the metrics instead of being reported as 0. Of each configured term of the loss the
-share of tokens that it ran on is reported always, so that a term that did nothing is seen.
+share of tokens that it ran on is reported always, so that a term that did nothing is seen, and so
+are the shares of tokens that were masked for their importance ratio, and for their sequence's.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ class StepMetrics:
         self.engine = EngineGap(version, tis_cap)
         self.teacher = TeacherGap(gap_clip)
         self.norms: list[float] = []
+        self.strengths: list[float] = []
+        self.masked = 0.0
+        self.masked_sequences = 0.0
 
     def pack(
         self, pack: Pack, scores: Scores, terms: LossTerms, old_M: Tensor, mu_M: Tensor
@@ -54,6 +58,8 @@ class StepMetrics:
         self.tokens += len(pack.targets_M)
         self.entropy += float(scores.entropies_M.sum())
         self.clipped += float(terms.clipped.sum())
+        self.masked += float(terms.masked_M.sum())
+        self.masked_sequences += float(terms.in_masked_sequence_M.sum())
         if terms.kl_M is not None:
             self.kl = (self.kl or 0.0) + float(terms.kl_M.sum())
             self.ran[KL] += len(pack.targets_M)
@@ -64,9 +70,10 @@ class StepMetrics:
             self.ran[form] += int(np.count_nonzero(pack.distill_M))
             self.teacher.add(terms.gap_M.cpu().numpy()[pack.distill_M != 0])
 
-    def step(self, norm: float) -> None:
-        """Take in one optimizer step's gradient norm (before clipping)."""
+    def step(self, norm: float, strength: float) -> None:
+        """Take in one optimizer step's gradient norm (before clipping) and strength of evidence."""
         self.norms.append(norm)
+        self.strengths.append(strength)
 
     def metrics(self) -> dict[str, float]:
         """The step's numbers by name; empty when there was nothing to learn from."""
@@ -77,6 +84,9 @@ class StepMetrics:
             "learner/grad_norm": sum(self.norms) / len(self.norms),
             "learner/entropy": self.entropy / self.tokens,
             "learner/clip_share": self.clipped / self.tokens,
+            "learner/masked_share": self.masked / self.tokens,
+            "learner/masked_sequences_share": self.masked_sequences / self.tokens,
+            "learner/strength": sum(self.strengths) / len(self.strengths),
             "learner/sampled_tokens": float(self.tokens),
         }
         if self.kl is not None:

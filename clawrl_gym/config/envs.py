@@ -69,6 +69,9 @@ class EnvConfig(Part):
     has_people: ClassVar[bool] = False
     """User messages are a person's words, real or simulated; else they are what an environment
     shows, and no judge reads them as praise or complaint."""
+    marks_failures: ClassVar[bool] = False
+    """Each action that fails is shown as a failure, by an exit code or an error: a judge by rule
+    takes what is not marked for a success, and elsewhere for what it cannot know."""
 
     starts_here: ClassVar[bool] = False
     """An episode needs something of this machine, such as sandboxes: one is started before the

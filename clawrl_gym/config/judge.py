@@ -43,12 +43,22 @@ class ResultRule(Part):
 
     head: Regex | None = None
     """Found at the very beginning of the result."""
+    line: Regex | None = None
+    """Found at the beginning of a line among the first or the last characters of the result."""
     tail: Regex | None = None
     """Found in the last characters of the result."""
+    tools: Regex | None = None
+    """Found in the tool's name, without a server's name before it."""
     of_contents: bool = False
-    """True: it holds too for a result that is the contents of a file."""
+    """True: it holds too for a result that is the contents of a file or a page."""
+    doubtless: bool = False
+    """value=1: it does not hold where `judge.doubts` are found in the first or the last line."""
     value: Literal[-1, 0, 1]
-    """Of the rules that hold, 0 wins over -1 and -1 over +1; a result without any is +1."""
+    """Of the rules that hold, 0 wins over -1 and -1 over +1; a failure beside a success that has no
+    need to be `doubtless` is a contradiction. The judge abstains of that, and of results without
+    any rule."""
+    weight: float | None = Field(None, gt=0, le=1)
+    """How strong the evidence is; None: judge.tool_success_weight of a success, 1 of a failure."""
 
 
 class HintConfig(Part):
@@ -129,8 +139,18 @@ class JudgeConfig(Part):
     """type=rule: by name, the rules for what a person answers."""
     results: dict[str, ResultRule] = Field(default_factory=dict)
     """type=rule: by name, the rules for the results of tools."""
+    result_words: dict[str, tuple[Regex, ...]] = Field(default_factory=dict)
+    """type=rule: alternatives that the rules for results call by name in braces."""
+    tool_success_weight: float = Field(0.1, gt=0, le=1)
+    """type=rule: how strong a tool's success is as evidence for the reply that called it: running
+    without an error is not yet what was wanted. A failure and a person's word have 1."""
+    doubts: Regex | None = None
+    """type=rule: words that a result known as a success does not have."""
     readers: tuple[str, ...] = ()
     """type=rule: tools whose result is the contents of a file; words in it say nothing."""
+    fetchers: tuple[str, ...] = ()
+    """type=rule: tools whose result is what others wrote, such as pages; words in it say nothing,
+    but an error in JSON does."""
     reading: Regex | None = None
     """type=rule: found at the beginning of a command whose output is the contents of a file."""
 

@@ -89,10 +89,23 @@ class TrainerConfig(Part):
     clip_high: float = Field(0.28, ge=0)
     tis_cap: float = Field(2.0, gt=0)
     """Cap of the truncated importance weight between learner and engine."""
+    token_ratio_min: float = Field(0.125, ge=0, le=1)
+    """A token whose importance ratio (learner before the update over engine) is below this is left
+    out of the loss, not of its denominator; 0: no bound."""
+    token_ratio_max: float | None = Field(8.0, ge=1)
+    """And one whose ratio is above this; None: no bound."""
+    sequence_ratio_min: float = Field(0.5, ge=0, le=1)
+    """So are all tokens of a sequence whose ratios' geometric mean is below this; 0: no bound."""
+    sequence_ratio_max: float | None = Field(2.0, ge=1)
+    """Or above this; None: no bound."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the KL term against the first weights; 0 keeps no reference model."""
+    kl_correction: bool = False
+    """Weigh the KL term by the importance ratio of the weights that are updated over those that
+    sampled: unbiased for stale samples, in value and gradient, with more variance."""
     minibatches: int = Field(1, ge=1)
-    """Optimizer steps that one batch is split into."""
+    """Optimizer steps that one batch is split into; with 1, `surrogate` must be ppo: old and
+    current policy are the same, and no ratio is ever clipped."""
     max_tokens_per_pack: int = Field(2048, ge=128)
     """Tokens of one packed forward pass."""
 

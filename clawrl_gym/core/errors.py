@@ -5,9 +5,11 @@
     ├── EnvError           the environment or its sandbox failed (never a reward)
     │   ├── SandboxError   isolation missing, sandbox died, limit of the host
     │   └── TaskError      a task's own files are wrong
+    ├── AgentFault         the agent itself spoilt its episode or its grade (a reward of 0)
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
-    │   └── RequestError   vLLM refused the request itself: asking again is useless
+    │   ├── RequestError   vLLM refused the request itself: asking again is useless
+    │   └── ReplyTimeout   a policy that works had not ended its reply in time
     ├── TrainerError       the learner failed
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
@@ -51,6 +53,17 @@ class TaskError(EnvError):
     """A task's own files are wrong or missing."""
 
 
+class AgentFault(ClawError):
+    """The agent made its own episode impossible to go on with, or to grade: a failure.
+
+    Environments raise it wherever an episode may fail by what the agent did, in `step`, `finish`
+    or a `TaskEnv`'s `_act` and `_grade`: a grade that cannot be read (no permission, a FIFO where
+    a file was, gigabytes, no number), a sandbox that it destroyed. The episode ends with a reward
+    of 0, is trained on and counted, and is never run again. EnvError is for what is provably not
+    the agent's doing: that is run again, and lost when it fails again.
+    """
+
+
 class PolicyError(ClawError):
     """vLLM, or the gateway in front of it, failed."""
 
@@ -65,6 +78,10 @@ class ContextError(PolicyError):
 
 class RequestError(PolicyError):
     """vLLM refused the request itself: asking again is useless."""
+
+
+class ReplyTimeout(PolicyError):
+    """A policy that works had not ended its reply in time: the reply is too long."""
 
 
 class TrainerError(ClawError):

@@ -28,8 +28,15 @@ LOOPS: tuple[Loop, ...] = ("serve", "collect", "judge", "train")
 
 HELDOUT_SUCCESS = "heldout/success"
 HELDOUT_N = "heldout/n"
+HELDOUT_LOST = "heldout/lost"
 HELDOUT_LOW = "heldout/low"
 HELDOUT_HIGH = "heldout/high"
+HELDOUT_DEADLINES = "heldout/deadlines"
+"""Tasks that the agent had not ended in time; failures, and part of n."""
+HELDOUT_OWN = (
+    HELDOUT_SUCCESS, HELDOUT_N, HELDOUT_LOST, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_DEADLINES,
+)  # fmt: skip
+"""Measured of every environment; others under `heldout/` are an environment's own scores."""
 ALSO_PREFIX = "also/"
 """Of the held-out results in another environment than the run's own: `also/NAME/success`."""
 FAMILY_PREFIX = "train/success/"
@@ -62,11 +69,21 @@ def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str,
     return {f"{prefix}/{name}": sum(each) / len(each) for name, each in values.items()}
 
 
-def heldout_values(successes: int, n: int) -> dict[str, float]:
-    """The four metrics of one held-out evaluation."""
-    low, high = wilson(successes, n)
+def heldout_values(successes: int, n: int, lost: int = 0) -> dict[str, float]:
+    """The metrics of one held-out evaluation of n tasks, `lost` of which nobody measured.
+
+    Success is of all n, so that what is lost never improves it; the interval goes from all lost
+    ones failed to all of them solved.
+    """
+    low, high = wilson(successes, n)[0], wilson(successes + lost, n)[1]
     share = successes / n if n else 0.0
-    return {HELDOUT_SUCCESS: share, HELDOUT_N: n, HELDOUT_LOW: low, HELDOUT_HIGH: high}
+    return {
+        HELDOUT_SUCCESS: share,
+        HELDOUT_N: n,
+        HELDOUT_LOST: lost,
+        HELDOUT_LOW: low,
+        HELDOUT_HIGH: high,
+    }
 
 
 def best_heldout(rows: Iterable[MetricRow], steps: Collection[int]) -> int | None:

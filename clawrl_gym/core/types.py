@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Required, TypedDict
+from typing import Any, Literal, NamedTuple, Required, TypedDict
 
 Split = Literal["train", "heldout"]
 TurnKind = Literal["main", "side"]
@@ -165,7 +165,9 @@ class StopReason(StrEnum):
     CONTEXT = "context"
     """The next prompt would not fit the model's context; graded all the same."""
     DEADLINE = "deadline"
-    """The episode's wall-clock deadline passed: infrastructure, no reward."""
+    """The agent's time was over, infrastructure's own delays not counted: a failure, 0 at most."""
+    AGENT_FAULT = "agent_fault"
+    """The agent spoilt its episode or its grade (`AgentFault`): a failure, 0 at most."""
     ENV_ERROR = "env_error"
     """The environment failed: infrastructure, no reward."""
     POLICY_ERROR = "policy_error"
@@ -180,10 +182,14 @@ class StopReason(StrEnum):
         """True when the end says nothing about the policy: retried, never rewarded."""
         return self in _INFRASTRUCTURE
 
+    @property
+    def is_failure(self) -> bool:
+        """True when the agent itself kept the environment from grading what it did."""
+        return self in _FAILURES
 
-_INFRASTRUCTURE = frozenset(
-    {StopReason.DEADLINE, StopReason.ENV_ERROR, StopReason.POLICY_ERROR, StopReason.CANCELLED}
-)
+
+_INFRASTRUCTURE = frozenset({StopReason.ENV_ERROR, StopReason.POLICY_ERROR, StopReason.CANCELLED})
+_FAILURES = frozenset({StopReason.DEADLINE, StopReason.AGENT_FAULT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +247,23 @@ class Verdict:
     created_s: float
     id: int | None = None
     """Store position; None before it is stored."""
+    weight: float = 1.0
+    """How strong the evidence is, in (0, 1]: a tool that says nothing bad is weaker than a person
+    who says something. It scales the advantage, and how far an update goes."""
 
     @property
     def hints(self) -> tuple[str, ...]:
         """What the next state teaches about the turn, in words; the preferred hint first."""
         return tuple(self.detail.get("hints", ()))
+
+
+class Compared(NamedTuple):
+    """A reward that entered the running mean of its source."""
+
+    source: str
+    reward: float
+    weight: float = 1.0
+    """Strength of the evidence, see `Verdict.weight`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +276,8 @@ class Episode:
     task: TaskRef
     stop_reason: StopReason
     reward: float | None
-    """Sum of the environment's rewards; None after an infrastructure failure."""
+    """Sum of the environment's rewards, 0 at most after a failure of the agent's; None after an
+    infrastructure failure."""
     turns: int
     error: str | None = None
     """What failed, when something did."""
@@ -323,6 +342,8 @@ class Sample:
     """Where `distill_T` is not 0: what the teacher reads instead of the prompt."""
     pictures: tuple[str, ...] = ()
     """Hashes of the pictures whose places are in the ids, in their order."""
+    strength: float = 1.0
+    """Of the evidence, in (0, 1]: the mean over its tokens, each by the size of what it brings."""
     id: int | None = None
     """Store position; None before it is stored."""
 

@@ -119,6 +119,7 @@ class VerdictJson(TypedDict):
     kind: VerdictKind
     value: int | None
     reward: float | None
+    weight: float
     detail: VerdictDetail
 
 
@@ -128,5 +129,6 @@ def verdict_json(verdict: Verdict) -> VerdictJson:
         "kind": verdict.kind,
         "value": verdict.value,
         "reward": verdict.reward,
+        "weight": verdict.weight,
         "detail": verdict.detail,
     }

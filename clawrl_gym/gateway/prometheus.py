@@ -47,7 +47,7 @@ class GatewayStats:
     refused: int = 0
     """Answers 4xx and 503."""
     failed: int = 0
-    """Answers 500 and 502."""
+    """Answers 500, 502 and 504."""
     fits: Counter[str] = field(default_factory=Counter)
     """How prompts joined the turn before them: see `splice.Fit`."""
     kinds: Counter[str] = field(default_factory=Counter)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from clawrl_gym.core.errors import ClawError, ContextError, PolicyError, RequestError
+from clawrl_gym.core.errors import (
+    ClawError,
+    ContextError,
+    PolicyError,
+    ReplyTimeout,
+    RequestError,
+)
 
 
 class Refusal(Exception):
@@ -49,6 +55,8 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal(400, str(error), "context_length_exceeded", "messages")
     if isinstance(error, RequestError):
         return Refusal(400, str(error), param="messages")
+    if isinstance(error, ReplyTimeout):
+        return Refusal(504, str(error), "policy_unavailable")
     if isinstance(error, PolicyError):
         return Refusal(502, str(error), "policy_unavailable")
     if isinstance(error, RecursionError):

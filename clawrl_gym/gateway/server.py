@@ -19,6 +19,7 @@ from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from pydantic import Field
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
@@ -32,6 +33,7 @@ from clawrl_gym.gateway.identify import TransientBlocks
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
 from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
+from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
@@ -51,6 +53,12 @@ _IDLE_CONNECTION_S = 120.0
 """A connection without a whole request for so long is closed."""
 _CLIENT_CLOSED_REQUEST = 499
 _log = logging.getLogger(__name__)
+
+
+class OutagesRequest(Fields):
+    """GET /v1/outages."""
+
+    last_s: float = Field(3600.0, ge=0, allow_inf_nan=False)
 
 
 class Gateway:
@@ -156,6 +164,7 @@ class Gateway:
         get("/healthz", _healthy)
         get("/readyz", self._ready)
         get("/metrics", self._show_metrics)
+        get("/v1/outages", self._show_outages)
         for base in ("", "/sessions/{id}"):
             get(f"{base}/v1/models", self._models)
             get(f"{base}/v1/models/{{model:.+}}", self._model)
@@ -233,7 +242,7 @@ class Gateway:
         return refusal
 
     def _answer(self, refusal: Refusal) -> web.Response:
-        if refusal.status in (500, 502):
+        if refusal.status in (500, 502, 504):
             self.stats.failed += 1
         else:
             self.stats.refused += 1
@@ -254,6 +263,10 @@ class Gateway:
     async def _show_metrics(self, _: web.Request) -> web.Response:
         text = await self._metrics.text()
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE})
+
+    async def _show_outages(self, request: web.Request) -> web.Response:
+        last_s = parse_as(OutagesRequest, dict(request.query)).last_s
+        return web.json_response({"outages_s": self._turns.outages.seconds_of(last_s)})
 
     async def _models(self, _: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [self._model_json()]})

@@ -33,6 +33,7 @@ from clawrl_gym.core.errors import (
     ContextError,
     PolicyError,
     PolicyUnavailable,
+    ReplyTimeout,
     RequestError,
     StoreError,
 )
@@ -40,6 +41,7 @@ from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
 from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
+from clawrl_gym.gateway.outages import Outages
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
@@ -50,6 +52,7 @@ from clawrl_gym.policy.interface import Policies, Policy
 Send = Callable[[Delta], Awaitable[None]]
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
+_GLANCE_S = 2.0
 _MOST_FAILURES = 6
 """Answers that are errors, from a policy that can be reached, before a request is given up."""
 _ONLY_CONTENT = {"content"}
@@ -84,6 +87,7 @@ class TurnMaker:
         """`timeout_s`: how long the policy may be silent, or a reply that is not streamed take."""
         self.version = 0
         self.stats = GatewayStats()
+        self.outages = Outages()
         self.sampling = sampling
         self._policies = policies
         self._recorder = recorder
@@ -97,7 +101,8 @@ class TurnMaker:
         """Keep new requests waiting here, and off the policy; those under way go on."""
         self._may_start.clear()
         try:
-            yield
+            with self.outages.during():
+                yield
         finally:
             self._may_start.set()
 
@@ -161,32 +166,46 @@ class TurnMaker:
     ) -> tuple[Generation, Message]:
         """Try until a policy has answered, for as long as it may be silent."""
         last: PolicyError | None = None
+        is_generating = False
         failures, pauses_s = 0, growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 while True:
                     await self._may_start.wait()
                     policy = self._policies.of(session_id)
+                    is_generating = send is None and partial.can_be_whole
                     try:
-                        if send is None and partial.can_be_whole:
+                        if is_generating:
                             return await partial.generate(policy, self.version)
                         return await self._stream(policy, partial, send, limit)
                     except (ContextError, RequestError):
                         raise
                     except PolicyError as error:
-                        last = error
+                        last, is_generating = error, False
                     self.stats.waited += 1
                     failures += not isinstance(last, PolicyUnavailable)
                     if not partial.can_go_on or failures == _MOST_FAILURES:
                         raise last
                     if self._has_another(session_id, policy, last):
                         continue
-                    await asyncio.sleep(next(pauses_s))
+                    with self.outages.during():
+                        await asyncio.sleep(next(pauses_s))
         except TimeoutError:
-            why = f"the last attempt said: {last}" if last else "it was still generating"
-            raise PolicyError(
-                f"the policy gave no reply within {self._timeout_s:g} s; {why}"
-            ) from last
+            limit_s = f"{self._timeout_s:g} s"
+            if is_generating and await self._works(policy):
+                raise ReplyTimeout(f"the reply had not ended after {limit_s}") from last
+            why = f"the last attempt said: {last}" if last else "its weights were being swapped"
+            why = "it does not answer any more" if is_generating else why
+            raise PolicyError(f"the policy gave no reply within {limit_s}; {why}") from last
+
+    async def _works(self, policy: Policy) -> bool:
+        """Whether a policy that has not ended a reply can be reached."""
+        try:
+            async with asyncio.timeout(_GLANCE_S):
+                await policy.metrics()
+        except (PolicyError, TimeoutError):
+            return False
+        return True
 
     async def _stream(
         self, policy: Policy, partial: PartialReply, send: Send | None, limit: asyncio.Timeout

@@ -35,14 +35,20 @@ class Case:
     """What the request offered, in OpenAI's form."""
     observed: bool = False
     """True: user messages are what an environment shows, not a person's words."""
+    marks_failures: bool = False
+    """True: what came back is an environment's, which marks each failure as one: a result without
+    a mark is a success. Of other tools a success must say so itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found in one message that came back."""
+    """What the rules found in one message that came back."""
 
-    value: Literal[-1, 0, 1]
+    value: Literal[-1, 0, 1] | None
+    """None: it was not understood; the verdict is then an abstention, unless something is clear."""
     detail: VerdictDetail
+    weight: float = 1.0
+    """How strong the evidence is, in (0, 1]."""
 
 
 class Judge(Protocol):
@@ -61,10 +67,13 @@ class Judge(Protocol):
 class CaseBuilder:
     """Makes cases of turns."""
 
-    def __init__(self, ignore: Sequence[str], observed: bool = False) -> None:
+    def __init__(
+        self, ignore: Sequence[str], observed: bool = False, marks_failures: bool = False
+    ) -> None:
         """`ignore`: patterns of what clients put around a person's words."""
         self._ignore = [re.compile(pattern) for pattern in ignore]
         self._observed = observed
+        self._marks_failures = marks_failures
 
     def of(self, turn: Turn, next_state: list[Message]) -> Case:
         """The turn must be a stored one."""
@@ -78,6 +87,7 @@ class CaseBuilder:
             next_state=[m for m in cleaned if m["content"] or m.get("role") != "user"],
             tools=tuple(turn.tools),
             observed=self._observed,
+            marks_failures=self._marks_failures,
         )
 
     def _clean(self, message: Message) -> Message:

@@ -1,10 +1,13 @@
 """The judge that needs no model: patterns in what came back.
 
-Any failed tool result is -1 and clean ones are +1. Words of a person go first: a correction or the
-same request once more is -1, an acceptance or clearly going on is +1, anything else is 0. What an
-environment's checks report at the end goes before what its last command showed. What is
-matched is data: quotations are left out, and text that imitates votes or control tokens matches
-nothing. The patterns are in conf/judge/rule.yaml. What led to -1 is a hint, in the words of
+A failed tool result is -1; one that is known as a success is +1, as weak evidence
+(`judge.tool_success_weight`); of one that no rule knows the judge abstains. Words of a person go
+first: a correction or the same request once more is -1, an acceptance or clearly going on is +1,
+anything else is 0. Thanks are for what the reply said: a reply that only called tools, and failed,
+stays -1. What an environment's checks report at the end goes before what its last command showed.
+
+What is matched is data: quotations are left out, and text that imitates votes or control tokens
+matches nothing. The patterns are in conf/judge/rule.yaml. What led to -1 is a hint, in the words of
 `judge.lessons`.
 """
 
@@ -55,16 +58,29 @@ class RuleJudge:
         hints = list(dict.fromkeys(each.hint for each in findings if each.hint))
         if self._hints and hints and decisive.value == -1:
             detail["hints"] = hints
+        reward = None if decisive.value is None else float(decisive.value)
         return Verdict(
-            case.turn_id, self.kind, decisive.value, float(decisive.value), detail, time.time()
+            case.turn_id,
+            self.kind,
+            decisive.value,
+            reward,
+            detail,
+            time.time(),
+            weight=decisive.weight,
         )
 
     def _judge(self, case: Case) -> list[_HintedFinding]:
         """The finding that decides, then the others of its kind that say the same."""
-        findings = [] if case.observed else [self._of_user(m, case) for m in _of(case, "user")]
-        if not any(each.finding.value for each in findings):
-            findings = self._of_results(case) or findings[-1:]
-        return _deciding(findings) or [_HintedFinding(Finding(0, {"rule": "nothing to judge"}), "")]
+        said = [] if case.observed else [self._of_user(m, case) for m in _of(case, "user")]
+        results = self._of_results(case)
+        words, outcome = _deciding(said), _deciding(results)
+        if _value(words) == 1 and _value(outcome) == -1 and not _has_words(case.reply):
+            return outcome  # thanks are for words that were read, not for a call that failed
+        if _value(words) in (1, -1):
+            return words
+        if _value(outcome) == -1:
+            return outcome
+        return _deciding([*words, *outcome]) or [_HintedFinding(_NOTHING, "")]
 
     def _of_user(self, message: Message, case: Case) -> _HintedFinding:
         text = text_of(message)
@@ -75,16 +91,21 @@ class RuleJudge:
     def _of_results(self, case: Case) -> list[_HintedFinding]:
         *before, last = case.next_state or [Message()]
         if case.observed and before and rule_hints.is_report(text_of(last)):
-            return [self._result(ToolUse("", ""), text_of(last))]
+            return [self._result(ToolUse("", ""), text_of(last), marked=False)]
         results = [m for m in case.next_state if m.get("role") in ("tool", "function")]
-        pairs = results_by_call(case.reply, results)
+        findings = [
+            self._result(call, text, case.marks_failures)
+            for call, text in results_by_call(case.reply, results)
+        ]
         if case.observed:
-            pairs += [shown_output(case.reply, text_of(message)) for message in _of(case, "user")]
-        return [self._result(call, text) for call, text in pairs]
+            marked = case.marks_failures and not case.tools  # beside tools a user may be played
+            outputs = [shown_output(case.reply, text_of(message)) for message in _of(case, "user")]
+            findings += [self._result(call, text, marked) for call, text in outputs]
+        return findings
 
-    def _result(self, call: ToolUse, text: str) -> _HintedFinding:
+    def _result(self, call: ToolUse, text: str, marked: bool) -> _HintedFinding:
         hint = rule_hints.hint_of_report(text) or rule_hints.hint_of_error(text)
-        return _HintedFinding(self._tool_rules.find(text, call), hint)
+        return _HintedFinding(self._tool_rules.find(text, call, marked), hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +116,24 @@ class _HintedFinding:
     hint: str
 
 
+_NOTHING = Finding(None, {"rule": "none", "reason": "nothing to judge"})
+_DECIDING_ORDER = (-1, None, 1, 0)
+"""What failed is clear; what was not understood may have failed."""
+
+
 def _deciding(findings: list[_HintedFinding]) -> list[_HintedFinding]:
-    """Those with the lowest value that says something."""
-    clear = [each for each in findings if each.finding.value] or findings[:1]
-    lowest = min((each.finding.value for each in clear), default=0)
-    return [each for each in clear if each.finding.value == lowest]
+    """Those with the value that decides."""
+    values = {each.finding.value for each in findings}
+    value = next((value for value in _DECIDING_ORDER if value in values), None)
+    return [each for each in findings if each.finding.value == value]
+
+
+def _value(findings: list[_HintedFinding]) -> int | None:
+    return findings[0].finding.value if findings else None
+
+
+def _has_words(reply: Message) -> bool:
+    return bool(text_of(reply).strip())
 
 
 def _of(case: Case, role: str) -> list[Message]:

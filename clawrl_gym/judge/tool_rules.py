@@ -1,29 +1,41 @@
-"""What a tool's result says about the call: structured fields first, then patterns at its ends.
+"""What a tool's result says about the call: fields of JSON first, then patterns at its ends.
 
-A result that is the contents of a file may talk about errors without being one: only its exit
-code, an error object, and rules marked `of_contents` count there. Words in the middle never do.
+A failure is clear in whatever form clients and services write it. A success is known only where the
+result says so, or is what the tool is known to give; of anything else nothing is known. A result
+that is the contents of a file may talk about errors without being one: only its exit code, an error
+object, and rules marked `of_contents` count there. Words in the middle never do.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from clawrl_gym.config import JudgeConfig, ResultRule
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import FunctionCall, Json, Message, ToolCall
+from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 from clawrl_gym.judge.interface import Finding
+from clawrl_gym.judge.patterns import Words, compiled
+from clawrl_gym.judge.tool_fields import Fields, parsed
 
-_HEAD_CHARS = 400
-_TAIL_CHARS = 400
-_EXIT_CODES = ("exit_code", "exitCode", "exit_status", "returncode", "return_code")
-_FAILED = ("error", "failed", "failure", "timeout", "timed_out", "aborted")
-_ERROR_OBJECT = {"status", "tool", "error", "message", "code", "details", "isError", "is_error"}
-"""Fields of an answer that is nothing but an error."""
+_HEAD_CHARS = 600
+_TAIL_CHARS = 600
+_KEY = "judge.result_words"
 _COMMANDS = ("command", "cmd", "script", "code")
 _BLOCK = re.compile(r"```\w*[ \t]*\n(.*?)\n?```", re.DOTALL)
 _MARKS = re.compile(r"[^0-9A-Za-z]")
+_SERVER = re.compile(r"^.*(?:__|[./:])(?=\w)")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_ELEMENT = re.compile(
+    r"<(?P<name>result|output|tool_result|tool_response|response|content|stdout)>"
+    r"(?P<inside>.*)</(?P=name)>",
+    re.DOTALL,
+)
+_UNKNOWN = Finding(None, {"rule": "unknown", "reason": "no rule knows what the tool gave back"})
+_CONTRADICTION = Finding(
+    None, {"rule": "contradiction", "reason": "the tool gave back a success and an error"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,14 @@ class ToolUse:
     """Of the tool; empty when it is not known."""
     command: str
     """The command that it ran; empty for other tools."""
+
+    @property
+    def plain_name(self) -> str:
+        """In small letters, without a server's name: `mcp__files__readFile` is read_file."""
+        return _CAPITAL.sub("_", _SERVER.sub("", self.name)).lower().replace("-", "_")
+
+
+_SOME_TOOL = ToolUse("", "")
 
 
 def results_by_call(reply: Message, results: list[Message]) -> list[tuple[ToolUse, str]]:
@@ -59,52 +79,132 @@ class ToolRules:
     """The configured rules."""
 
     def __init__(self, config: JudgeConfig) -> None:
-        self._rules = [_ToolRule(name, rule) for name, rule in config.results.items()]
+        words = config.result_words
+        self._rules = [_ToolRule(name, rule, words) for name, rule in config.results.items()]
         self._readers = frozenset(config.readers)
-        self._reading = re.compile(config.reading, re.IGNORECASE) if config.reading else None
+        self._fetchers = frozenset(config.fetchers)
+        self._reading = _optional(config.reading, words)
+        self._doubts = _optional(config.doubts, words)
+        self._success_weight = config.tool_success_weight
+        self._fields = Fields(lambda text: self._in_words(text, _SOME_TOOL).value == -1)
 
-    def find(self, text: str, call: ToolUse) -> Finding:
-        """-1 for a failure, +1 for a clean result, 0 where a rule says so; and that rule."""
-        finding = self._find(text.strip(), call)
+    def find(self, text: str, call: ToolUse, marked: bool = False) -> Finding:
+        """-1 for a failure, +1 for a known success, 0 where a rule says so; and that rule.
+
+        None where no rule holds, unless failures are `marked`: what has no mark is a success then.
+        """
+        finding = self._find(_unwrapped(text.strip()), call)
+        if finding.value is None and marked:
+            finding = self._success("clean")
         if not call.name:
             return finding
-        return Finding(finding.value, {**finding.detail, "tool": call.name})
+        return replace(finding, detail={**finding.detail, "tool": call.name})
 
     def _find(self, text: str, call: ToolUse) -> Finding:
-        contents = self._is_contents(call)
-        fields = _object(text)
-        failed = None if fields is None else _failed(fields, call.name, contents)
-        if failed is not None:
-            return Finding(-1 if failed else 1, {"rule": "fields"})
-        matching = [rule for rule in self._rules if rule.holds(text, contents)]
+        answer = parsed(text)
+        if answer is not None:
+            outcome = self._fields.outcome(answer, call.name, self._is_file(call))
+            if outcome == "failed" or outcome == "empty":
+                return Finding(-1, {"rule": "fields" if outcome == "failed" else "empty"})
+            if outcome == "succeeded":
+                return self._success("fields")
+        return self._in_words(text, call)
+
+    def _in_words(self, text: str, call: ToolUse) -> Finding:
+        result = _Result(text, call.plain_name, self._is_file(call) or self._is_page(call))
+        matching = [rule for rule in self._rules if rule.holds(result, self._doubts)]
+        if any(rule.value == -1 for rule in matching) and any(
+            rule.value == 1 and not rule.doubtless for rule in matching
+        ):
+            return _CONTRADICTION
         for value in (0, -1, 1):
             for rule in matching:
                 if rule.value == value:
-                    return Finding(rule.value, {"rule": rule.name})
-        return Finding(1, {"rule": "clean"})
+                    return self._by(rule)
+        return _UNKNOWN
 
-    def _is_contents(self, call: ToolUse) -> bool:
-        if call.name in self._readers:
+    def _by(self, rule: _ToolRule) -> Finding:
+        usual = self._success_weight if rule.value == 1 else 1.0
+        return Finding(rule.value, {"rule": rule.name}, rule.weight or usual)
+
+    def _success(self, rule: str) -> Finding:
+        return Finding(1, {"rule": rule}, self._success_weight)
+
+    def _is_file(self, call: ToolUse) -> bool:
+        if call.plain_name in self._readers:
             return True
         return self._reading is not None and self._reading.match(call.command) is not None
+
+    def _is_page(self, call: ToolUse) -> bool:
+        return call.plain_name in self._fetchers
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A result in words."""
+
+    text: str
+    tool: str
+    is_contents: bool
+
+    @property
+    def head(self) -> str:
+        return self.text[:_HEAD_CHARS]
+
+    @property
+    def tail(self) -> str:
+        return self.text[-_TAIL_CHARS:]
+
+    @property
+    def ends(self) -> str:
+        """What lines are looked for in: whole lines only."""
+        if len(self.text) <= _HEAD_CHARS + _TAIL_CHARS:
+            return self.text
+        return f"{self.head}\n{self.tail.partition(chr(10))[2]}"
+
+    @property
+    def outer_lines(self) -> str:
+        """The first and the last line, where a result speaks of itself."""
+        lines = self.text.splitlines() or [""]
+        return f"{lines[0]}\n{lines[-1]}"
 
 
 class _ToolRule:
     """One compiled rule."""
 
-    def __init__(self, name: str, rule: ResultRule) -> None:
+    def __init__(self, name: str, rule: ResultRule, words: Words) -> None:
         self.name = name
         self.value = rule.value
+        self.weight = rule.weight
         self._of_contents = rule.of_contents
-        self._head = None if rule.head is None else re.compile(rule.head, re.IGNORECASE)
-        self._tail = None if rule.tail is None else re.compile(rule.tail, re.IGNORECASE)
+        self.doubtless = rule.doubtless
+        self._head = _optional(rule.head, words)
+        self._line = None if rule.line is None else compiled(f"(?m:^)(?:{rule.line})", words, _KEY)
+        self._tail = _optional(rule.tail, words)
+        self._tools = _optional(rule.tools, words)
 
-    def holds(self, text: str, contents: bool) -> bool:
-        if contents and not self._of_contents:
+    def holds(self, result: _Result, doubts: re.Pattern[str] | None) -> bool:
+        if result.is_contents and not self._of_contents:
             return False
-        if self._head is not None and not self._head.match(text[:_HEAD_CHARS]):
+        if self._tools is not None and not self._tools.search(result.tool):
             return False
-        return self._tail is None or self._tail.search(text[-_TAIL_CHARS:]) is not None
+        if self._head is not None and not self._head.match(result.head):
+            return False
+        if self._line is not None and not self._line.search(result.ends):
+            return False
+        if self._tail is not None and not self._tail.search(result.tail):
+            return False
+        return not (self.doubtless and doubts is not None and doubts.search(result.outer_lines))
+
+
+def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:
+    return None if pattern is None else compiled(pattern, words, _KEY)
+
+
+def _unwrapped(text: str) -> str:
+    """Without the element that a client puts around a whole result."""
+    element = _ELEMENT.fullmatch(text)
+    return element["inside"].strip() if element else text
 
 
 def _use_of(call: ToolCall) -> ToolUse:
@@ -121,34 +221,3 @@ def _use_of(call: ToolCall) -> ToolUse:
 
 def _plain(call_id: object) -> str:
     return _MARKS.sub("", call_id) if isinstance(call_id, str) else ""
-
-
-def _object(text: str) -> Json | None:
-    """The result as an object, when it is one."""
-    if not (text.startswith("{") and text.endswith("}")):
-        return None
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
-
-
-def _failed(fields: Json, tool: str, contents: bool) -> bool | None:
-    """Whether the object stands for a failure; None when it does not say.
-
-    A JSON file is an object too: of contents only an answer that is nothing but an error counts.
-    """
-    if contents:
-        alone = fields.keys() <= _ERROR_OBJECT and fields.get("tool", tool) == tool
-        return True if alone and fields.get("status") == "error" else None
-    for name in _EXIT_CODES:
-        code = fields.get(name)
-        if isinstance(code, int) and not isinstance(code, bool):
-            return code != 0
-    flags = (fields.get("isError"), fields.get("is_error"), fields.get("timed_out"))
-    if True in flags or fields.get("success") is False or fields.get("ok") is False:
-        return True
-    if fields.get("error"):
-        return True
-    return True if fields.get("status") in _FAILED else None

@@ -10,15 +10,12 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
 
 from clawrl_gym.config import JudgeConfig, ReplyRule
-from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.judge.interface import Finding
+from clawrl_gym.judge.patterns import Words, compiled
 
-Words = Mapping[str, Sequence[str]]
-"""Alternatives by name."""
-
+_KEY = "judge.words"
 _READ_CHARS = 4000
 """Of an answer, before its quotations are taken out."""
 _OPENING_CHARS = 300
@@ -34,9 +31,6 @@ _QUOTED = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?<=[.!?;,:])\s+|\s*\n\s*|\s+-+\s+|\s+(?=but\b)")
 _NO_WEIGHT = r"{no_weight}(?:[,.!;]+ *| +|$)"
-_WORDS = re.compile(r"\{([a-z_]+)\}")
-_MAX_WORDS = 100
-"""In one pattern, those inside of words included."""
 _PASTING = re.compile(r"\w:$")
 _GAP = "_"
 """Stands for a quotation."""
@@ -61,7 +55,7 @@ class UserRules:
     def __init__(self, config: JudgeConfig) -> None:
         words = config.words
         has_no_weight = bool(words.get("no_weight"))
-        self._no_weight = _compiled(_NO_WEIGHT, words) if has_no_weight else re.compile("")
+        self._no_weight = compiled(_NO_WEIGHT, words, _KEY) if has_no_weight else re.compile("")
         self._rules = [_UserRule(name, rule, words) for name, rule in config.replies.items()]
 
     def find(self, text: str, request: str, reply: str) -> Finding:
@@ -97,8 +91,8 @@ class _UserRule:
         self.value = rule.value
         self._first = rule.first
         self._after_question = rule.after_question
-        self._patterns = [_compiled(pattern, words) for pattern in rule.patterns]
-        self._unless = [_compiled(pattern, words) for pattern in rule.unless]
+        self._patterns = [compiled(pattern, words, _KEY) for pattern in rule.patterns]
+        self._unless = [compiled(pattern, words, _KEY) for pattern in rule.unless]
 
     def finds(
         self, opening: str, clauses: list[tuple[str, str]], after_question: bool
@@ -118,20 +112,6 @@ class _UserRule:
     def _begins(self, clause: str) -> str | None:
         matches = (pattern.match(clause) for pattern in self._patterns)
         return next((match.group() for match in matches if match), None)
-
-
-def _compiled(pattern: str, words: Words) -> re.Pattern[str]:
-    """The pattern with its words filled in. Raises ConfigError for a word that is not there."""
-    text, depth = pattern, 0
-    while match := _WORDS.search(text):
-        name, depth = match.group(1), depth + 1
-        if name not in words or depth > _MAX_WORDS:
-            raise ConfigError(
-                f"got {{{name}}} in the pattern {pattern!r}, expected one of judge.words: "
-                f"{', '.join(sorted(words)) or 'none'} (and none that holds itself)"
-            )
-        text = text[: match.start()] + f"(?:{'|'.join(words[name])})" + text[match.end() :]
-    return re.compile(text, re.IGNORECASE)
 
 
 def own_words(text: str) -> str:

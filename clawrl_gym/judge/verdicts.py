@@ -22,10 +22,17 @@ _MAX_REASON = 300
 class VerdictMaker:
     """Has one judge judge turns."""
 
-    def __init__(self, judge: Judge, config: JudgeConfig, observed: bool = False) -> None:
-        """`observed`: user messages are what an environment shows, not a person's words."""
+    def __init__(
+        self,
+        judge: Judge,
+        config: JudgeConfig,
+        observed: bool = False,
+        marks_failures: bool = False,
+    ) -> None:
+        """`observed`: user messages are what an environment shows, not a person's words;
+        `marks_failures`: a result that it does not mark as a failure is a success."""
         self._judge = judge
-        self._case_builder = CaseBuilder(config.ignore, observed)
+        self._case_builder = CaseBuilder(config.ignore, observed, marks_failures)
         self._timeout_s = config.timeout_s
         self._room = asyncio.Semaphore(config.concurrency)
         self.counters: Counter[str] = Counter()
@@ -59,8 +66,9 @@ class VerdictMaker:
             kind = type(verdict).__name__
             return self._abstain(turn, f"the judge gave a {kind}, expected a Verdict")
         if verdict.turn_id != turn.id or not _is_sound(verdict):
-            wrong = f"value {verdict.value!r} and reward {verdict.reward!r} on {verdict.turn_id}"
-            expected = f"expected -1 to 1 on {turn.id}, and hints in words"
+            numbers = f"value {verdict.value!r}, reward {verdict.reward!r}"
+            wrong = f"{numbers} and weight {verdict.weight!r} on {verdict.turn_id}"
+            expected = f"expected -1 to 1 on {turn.id}, hints in words, a weight in (0, 1]"
             return self._abstain(turn, f"the judge gave {wrong}, {expected}")
         if verdict.kind not in JUDGED_KINDS or not _is_json(verdict.detail):
             wrong = f"the kind {verdict.kind!r} and the detail {verdict.detail!r}"
@@ -114,6 +122,8 @@ def _is_json(detail: object) -> bool:
 
 def _is_sound(verdict: Verdict) -> bool:
     if not isinstance(verdict.detail, dict):
+        return False
+    if not isinstance(verdict.weight, int | float) or not 0 < verdict.weight <= 1:
         return False
     hints = verdict.detail.get("hints", [])
     if not isinstance(hints, list) or not all(isinstance(hint, str) and hint for hint in hints):

@@ -15,9 +15,23 @@ from typing import Any
 
 import aiohttp
 
-from clawrl_gym.core.errors import ContextError, PolicyError, boundary
+from clawrl_gym.core.errors import (
+    ContextError,
+    PolicyError,
+    ReplyTimeout,
+    RequestError,
+    boundary,
+)
 from clawrl_gym.core.types import Episode, Json, Message, Tool
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
+
+_REFUSED = (400, 413, 422)
+"""Statuses that say that the request itself is wrong."""
+_TOO_LONG = 504
+"""The gateway's: the policy works and has not ended its reply."""
+_MARGIN_S = 30.0
+"""The gateway knows why a reply does not come, so it gives up this much sooner."""
+_ALIVE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,7 @@ class GatewayChat:
     def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
         self._base_url = address.base_url
         self._model = address.model
-        self._http = _http(address, timeout_s, limit)
+        self._http = _http(address, timeout_s + _MARGIN_S, limit)
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -72,6 +86,11 @@ class GatewayChat:
         """Send the film of an episode that is over."""
         await self._post(f"/sessions/{spec.session_id}/film", jpeg, {"Content-Type": "image/jpeg"})
 
+    async def outages_s(self, last_s: float) -> float:
+        """In how many of the last seconds the gateway had no policy that could answer."""
+        url = f"{self._base_url}/v1/outages?last_s={last_s:.3f}"
+        return float((await _get_json(self._http, url))["outages_s"])
+
     async def close(self) -> None:
         await self._http.close()
 
@@ -83,7 +102,7 @@ class EndpointChat:
     """Speaks the OpenAI API of any server; nothing of an episode is recorded there."""
 
     def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
-        self._url = address.base_url.rstrip("/") + "/chat/completions"
+        self._base_url = address.base_url.rstrip("/")
         self._address = address
         self._http = _http(address, timeout_s, limit)
 
@@ -97,7 +116,12 @@ class EndpointChat:
         }
         body: dict[str, object] = {"model": self._address.model, "messages": messages}
         body |= {name: value for name, value in fields.items() if value is not None}
-        return _reply_of(await _post_json(self._http, self._url, body, {}))
+        try:
+            answer = await _post_json(self._http, f"{self._base_url}/chat/completions", body, {})
+        except ReplyTimeout:
+            await _get_json(self._http, f"{self._base_url}/models")  # is there anybody at all
+            raise
+        return _reply_of(answer)
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Nothing to open: there are no sessions."""
@@ -109,6 +133,10 @@ class EndpointChat:
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
         """Nobody keeps films."""
+
+    async def outages_s(self, last_s: float) -> float:
+        """Nobody counts them."""
+        return 0.0
 
     async def close(self) -> None:
         await self._http.close()
@@ -183,18 +211,40 @@ def _reply_of(completion: Any) -> PolicyReply:
 async def _post_json(
     http: aiohttp.ClientSession, url: str, body: Json | bytes, headers: dict[str, str]
 ) -> Any:
-    """The JSON answer. Raises ContextError or PolicyError."""
+    """The JSON answer. Raises ContextError, RequestError, ReplyTimeout or PolicyError."""
     json, data = (None, BytesIO(body)) if isinstance(body, bytes) else (body, None)
     try:
         async with http.post(url, headers=headers, json=json, data=data) as answer:
             if answer.status == 200:
                 return await answer.json()
             text = await answer.text()
-    except (TimeoutError, aiohttp.ClientError) as error:
+    except aiohttp.ConnectionTimeoutError as error:
+        raise PolicyError(f"the policy cannot be reached at {url}: {error!r}") from error
+    except TimeoutError as error:
+        raise ReplyTimeout(
+            f"the policy had not ended its reply after {http.timeout.total:g} s"
+        ) from error
+    except aiohttp.ClientError as error:
         raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
+    raise _refusal(url, answer.status, text)
+
+
+def _refusal(url: str, status: int, text: str) -> PolicyError:
     if "context_length_exceeded" in text or "maximum context length" in text:
-        raise ContextError(text[:300])
-    raise PolicyError(f"the policy answered {answer.status} to {url}: {text[:300]}")
+        return ContextError(text[:300])
+    kind = RequestError if status in _REFUSED else PolicyError
+    kind = ReplyTimeout if status == _TOO_LONG else kind
+    return kind(f"the policy answered {status} to {url}: {text[:300]}")
+
+
+async def _get_json(http: aiohttp.ClientSession, url: str) -> Any:
+    """Raises PolicyError when it does not come at once."""
+    try:
+        timeout = aiohttp.ClientTimeout(total=_ALIVE_S)
+        async with http.get(url, timeout=timeout, raise_for_status=True) as answer:
+            return await answer.json()
+    except (TimeoutError, ValueError, aiohttp.ClientError) as error:
+        raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
 
 
 def _labels(spec: EpisodeSpec) -> dict[str, str]:

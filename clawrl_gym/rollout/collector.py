@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from clawrl_gym.config import JudgeConfig, RolloutConfig
-from clawrl_gym.core.types import INTERRUPTED, Episode, Group, Sample, Turn, Verdict
+from clawrl_gym.core.types import (
+    INTERRUPTED,
+    Compared,
+    Episode,
+    Group,
+    Sample,
+    Turn,
+    Verdict,
+)
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.judge.interface import Judge
@@ -35,9 +43,11 @@ class Collector:
         judge: Judge | None = None,
         judge_config: JudgeConfig | None = None,
         people: bool = False,
+        marks_failures: bool = False,
         enhancer: Enhancer | None = None,
     ) -> None:
-        """`people`: user messages are a person's words, not what an environment shows.
+        """`people`: user messages are a person's words, not what an environment shows, which
+        `marks_failures` of the policy's actions, or leaves that open.
 
         `on_dropped` gets the number of outstanding groups that no batch will give back.
         """
@@ -48,7 +58,7 @@ class Collector:
         self._verdict_maker = (
             None
             if judge is None
-            else VerdictMaker(judge, judge_config or JudgeConfig(), not people)
+            else VerdictMaker(judge, judge_config or JudgeConfig(), not people, marks_failures)
         )
         self._enhancer = enhancer if algorithm.needs_hints else None
         self._ready = BatchQueue.training(config, store)
@@ -69,8 +79,12 @@ class Collector:
         """Accepted groups that wait for the learner."""
         return self._ready.waiting_groups
 
-    def restore(self, groups: list[list[Sample]]) -> None:
-        """Groups that a resumed run had accepted and not trained, in their order."""
+    def restore(self, groups: list[list[Sample]], compared: Sequence[Compared] = ()) -> None:
+        """Groups that a resumed run had accepted and not trained, in their order.
+
+        `compared` is what all its groups brought to the algorithm's running means.
+        """
+        self._algorithm.replay(compared)
         before = self._ready.resampled_groups
         self._ready.restore(groups)
         empty = self._ready.resampled_groups - before
@@ -98,7 +112,7 @@ class Collector:
             if not samples:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
-            await self._ready.accept(group, samples)
+            await self._ready.accept(group, samples, self._algorithm.compared())
             if self._config.dynamic_sampling and not any(map(teaches, samples)):
                 self._counters["groups/resampled"] += 1
                 self._on_dropped(1)

@@ -1,23 +1,36 @@
 """run_episode: the only rollout loop.
 
 One episode is: reset, then messages, reply, action, step, until an end with a StopReason. The
-policy is reached through the gateway. Infrastructure failures end an episode without a reward;
-they are never turned into one.
+policy is reached through the gateway. Who is to blame decides what an end is worth:
+
+- what the agent did: a deadline, a loop, a spoilt grade, a request that is refused for what it
+  said: a failure, a reward of 0 at most;
+- what is provably not its doing: a start that fails, an environment that raises, a policy that
+  cannot be reached: no reward at all, and the episode is run again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from clawrl_gym.agents.agent import Action, Agent, ParseFailure
 from clawrl_gym.agents.context import HeadTail
-from clawrl_gym.core.errors import ContextError, EnvError, PolicyError, boundary
+from clawrl_gym.core.errors import (
+    AgentFault,
+    ContextError,
+    EnvError,
+    PolicyError,
+    ReplyTimeout,
+    RequestError,
+    boundary,
+)
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
+from clawrl_gym.rollout.deadline import Deadline, OutageClock, no_outages
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
 
@@ -31,8 +44,15 @@ class EpisodeSpec:
     task: TaskRef
     max_turns: int
     timeout_s: float
+    """Of the agent's own time, and of the environment's start."""
     temperature: float | None = None
     """None takes the policy's own sampling."""
+
+    @property
+    def longest_s(self) -> float:
+        """A worker that has not reported an end by then does not work any more: the start, the
+        agent's own time, outages of the policy, and the end."""
+        return 3 * self.timeout_s + 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +82,8 @@ class Chat(Protocol):
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
     ) -> PolicyReply:
-        """Raises ContextError when the messages do not fit, PolicyError when nothing answers."""
+        """Raises ContextError when the messages do not fit, RequestError when they are refused,
+        ReplyTimeout when the reply takes too long, another PolicyError when nothing answers."""
         ...
 
     async def end(
@@ -117,12 +138,15 @@ async def run_episode(
     chat: Chat,
     in_thread: InThread,
     bounds: Bounds = Bounds(),
+    outages_s: OutageClock = no_outages,
 ) -> Episode:
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
     progress = Progress(env, in_thread)
     agent = _AgentBorder(agent)
-    stop, error = await ending_of(_play(spec, agent, chat, bounds, progress), spec.timeout_s)
+    stop, error = await ending_of(
+        spec, progress, lambda: _play(spec, agent, chat, bounds, progress), outages_s
+    )
     episode = conclude(spec, progress, stop, error, started_s)
     try:
         last = _last_state(agent, progress, episode)
@@ -132,17 +156,35 @@ async def run_episode(
     return await record_end(spec, episode, last, chat)
 
 
-async def ending_of(play: Awaitable[StopReason], timeout_s: float) -> tuple[StopReason, str | None]:
-    """How an episode ended, and what failed when something did."""
+async def ending_of(
+    spec: EpisodeSpec,
+    progress: Progress,
+    play: Callable[[], Awaitable[StopReason]],
+    outages_s: OutageClock = no_outages,
+) -> tuple[StopReason, str | None]:
+    """Start the environment and play: how the episode ended, and what failed when something did."""
     try:
-        async with asyncio.timeout(timeout_s):
-            return await play, None
+        await _start(spec, progress)
+        return await Deadline(spec.timeout_s, outages_s).hold(play()), None
     except TimeoutError:
-        return StopReason.DEADLINE, f"no end within {timeout_s:g} s"
+        return StopReason.DEADLINE, f"no end within {spec.timeout_s:g} s of the agent's time"
+    except ReplyTimeout as failure:
+        return StopReason.DEADLINE, str(failure)
+    except AgentFault as failure:
+        return StopReason.AGENT_FAULT, str(failure)
     except EnvError as failure:
         return StopReason.ENV_ERROR, str(failure)
     except PolicyError as failure:
         return StopReason.POLICY_ERROR, str(failure)
+
+
+async def _start(spec: EpisodeSpec, progress: Progress) -> None:
+    """Before the agent's time begins: a start that takes too long is not its doing."""
+    try:
+        async with asyncio.timeout(spec.timeout_s):
+            await progress.reset(spec.task)
+    except TimeoutError as error:
+        raise EnvError(f"reset: the environment did not start in {spec.timeout_s:g} s") from error
 
 
 def conclude(
@@ -154,13 +196,20 @@ def conclude(
         group_id=spec.group_id,
         task=spec.task,
         stop_reason=stop,
-        reward=None if stop.is_infrastructure else progress.reward,
+        reward=_reward(progress, stop),
         turns=len(progress.replies),
         error=error,
         family=progress.family,
         duration_s=time.monotonic() - started_s,
         scores={} if stop.is_infrastructure else progress.scores,
     )
+
+
+def _reward(progress: Progress, stop: StopReason) -> float | None:
+    """Of a failure nothing, and what it had cost before: a loop must not pay."""
+    if stop.is_infrastructure:
+        return None
+    return min(0.0, progress.reward) if stop.is_failure else progress.reward
 
 
 async def record_end(
@@ -197,7 +246,6 @@ def _last_state(agent: Agent, progress: Progress, episode: Episode) -> list[Mess
 async def _play(
     spec: EpisodeSpec, agent: Agent, chat: Chat, bounds: Bounds, progress: Progress
 ) -> StopReason:
-    await progress.reset(spec.task)
     tools = agent.tools(progress.tools)
     system = _joined(progress.system, agent.instructions(progress.tools))
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
@@ -208,6 +256,10 @@ async def _play(
         except ContextError:
             await progress.finish()
             return StopReason.CONTEXT
+        except RequestError as refusal:
+            if progress.replies:  # the first request was taken: what came since is the agent's
+                raise AgentFault(f"what the agent said cannot be sent on: {refusal}") from refusal
+            raise
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
         action = agent.action(answer.message)

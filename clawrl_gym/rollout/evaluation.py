@@ -7,10 +7,18 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from clawrl_gym.core.errors import EnvError
-from clawrl_gym.core.metrics import heldout_values, mean_scores
-from clawrl_gym.core.types import Episode, TaskRef
+from clawrl_gym.core.metrics import (
+    HELDOUT_DEADLINES,
+    HELDOUT_SUCCESS,
+    heldout_values,
+    mean_scores,
+)
+from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
+
+_MANY = 0.05
+"""Of the tasks: what is told loudly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,26 +27,53 @@ class Evaluation:
 
     episodes: list[Episode]
     lost: tuple[str, ...] = ()
-    """What became of tasks that infrastructure never let end: measured by nobody, so left out."""
+    """What became of tasks that infrastructure never let end: measured by nobody."""
 
     @property
     def n(self) -> int:
-        return len(self.episodes)
+        """Tasks that were to be measured; lost ones are among them."""
+        return len(self.episodes) + len(self.lost)
 
     @property
     def success(self) -> float:
-        """Share of tasks solved."""
-        return sum(episode.success for episode in self.episodes) / max(1, self.n)
+        """Share of tasks solved. A lost one counts as one that was not, and is told beside."""
+        return self._solved / max(1, self.n)
+
+    @property
+    def deadlines(self) -> int:
+        """Tasks that the agent had not ended in time: failures."""
+        return sum(episode.stop_reason is StopReason.DEADLINE for episode in self.episodes)
+
+    @property
+    def warning(self) -> str | None:
+        """What makes the figures doubtful; None when nothing does."""
+        lost, deadlines = len(self.lost), self.deadlines
+        if lost > _MANY * self.n:
+            return (
+                f"WARNING: {lost} of {self.n} tasks were lost to infrastructure, so success lies "
+                f"between {self.success:.0%} and {self.success + lost / self.n:.0%}; the first: "
+                f"{self.lost[0]}"
+            )
+        if deadlines > _MANY * self.n:
+            return (
+                f"WARNING: {deadlines} of {self.n} tasks ran into the deadline and count as "
+                "failed; if it is this machine that is slow, raise rollout.episode_timeout_s"
+            )
+        return f"{lost} of {self.n} tasks lost: {self.lost[0]}" if lost else None
 
     def metrics(self) -> dict[str, float]:
         """heldout/* as in metrics.jsonl, by family too; with what the environment scored."""
-        values = heldout_values(sum(episode.success for episode in self.episodes), self.n)
+        values = heldout_values(self._solved, self.n, len(self.lost))
         for family in sorted({episode.family or "task" for episode in self.episodes}):
             own = [e.success for e in self.episodes if (e.family or "task") == family]
-            values[f"heldout/success/{family}"] = sum(own) / len(own)
-        if self.lost:
-            values["heldout/lost"] = float(len(self.lost))
+            values[f"{HELDOUT_SUCCESS}/{family}"] = sum(own) / len(own)
+        if self.deadlines:
+            values[HELDOUT_DEADLINES] = float(self.deadlines)
         return values | mean_scores([episode.scores for episode in self.episodes], "heldout")
+
+    @property
+    def _solved(self) -> int:
+        return sum(episode.success for episode in self.episodes)
 
 
 async def evaluate(

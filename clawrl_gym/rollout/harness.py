@@ -35,6 +35,7 @@ from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.action_socket import ActionSocket, HarnessChat
 from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.deadline import OutageClock, no_outages
 from clawrl_gym.rollout.episode import EpisodeSpec, ending_of
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
@@ -62,18 +63,24 @@ class Harness:
 
 
 async def run_harness(
-    spec: EpisodeSpec, env: TextEnv, harness: Harness, chat: HarnessChat, in_thread: InThread
+    spec: EpisodeSpec,
+    env: TextEnv,
+    harness: Harness,
+    chat: HarnessChat,
+    in_thread: InThread,
+    outages_s: OutageClock = no_outages,
 ) -> Episode:
     """Run one episode to its end and report it to the gateway. Raises nothing but cancellation."""
     started_s = time.monotonic()
     actions = ActionSocket(spec, Progress(env, in_thread), chat, started_s)
-    stop, error = await ending_of(_play(actions, harness), spec.timeout_s)
+    stop, error = await ending_of(
+        spec, actions.progress, lambda: _play(actions, harness), outages_s
+    )
     return actions.episode or await actions.conclude(stop, error, None)
 
 
 async def _play(actions: ActionSocket, harness: Harness) -> StopReason:
     """Until the episode or the program ends; an end by itself is graded as it is."""
-    await actions.progress.reset(actions.spec.task)
     await actions.chat.begin(actions.spec)
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="harness-"))
     try:

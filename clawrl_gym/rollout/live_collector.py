@@ -1,12 +1,12 @@
 """Verdicts on live turns become samples, and every session with any signal yields one.
 
 A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
-advantage A = r - b, |A| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it comes: a
-waiting sample of its turn is withdrawn, and a new one is made even when the session has ended or
-the turn was trained on. Where the algorithm follows hints, a verdict that has some makes one too,
-whatever its value; a person's correction in words is a hint. Other neutral verdicts and abstentions
-are recorded and not trained; side turns and interrupted replies never are, replies that the token
-limit cut off only with `train_truncated`. Hints that the policy's server did not render
+advantage A = w (r - b), |r - b| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it
+comes: a waiting sample of its turn is withdrawn, and a new one is made even when the session has
+ended or the turn was trained on. Where the algorithm follows hints, a verdict that has some makes
+one too, whatever its value; a person's correction in words is a hint. Other neutral verdicts and
+abstentions are recorded and not trained; side turns and interrupted replies never are, replies that
+the token limit cut off only with `train_truncated`. Hints that the policy's server did not render
 wait in the store for the next start.
 
 The outcome that a session's end brought counts as feedback on its last main turn.
@@ -17,10 +17,10 @@ back at all (a next state, feedback, an outcome) and yet no verdict has made a s
     A = weak_reward * reward_weight
 
 for the last trainable turn that got a signal, rather one judged neutral than one not judged: going
-on without a complaint is weak evidence for the reply. There is no baseline in it, so it always has
-a gradient; it is at most one sample a session and waits for the end, so it never takes the place of
-a clear verdict. `weak_reward` 0 leaves such sessions out, and so does an algorithm that follows
-hints alone (`reward_weight` 0).
+on without a complaint is weak evidence for the reply, of the strength weak_reward. There is no
+baseline in it, so it always has a gradient; it is at most one sample a session and waits for the
+end, so it never takes the place of a clear verdict. `weak_reward` 0 leaves such sessions out, and
+so does an algorithm that follows hints alone (`reward_weight` 0).
 
 A last turn without a signal is kept and waits for feedback. A session that yields nothing is
 counted and says why.
@@ -113,7 +113,7 @@ class LiveCollector:
         """Go on where an earlier process stopped; before `run`."""
         waiting = await self._store.untrained_groups()
         self._ready.restore([group.samples for group in waiting])
-        self._algorithm.replay(await self._store.live_rewards())
+        self._algorithm.replay(await self._store.compared())
         for verdict in await self._store.judged_without_sample():
             self.verdict(verdict)
         for session_id in await self._store.ended_without_yield():
@@ -247,7 +247,7 @@ class LiveCollector:
     async def _from_weak(self, turn: Turn) -> int:
         weak = self._config.weak_reward
         group = await self._group(turn, weak)
-        term = Term(weak * self._algorithm.reward_weight)
+        term = Term(weak * self._algorithm.reward_weight, strength=weak)
         sample = make_sample(group, group.episodes_G[0], segment_of(turn), {turn.index: term})
         self._counters["weak"] += 1
         return await self._accept(group, turn, [sample])
@@ -266,7 +266,7 @@ class LiveCollector:
         if not samples or self._is_deleted(turn):
             return 0
         marked = [replace(sample, turn_id=turn.id) for sample in samples]
-        stored = await self._ready.accept(group, marked)
+        stored = await self._ready.accept(group, marked, self._algorithm.compared())
         if self._is_deleted(turn):
             self._ready.withdraw(turn.id)
             return 0

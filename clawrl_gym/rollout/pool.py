@@ -35,7 +35,7 @@ class WorkerPool:
             least_busy = min(range(len(self._workers)), key=self._busy.__getitem__)
             self._busy[least_busy] += 1
             try:
-                async with asyncio.timeout(spec.timeout_s + 30):
+                async with asyncio.timeout(spec.longest_s):
                     return await self._workers[least_busy].run(spec)
             except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
                 return Episode(

@@ -6,12 +6,14 @@ that ends an episode from outside.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, SupportsFloat
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from clawrl_gym.core.errors import EnvError, boundary
 from clawrl_gym.core.types import Json, Message, StopReason, TaskRef, Tool
 
+_STEP = ("observation", "reward", "terminated", "truncated", "info")
 InThread = Callable[..., Awaitable[Any]]
 """Runs a blocking call on the environment's own thread."""
 
@@ -21,16 +23,16 @@ class TextEnv(Protocol):
 
     One with checks may report on them at the end: in `info["report"]` of the last step, and after
     `finish()` in an attribute `report`. Rules that hold for the whole episode stand in
-    `info["system"]` of reset.
+    `info["system"]` of reset. Whose it is may be anybody: what comes back is checked here.
     """
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, object] | None = None
-    ) -> tuple[object, Json]: ...
+    ) -> object: ...
 
-    def step(self, action: str) -> tuple[object, SupportsFloat, bool, bool, Json]: ...
+    def step(self, action: str) -> object: ...
 
-    def finish(self) -> float:
+    def finish(self) -> object:
         """Reward for what is there, when the episode ends outside of the environment."""
         ...
 
@@ -54,25 +56,26 @@ class Progress:
         """Of the last reset or step."""
 
     async def reset(self, task: TaskRef) -> None:
-        options: dict[str, object] = {}
+        options: dict[str, object] = {"split": task.split}
         if task.id is not None:
-            options = {"task": task.id, "split": task.split}
+            options["task"] = task.id
         with boundary(EnvError, "reset"):
-            observation, info = await self._in_thread(
-                self._env.reset, seed=task.seed, options=options
-            )
-            self._note(observation, info)
+            values = await self._in_thread(self._env.reset, seed=task.seed, options=options)
+            observation, info = _values_of("reset", values, ("observation", "info"))
+            self._note("reset", observation, info)
+        info = self.info
         family = info.get("family")
         self.family = None if family is None else str(family)
 
     async def step(self, action: str) -> StopReason | None:
         """Why the environment ended the episode; None while it goes on."""
         with boundary(EnvError, "step"):
-            observation, reward, terminated, truncated, info = await self._in_thread(
-                self._env.step, action
-            )
-            self._note(observation, info)
-        self.reward += float(reward)
+            values = await self._in_thread(self._env.step, action)
+            observation, reward, terminated, truncated, info = _values_of("step", values, _STEP)
+            self._note("step", observation, info)
+            self.reward += _finite("step", "a reward", reward)
+            terminated = _flag("terminated", terminated)
+            truncated = _flag("truncated", truncated)
         if terminated:
             return StopReason.TERMINATED
         return StopReason.TRUNCATED if truncated else None
@@ -80,7 +83,8 @@ class Progress:
     async def finish(self) -> None:
         """Grade what is there; an environment that reports tells it in its attribute `report`."""
         with boundary(EnvError, "finish"):
-            self.reward += float(await self._in_thread(self._env.finish))
+            reward = await self._in_thread(self._env.finish)
+            self.reward += _finite("finish", "a reward", reward)
             self.report = _report_text(getattr(self._env, "report", None))
 
     @property
@@ -99,14 +103,44 @@ class Progress:
             raise EnvError(f"got info['system'] of type {type(system).__name__}, expected str")
         return system
 
-    def _note(self, observation: object, info: Json) -> None:
-        self.observations.append(_text(observation))
+    def _note(self, method: str, observation: object, info: object) -> None:
+        self.observations.append(_text(method, observation))
+        if not isinstance(info, Mapping):
+            raise EnvError(f"{method}: got info of type {type(info).__name__}, expected dict")
         scores = info.get("scores") or {}
         if not isinstance(scores, Mapping):
             raise EnvError(f"got info['scores'] of type {type(scores).__name__}, expected dict")
-        self.scores = {name: float(score) for name, score in scores.items()}
+        self.scores = {
+            str(name): _finite(method, f"the score {name!r}", score)
+            for name, score in scores.items()
+        }
         self.report = _report_text(info.get("report"))
         self.info = info
+
+
+def _values_of(method: str, values: object, names: Sequence[str]) -> tuple[Any, ...]:
+    """As Gymnasium has them. Any: whoever reads a value checks it."""
+    if isinstance(values, tuple) and len(values) == len(names):
+        return values
+    got = f"{len(values)} values" if isinstance(values, tuple) else type(values).__name__
+    raise EnvError(f"{method}: got {got}, expected the {len(names)} values {', '.join(names)}")
+
+
+def _finite(method: str, name: str, number: object) -> float:
+    try:
+        value = float(number)  # type: ignore[arg-type]  # whatever float() takes is a number
+    except (TypeError, ValueError, OverflowError):
+        value = math.nan
+    if not math.isfinite(value) or isinstance(number, str | bytes):
+        raise EnvError(f"{method}: got {name} {number!r:.100}, expected a finite number")
+    return value
+
+
+def _flag(name: str, flag: object) -> bool:
+    """A bool, whoever's: NumPy has its own."""
+    if type(flag).__name__ not in ("bool", "bool_"):
+        raise EnvError(f"step: got {name}={flag!r:.100}, expected True or False")
+    return bool(flag)
 
 
 def _report_text(report: object) -> str | None:
@@ -115,10 +149,10 @@ def _report_text(report: object) -> str | None:
     return report
 
 
-def _text(observation: object) -> str:
+def _text(method: str, observation: object) -> str:
     if not isinstance(observation, str):
         raise EnvError(
-            f"got an observation of type {type(observation).__name__}, expected str: "
+            f"{method}: got an observation of type {type(observation).__name__}, expected str: "
             "wrap the environment so that it speaks text"
         )
     return observation

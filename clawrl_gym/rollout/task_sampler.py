@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import islice
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError, boundary
@@ -11,6 +12,8 @@ from clawrl_gym.core.types import Split, TaskRef
 
 _HELDOUT_SEED = 1 << 30
 """Environments without named tasks: held-out seeds start here, training seeds stay below."""
+_MOST_COMPARED = 1_000_000
+_COMPARED_HELDOUT = 1000
 
 
 class TaskSampler:
@@ -28,7 +31,14 @@ class TaskSampler:
             return cls(None, seed)
         if not train:
             raise ConfigError(f"env={config.type} holds no training task with these options")
-        return cls({"train": train, "heldout": _ids(config, "heldout") or ()}, seed)
+        heldout = _ids(config, "heldout") or ()
+        _check_disjoint(config, train, heldout)
+        return cls({"train": train, "heldout": heldout}, seed)
+
+    @property
+    def draws_seeds(self) -> bool:
+        """The environment names no tasks: held-out ones are other seeds, and maybe not others."""
+        return self._ids is None
 
     def train(self, number: int) -> TaskRef:
         """Training task `number` of this run."""
@@ -63,6 +73,18 @@ def _ids(config: EnvConfig, split: Split) -> Sequence[str] | None:
     if ids and not isinstance(ids[0], str):
         raise ConfigError(f"env={config.type} has the task id {ids[0]!r}, expected a text")
     return ids
+
+
+def _check_disjoint(config: EnvConfig, train: Sequence[str], heldout: Sequence[str]) -> None:
+    """Of an endless set the first ones. Raises ConfigError when nothing is really held out."""
+    known = set(train) if len(train) <= _MOST_COMPARED else train
+    both = [task_id for task_id in islice(heldout, _COMPARED_HELDOUT) if task_id in known]
+    if both:
+        raise ConfigError(
+            f"env={config.type} lists {len(both)} tasks as training and as held-out ones, such as "
+            f"{both[0]!r}; expected task_ids('train') and task_ids('heldout') to have none in "
+            "common (none held out: return [] for 'heldout')"
+        )
 
 
 def _hash(*parts: object) -> int:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ParamSpec, SupportsFloat, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
@@ -23,7 +23,7 @@ from clawrl_gym.core.plugins import (
     check_fingerprints,
     fingerprints,
 )
-from clawrl_gym.core.types import Episode, Json, StopReason
+from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
@@ -31,6 +31,8 @@ from clawrl_gym.rollout.harness import Harness, run_harness
 P = ParamSpec("P")
 T = TypeVar("T")
 _FILM_TIMEOUT_S = 30.0
+_SPOILS_ENVIRONMENTS = (StopReason.ENV_ERROR, StopReason.DEADLINE, StopReason.AGENT_FAULT)
+"""Ends after which nobody knows what the environment is in the middle of."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,11 +55,10 @@ class EnvironmentThread:
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, partial(function, *args, **kwargs))
+        contained = partial(_contained, partial(function, *args, **kwargs))
+        return await loop.run_in_executor(self._thread, contained)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, object] | None = None
-    ) -> tuple[object, Json]:
+    def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> object:
         if self._env is None:
             with boundary(EnvError, "making the environment"):
                 try:
@@ -66,17 +67,15 @@ class EnvironmentThread:
                     raise EnvError(str(error)) from error
         if hasattr(self._env.unwrapped, "filming"):
             self._env.unwrapped.filming = self.filming
-        observation, info = self._env.reset(seed=seed, options=options)
-        return observation, info
+        return self._env.reset(seed=seed, options=options)
 
-    def step(self, action: str) -> tuple[object, SupportsFloat, bool, bool, Json]:
-        observation, reward, terminated, truncated, info = self._env.step(action)
-        return observation, reward, terminated, truncated, info
+    def step(self, action: str) -> object:
+        return self._env.step(action)
 
-    def finish(self) -> float:
+    def finish(self) -> object:
         """The environment's own `finish()`, if it has one: most reward every step by itself."""
         finish = getattr(self._env.unwrapped, "finish", None)
-        return 0.0 if finish is None else float(finish())
+        return 0.0 if finish is None else finish()
 
     @property
     def report(self) -> object:
@@ -104,6 +103,17 @@ class EnvironmentThread:
         if self._env is not None:
             self._env.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _contained(call: Callable[[], T]) -> T:
+    """What an environment raises to end a whole process ends its own episode alone."""
+    try:
+        return call()
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        raise EnvError(
+            f"the environment raised {type(error).__name__}({error}), which ends processes: "
+            "raise another error, or return terminated=True"
+        ) from error
 
 
 def plugins_of(env: EnvConfig, agent: AgentConfig) -> dict[str, str]:
@@ -173,12 +183,20 @@ class RolloutWorker:
         slot.filming = self._films == "all" or (self._films == "measured" and measured)
         try:
             if self._agent is None:
-                episode = await run_harness(spec, slot, self._harness, self._chat, slot.call)
+                episode = await run_harness(
+                    spec, slot, self._harness, self._chat, slot.call, self._chat.outages_s
+                )
             else:
                 episode = await run_episode(
-                    spec, slot, self._agent, self._chat, slot.call, self._bounds
+                    spec,
+                    slot,
+                    self._agent,
+                    self._chat,
+                    slot.call,
+                    self._bounds,
+                    self._chat.outages_s,
                 )
-            if episode.stop_reason in (StopReason.ENV_ERROR, StopReason.DEADLINE):
+            if episode.stop_reason in _SPOILS_ENVIRONMENTS:
                 slot.discard()
             elif slot.filming:
                 await self._send_film(spec, slot, self._chat)

@@ -13,6 +13,7 @@ from clawrl_gym.config import (
     JudgeConfig,
     RunConfig,
     ServeConfig,
+    TrainerConfig,
 )
 from clawrl_gym.core.plugins import HINT_SOURCES
 from clawrl_gym.trainers.algorithm import Algorithm
@@ -30,6 +31,7 @@ def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
                 f"got trainer.algorithm={config.trainer.algorithm} with weights of 0, expected a "
                 "loss with at least one term: trainer.rl_weight or trainer.opd_weight above 0"
             )
+        yield from _without_effect(config.trainer)
         yield from _ports(config)
     if isinstance(config, RunConfig):
         yield from _of_training(config)
@@ -61,6 +63,21 @@ def _gives_hints(judge: JudgeConfig) -> bool:
     if judge.hints.source not in HINT_SOURCES.words:
         return True
     return any(name not in _WITHOUT_HINTS for name in judge.judges)
+
+
+def _without_effect(trainer: TrainerConfig) -> Iterator[str]:
+    """What would change nothing, in silence."""
+    if trainer.surrogate != "ppo" and trainer.minibatches == 1:
+        yield (
+            f"got trainer.surrogate={trainer.surrogate} with trainer.minibatches=1, expected at "
+            "least 2: with one, old and current policy are the same at each step and all "
+            "surrogates are; take trainer.minibatches=2, or trainer.surrogate=ppo"
+        )
+    if trainer.kl_correction and not trainer.kl_coef:
+        yield (
+            "got trainer.kl_correction=true with trainer.kl_coef=0, expected a KL term to correct: "
+            "trainer.kl_coef above 0, or trainer.kl_correction=false"
+        )
 
 
 def _of_training(config: RunConfig) -> Iterator[str]:

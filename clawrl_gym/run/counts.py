@@ -61,9 +61,9 @@ class TrainingCounts:
         if not isinstance(event, Episode):
             return
         self._episode_rate.add(1)
-        if event.reward is None:
+        if event.error is not None:
             self._errors[f"{ERRORS_PREFIX}{event.stop_reason.value}"] += 1
-        else:
+        if event.reward is not None:
             self._episodes.append(event)
 
     def gauges(self) -> dict[str, float]:

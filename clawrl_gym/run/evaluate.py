@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import EvaluateConfig
-from clawrl_gym.core.metrics import heldout_values, wilson
+from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.run.environments import Environments
@@ -42,12 +42,13 @@ class EvaluationRun:
             episode.family or "task" for episode in self.evaluation.episodes if episode.success
         )
         lines = [_share(name, solved[name], families[name]) for name in sorted(families)]
-        total = _share("all", sum(solved.values()), self.evaluation.n)
-        lost = [f"lost to infrastructure, not counted: {len(self.evaluation.lost)}"]
-        lost += [f"  {reason}" for reason in self.evaluation.lost[:3]]
+        evaluation = self.evaluation
+        total = _share("all", sum(solved.values()), evaluation.n, len(evaluation.lost))
+        lost = [f"  {reason}" for reason in evaluation.lost[:3]]
+        warning = [evaluation.warning] if evaluation.warning else []
         where = f"every episode: {self.folder / EVALUATION_FILE}"
         many = lines if len(lines) > 1 else []
-        return "\n".join([*many, total, *(lost if self.evaluation.lost else []), where])
+        return "\n".join([*many, total, *warning, *lost, where])
 
 
 async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:
@@ -87,9 +88,11 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
     return EvaluationRun(evaluation, folder.path)
 
 
-def _share(name: str, solved: int, count: int) -> str:
-    low, high = wilson(solved, count)
-    return f"{name:<24} {solved / max(1, count):5.0%}  ({low:.0%} to {high:.0%}, n = {count})"
+def _share(name: str, solved: int, n: int, lost: int = 0) -> str:
+    values = heldout_values(solved, n, lost)
+    interval = f"{values[HELDOUT_LOW]:.0%} to {values[HELDOUT_HIGH]:.0%}"
+    beside = f", {lost} lost" if lost else ""
+    return f"{name:<24} {values[HELDOUT_SUCCESS]:5.0%}  ({interval}, n = {n}{beside})"
 
 
 def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
@@ -108,13 +111,12 @@ def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
 def _write(
     path: Path, config: EvaluateConfig, evaluation: Evaluation, notes: Sequence[str]
 ) -> None:
-    solved = sum(episode.success for episode in evaluation.episodes)
     report = {
         "env": config.env.type,
         "split": config.split,
         "policy": config.endpoint.base_url or config.policy.model,
         "temperature": config.eval.temperature,
-        "metrics": heldout_values(solved, evaluation.n) | evaluation.metrics(),
+        "metrics": evaluation.metrics(),
         "lost": list(evaluation.lost),
         "notes": list(notes),
         "episodes": [asdict(episode) for episode in evaluation.episodes],

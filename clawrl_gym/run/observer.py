@@ -68,7 +68,7 @@ class Observer:
     def episode(self, episode: Episode) -> None:
         """A training episode ended, or an attempt failed."""
         self._counts.count(episode)
-        if episode.reward is None:
+        if episode.error is not None:
             self._view.message(f"{episode.stop_reason.value}: {episode.error}")
 
     def turn(self, turn: Turn) -> None:
@@ -86,8 +86,8 @@ class Observer:
         values = result.metrics() | {"policy/version": float(self._served.gateway.version)}
         self._metrics.log(step, values)
         self._view.step(step, values)
-        if result.lost:
-            self._view.message(f"{len(result.lost)} held-out tasks left out: {result.lost[0]}")
+        if result.warning is not None:
+            self._view.message(f"held-out after {step} updates: {result.warning}")
 
     async def update(self, update: Update) -> None:
         """An update serves: everything about it, and what was counted since the last."""

@@ -117,6 +117,7 @@ class Run:
             judge=self._judge,
             judge_config=config.judge,
             people=config.env.has_people,
+            marks_failures=config.env.marks_failures,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
         )
         self._dispatcher = Dispatcher(
@@ -168,7 +169,8 @@ class Run:
         parts = self._parts
         self._dispatcher.version = parts.policy.version
         groups = await parts.policy.store.untrained_groups()
-        self._collector.restore([group.samples for group in groups])
+        compared = await parts.policy.store.compared()
+        self._collector.restore([group.samples for group in groups], compared)
         self._dispatcher.adopt(len(groups))
         used_numbers = await parts.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in used_numbers)
@@ -249,4 +251,8 @@ class Run:
                 result = await other_env.evaluate(self._config, parts.policy.address)
             self._view.phase("held-out", "ready")
             parts.metrics.log(step, other_metrics(other_env.name, result))
-            self._view.message(f"held-out of env={other_env.name}: {result.success:.0%} solved")
+            beside = f"; {result.warning}" if result.warning else ""
+            self._view.message(
+                f"held-out of env={other_env.name}: {result.success:.0%} of {result.n} solved"
+                + beside
+            )

@@ -183,7 +183,7 @@ def _delete_one(tx: Transaction, session_id: str) -> bool:
     samples = "SELECT id FROM samples WHERE session_id=?"
     turns = "SELECT id FROM turns WHERE session_id=?"
     for statement in (
-        f"UPDATE groups SET task_id=NULL WHERE group_id IN ({groups})",
+        f"UPDATE groups SET task_id=NULL, compared=NULL WHERE group_id IN ({groups})",
         f"DELETE FROM batches WHERE sample_id IN ({samples})",
         "DELETE FROM samples WHERE session_id=?",
         f"DELETE FROM verdicts WHERE turn_id IN ({turns})",

@@ -85,6 +85,7 @@ def verdict_line(columns: VerdictColumns | sqlite3.Row) -> Line:
         "kind": columns["kind"],
         "value": columns["value"],
         "reward": columns["reward"],
+        "weight": columns["weight"],
         "detail": json.loads(columns["detail"]),
         "time_s": columns["created_s"],
     }

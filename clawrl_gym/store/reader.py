@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from clawrl_gym.core.types import Message, Sample, Turn, Verdict
+from clawrl_gym.core.types import Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
     OpenSession,
     SessionRow,
@@ -150,6 +150,13 @@ class StoreReader:
         """Ids of all accepted groups."""
         return {group_id for (group_id,) in self._db.execute("SELECT group_id FROM groups")}
 
+    def compared(self) -> list[Compared]:
+        """What the accepted groups brought to the algorithm's running means, in their order."""
+        rows = self._db.execute(
+            "SELECT compared FROM groups WHERE compared IS NOT NULL ORDER BY position"
+        )
+        return [Compared(*each) for (of_group,) in rows for each in json.loads(of_group)]
+
     def samples_of_update(self, version: int) -> list[Sample]:
         """The batch of an update, in its order; empty for a version that has no update."""
         rows = self._db.execute(
@@ -212,17 +219,6 @@ class StoreReader:
         )
         verdicts = [self._verdict_on(turn_id) for (turn_id,) in waiting.fetchall()]
         return [v for v in verdicts if v is not None and can_teach(v)]
-
-    def live_rewards(self, limit: int = 1000) -> list[tuple[str, float]]:
-        """Kind and reward of the newest settled verdicts on live turns but neutral ones, by id."""
-        rows = self._db.execute(
-            "SELECT verdicts.kind, verdicts.reward FROM verdicts "
-            "JOIN turns ON turns.id = turn_id JOIN sessions ON sessions.id = session_id "
-            "WHERE settled = 1 AND verdicts.reward <> 0 AND source = 'live' "
-            "ORDER BY verdicts.id DESC LIMIT ?",
-            (limit,),
-        )
-        return [(kind, reward) for kind, reward in reversed(rows.fetchall())]
 
     def ended_without_yield(self) -> list[str]:
         """Live sessions that ended and whose yield is not known, oldest first."""

@@ -154,6 +154,7 @@ class VerdictColumns(TypedDict):
     reward: float | None
     detail: str
     created_s: float
+    weight: float
 
 
 def to_json(record: object) -> str:
@@ -196,6 +197,7 @@ def verdict_of(row: sqlite3.Row) -> Verdict:
         detail=json.loads(row["detail"]),
         created_s=row["created_s"],
         id=row["id"],
+        weight=row["weight"],
     )
 
 

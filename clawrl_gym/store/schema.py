@@ -3,8 +3,9 @@
 A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`), and of its tools
 only a digest (`offers`), so a long session stays cheap. A sample belongs to at most one batch;
 `trained_by` is the checkpoint that made its training last, `used_by` the update whose batch used a
-group up. `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of
-one: partial indexes hold the rest.
+group up, `compared` what its verdicts and outcomes brought to the algorithm's running means.
+`judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
+indexes hold the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 _FORMAT = "clawrl_gym run"
 
@@ -70,19 +71,20 @@ _TABLES = (
     """CREATE TABLE verdicts (
         id INTEGER PRIMARY KEY, turn_id INTEGER NOT NULL REFERENCES turns(id),
         kind TEXT NOT NULL, value INTEGER CHECK (value IN (-1, 0, 1)), detail TEXT NOT NULL,
-        created_s REAL NOT NULL, reward REAL, settled INTEGER NOT NULL DEFAULT 1)""",
+        created_s REAL NOT NULL, reward REAL, settled INTEGER NOT NULL DEFAULT 1,
+        weight REAL NOT NULL DEFAULT 1)""",
     "CREATE INDEX verdicts_by_turn ON verdicts (turn_id)",
     """CREATE TABLE samples (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, group_id INTEGER NOT NULL,
         ids BLOB NOT NULL, mask BLOB NOT NULL, logprobs BLOB NOT NULL, versions BLOB NOT NULL,
         advantages BLOB NOT NULL, reward REAL NOT NULL, trained_by INTEGER, turn_id INTEGER,
-        distill BLOB, lessons BLOB, pictures TEXT)""",
+        distill BLOB, lessons BLOB, pictures TEXT, strength REAL NOT NULL DEFAULT 1)""",
     "CREATE INDEX samples_by_session ON samples (session_id)",
     "CREATE INDEX samples_by_group ON samples (group_id)",
     """CREATE TABLE groups (
         position INTEGER PRIMARY KEY, group_id INTEGER NOT NULL UNIQUE, task_id TEXT,
         seed INTEGER NOT NULL, split TEXT NOT NULL, version INTEGER NOT NULL,
-        created_s REAL NOT NULL, used_by INTEGER)""",
+        created_s REAL NOT NULL, used_by INTEGER, compared TEXT)""",
     """CREATE TABLE updates (
         version INTEGER PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL,
         duration_s REAL NOT NULL, metrics TEXT NOT NULL, created_s REAL NOT NULL,
@@ -117,6 +119,11 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
         "samples": (("distill", "BLOB"), ("lessons", "BLOB")),
     },
     4: {"samples": (("pictures", "TEXT"),)},
+    5: {
+        "verdicts": (("weight", "REAL NOT NULL DEFAULT 1"),),
+        "samples": (("strength", "REAL NOT NULL DEFAULT 1"),),
+        "groups": (("compared", "TEXT"),),
+    },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
 
@@ -236,14 +243,16 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
             db.execute(statement)
     if version < 3:
         db.execute(_OFFERS)
-    db.execute(_PICTURES)
-    db.execute(_PICTURES_INDEX)
+    if version < 4:
+        db.execute(_PICTURES)
+        db.execute(_PICTURES_INDEX)
 
 
 def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
-            "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1"}  # fmt: skip
+            "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
+            "strength": "1.0"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(
@@ -251,7 +260,8 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
         )
     if version < 3:
         db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
-    db.execute(f"CREATE TEMP {_PICTURES.removeprefix('CREATE')}")
+    if version < 4:
+        db.execute(f"CREATE TEMP {_PICTURES.removeprefix('CREATE')}")
 
 
 def _added_since(version: int) -> dict[str, list[tuple[str, str]]]:

@@ -16,14 +16,14 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError, boundary
-from clawrl_gym.core.types import Group, Message, Sample, Taught, Turn, Verdict
+from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
 from clawrl_gym.store.deletion import Deleter, UnusedBytes, finish_interrupted
 from clawrl_gym.store.reader import StoreReader
@@ -203,13 +203,16 @@ class Store:
 
         return await self._write(job)
 
-    async def add_group(self, group: Group, samples: list[Sample]) -> list[Sample]:
+    async def add_group(
+        self, group: Group, samples: list[Sample], compared: Sequence[Compared] = ()
+    ) -> list[Sample]:
         """Accept a whole group with its samples (none when it holds no signal), in one transaction.
 
-        Returns the samples with their positions, without those of turns that were deleted. The
-        order of these calls is the order of training.
+        `compared` is what the algorithm's running means took in with it. Returns the samples with
+        their positions, without those of turns that were deleted. The order of these calls is the
+        order of training.
         """
-        return await self._write(lambda tx: training.add_group(tx, group, samples))
+        return await self._write(lambda tx: training.add_group(tx, group, samples, compared))
 
     async def add_samples(self, samples: list[Sample]) -> list[int]:
         """Record samples outside any group, all or none; returns their increasing positions."""
@@ -280,7 +283,7 @@ class Store:
     verdicts_of = _awaited(StoreReader.verdicts_of)
     unjudged = _awaited(StoreReader.unjudged)
     judged_without_sample = _awaited(StoreReader.judged_without_sample)
-    live_rewards = _awaited(StoreReader.live_rewards)
+    compared = _awaited(StoreReader.compared)
     ended_without_yield = _awaited(StoreReader.ended_without_yield)
     untrained_samples = _awaited(StoreReader.untrained_samples)
     untrained_groups = _awaited(StoreReader.untrained_groups)

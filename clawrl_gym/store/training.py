@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Group, Lesson, Sample
+from clawrl_gym.core.types import Compared, Group, Lesson, Sample
 from clawrl_gym.dialogue.delta import diff_ids, patch_ids
 from clawrl_gym.store.rows import (
     UpdateRow,
@@ -42,10 +42,13 @@ def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
     return [replace(sample, id=tx.add("samples", sample_columns(sample))) for sample in present]
 
 
-def add_group(tx: Transaction, group: Group, samples: list[Sample]) -> list[Sample]:
+def add_group(
+    tx: Transaction, group: Group, samples: list[Sample], compared: Sequence[Compared]
+) -> list[Sample]:
     row = {
         "group_id": group.id, "task_id": group.task.id, "seed": group.task.seed,
         "split": group.task.split, "version": group.version, "created_s": time.time(),
+        "compared": json.dumps(compared) if compared else None,
     }  # fmt: skip
     tx.insert("INSERT INTO groups", row)
     return add_samples(tx, samples)
@@ -134,6 +137,7 @@ def sample_columns(sample: Sample) -> dict[str, object]:
         "versions": pack_ints(sample.versions_T),
         "advantages": pack_floats(sample.advantages_T),
         "reward": sample.reward,
+        "strength": sample.strength,
         "distill": pack_floats(sample.distill_T) if sample.distill_T else None,
         "pictures": " ".join(sample.pictures) or None,
         "lessons": pack_lessons(lessons, sample.ids_T) if lessons else None,
@@ -156,6 +160,7 @@ def sample_of(row: sqlite3.Row) -> Sample:
         distill_T=[] if distill is None else unpack_floats(distill),
         lessons=() if lessons is None else unpack_lessons(lessons, ids_T),
         pictures=tuple((row["pictures"] or "").split()),
+        strength=row["strength"],
         id=row["id"],
     )
 

@@ -43,6 +43,8 @@ def add_verdict(tx: Transaction, verdict: Verdict) -> VerdictColumns:
         raise StoreError(f"got a verdict on turn {verdict.turn_id}, expected a stored turn")
     if verdict.reward is not None and not -1 <= verdict.reward <= 1:
         raise StoreError(f"got a verdict's reward {verdict.reward:g}, expected one in [-1, 1]")
+    if not 0 < verdict.weight <= 1:
+        raise StoreError(f"got a verdict's weight {verdict.weight:g}, expected one in (0, 1]")
     is_feedback = verdict.kind == "feedback"
     no_sample = (
         not can_teach(verdict)
@@ -55,14 +57,14 @@ def add_verdict(tx: Transaction, verdict: Verdict) -> VerdictColumns:
     row = {
         "turn_id": verdict.turn_id, "kind": verdict.kind, "value": verdict.value,
         "reward": verdict.reward, "detail": detail,
-        "created_s": verdict.created_s, "settled": int(no_sample),
+        "created_s": verdict.created_s, "settled": int(no_sample), "weight": verdict.weight,
     }  # fmt: skip
     position = tx.add("verdicts", row)
     tx.db.execute("UPDATE next_states SET judged=1 WHERE turn_id=?", (verdict.turn_id,))
     return {
         "id": position, "session_id": owner["id"], "turn_id": verdict.turn_id,
         "kind": verdict.kind, "value": verdict.value, "reward": verdict.reward,
-        "detail": detail, "created_s": verdict.created_s,
+        "detail": detail, "created_s": verdict.created_s, "weight": verdict.weight,
     }  # fmt: skip
 
 

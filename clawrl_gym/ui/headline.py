@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
     HELDOUT_LOW,
-    HELDOUT_N,
     HELDOUT_SUCCESS,
     MetricRow,
 )
 from clawrl_gym.ui.run_data import RunData
-from clawrl_gym.ui.text import number, share
+from clawrl_gym.ui.text import number, sample_size, share
 from clawrl_gym.ui.verdicts import (
     FEWEST_CLEAR,
     VerdictShare,
@@ -93,7 +92,7 @@ def _updates(count: int) -> str:
 
 
 def _result(label: str, row: MetricRow) -> ResultInWords:
-    spread = f"n = {number(row.get(HELDOUT_N))}"
+    spread = sample_size(row)
     if HELDOUT_LOW in row and HELDOUT_HIGH in row:
         spread = f"{_interval(row[HELDOUT_LOW], row[HELDOUT_HIGH])}, {spread}"
     return ResultInWords(label, share(row[HELDOUT_SUCCESS]), spread)

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from clawrl_gym.core.metrics import (
     FAMILY_PREFIX,
     HELDOUT_HIGH,
+    HELDOUT_LOST,
     HELDOUT_LOW,
     HELDOUT_N,
+    HELDOUT_OWN,
     HELDOUT_SUCCESS,
 )
 
@@ -78,17 +80,22 @@ def interval(values: Mapping[str, float]) -> str:
     if HELDOUT_LOW not in values or HELDOUT_HIGH not in values:
         return success
     low, high = 100 * values[HELDOUT_LOW], 100 * values[HELDOUT_HIGH]
-    return f"{success} ({low:.0f} to {high:.0f} %, n = {number(values.get(HELDOUT_N))})"
+    return f"{success} ({low:.0f} to {high:.0f} %, {sample_size(values)})"
+
+
+def sample_size(values: Mapping[str, float]) -> str:
+    """How many tasks a held-out result is of: `n = 120`, and `n = 120, 2 lost`."""
+    lost = values.get(HELDOUT_LOST, 0)
+    return f"n = {number(values.get(HELDOUT_N))}" + (f", {number(lost)} lost" if lost else "")
 
 
 def scores(values: Mapping[str, float]) -> dict[str, float]:
     """What an environment measured beside success in a held-out evaluation, by its own names."""
-    success = (HELDOUT_SUCCESS, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_N)
     return {
         name.removeprefix(HELDOUT_PREFIX): value
         for name, value in values.items()
         if name.startswith(HELDOUT_PREFIX)
-        and name not in success
+        and name not in HELDOUT_OWN
         and not name.startswith(HELDOUT_SUCCESS)
     }
 

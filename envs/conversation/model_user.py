@@ -72,15 +72,18 @@ class ModelSpeaker:
         return words
 
 
-def words_of(status: int, answer: object) -> str:
-    """What a user's model said, without its thoughts. Raises EnvError for anything but words."""
+def words_of(
+    status: int, answer: object, max_chars: int | None = MAX_WORDS_CHARS, who: str = "user"
+) -> str:
+    """What a user's or a judge's model said, without its thoughts. Raises EnvError for anything
+    but words."""
     try:
         words = answer["choices"][0]["message"]["content"]  # type: ignore[index]
     except (KeyError, IndexError, TypeError):
         words = None
     if status != 200 or not isinstance(words, str):
-        raise EnvError(f"the user's model answered {status}: {str(answer)[:300]}")
-    words = _THOUGHTS.sub("", words).strip()[:MAX_WORDS_CHARS]
+        raise EnvError(f"the {who}'s model answered {status}: {str(answer)[:300]}")
+    words = _THOUGHTS.sub("", words).strip()[:max_chars]
     if not words:
-        raise EnvError("the user's model said nothing")
+        raise EnvError(f"the {who}'s model said nothing")
     return words

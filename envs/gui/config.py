@@ -35,6 +35,7 @@ class GuiEnvConfig(RegisteredEnvConfig):
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "gui"
     starts_here: ClassVar[bool] = True
+    marks_failures: ClassVar[bool] = True
 
     type: Literal["gui"] = "gui"
     id: str = GYM_ID

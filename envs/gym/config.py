@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import gymnasium
 from pydantic import Field
 
 from clawrl_gym.config.envs import EnvConfig, Films
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.registration import make_env
 
 
@@ -28,3 +30,13 @@ class GymEnvConfig(EnvConfig):
 
     def make(self) -> gymnasium.Env[str, str]:
         return make_env(self.id, self.target, dict(self.kwargs))
+
+    def task_ids(self, split: Split) -> Sequence[str] | None:
+        """Those of the environment's own `task_ids(split)`, such as every `TaskEnv` has; None for
+        one without: its tasks are seeds, and only it knows whether held-out ones differ."""
+        env = self.make()
+        try:
+            task_ids = getattr(env.unwrapped, "task_ids", None)
+            return task_ids(split) if callable(task_ids) else None
+        finally:
+            env.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -18,6 +18,7 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "terminal"
     starts_here: ClassVar[bool] = True
+    marks_failures: ClassVar[bool] = True
 
     type: Literal["terminal"] = "terminal"
     id: str = GYM_ID
@@ -31,6 +32,10 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     command_timeout_s: float = Field(10.0, gt=0)
     grader_timeout_s: float = Field(60.0, gt=0)
     sandbox: SandboxConfig = SandboxConfig()
+
+    def left_out(self) -> Sequence[str]:
+        lines: Sequence[str] = self.env_class().left_out(self)
+        return lines
 
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)

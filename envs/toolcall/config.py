@@ -31,12 +31,13 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     gym_class: ClassVar[str] = GYM_CLASS
     usual_agent: ClassVar[str] = "toolcall"
     starts_here: ClassVar[bool] = True
+    marks_failures: ClassVar[bool] = True
 
     type: Literal["toolcall"] = "toolcall"
     id: str = GYM_ID
     tasks: str = "generated"
     """`generated`: the shipped seeded families; `shop`: the shop with its simulated customers; else
-    a JSON or JSONL file of tasks, or a folder or file of BFCL or tau-bench."""
+    a JSON or JSONL file of tasks, or a folder or file of BFCL, tau-bench or tau2-bench."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
     mcp: list[McpServerConfig] = Field(default_factory=list)
@@ -47,6 +48,12 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     user_key: str | None = None
     user_model: str = "policy"
     user_timeout_s: float = Field(60.0, gt=0)
+    judge_base_url: str | None = None
+    """Of the OpenAI-compatible server whose model says whether a conversation meets what tau2-bench
+    asserts of it in words. None: tasks with such assertions are left out."""
+    judge_key: str | None = None
+    judge_model: str | None = None
+    judge_timeout_s: float = Field(120.0, gt=0)
     max_turns: int = Field(8, ge=1)
     """Replies after which an episode is truncated; 20 unless given where tasks are not generated.
     """

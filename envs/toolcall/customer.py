@@ -8,23 +8,29 @@ decides what is meant and the model finds the words; only a `role` is played by 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Json
+from clawrl_gym.agents.tool_calls import Call, Reply, calls_of, message_of
+from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.core.types import Json, Message, Tool
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
 from clawrl_gym.envs.conversation.model_user import words_of
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.task import Customer
+from clawrl_gym.envs.toolcall.toolbox import UserTools
 
 MAX_HEARD_CHARS = 8_192
 """Of a reply; what is beyond is not listened to."""
 MAX_TURNS = 30
 """Messages after which a model that plays a role is not asked again."""
+MAX_STEPS = 20
+"""Calls of tools in a row, of a model that plays a role, before it has to say something."""
 STOP = "###STOP###"
 """What a model that plays a role says when it has no more to say."""
+ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
+"""The same, and two more of tau2-bench."""
 
 _ASKS = re.compile(
     r"\?|\bplease (?:provide|tell|give|confirm|share|send|let me know|say|reply|answer)\b"
@@ -83,6 +89,8 @@ class Role(_ScriptModel):
     type: Literal["role"] = "role"
     instruction: str = Field(min_length=1)
     """Who it is and what it wants, as its player is told."""
+    guidelines: str = ""
+    """How it is to be played; empty: in our words."""
 
 
 _SCRIPTS: TypeAdapter[Script | Role] = TypeAdapter(
@@ -90,31 +98,34 @@ _SCRIPTS: TypeAdapter[Script | Role] = TypeAdapter(
 )
 
 
-def make_customer(script: Json, config: ToolCallEnvConfig) -> Customer:
-    """The customer of a task's script. Raises TaskError for a wrong script, ConfigError for
-    options that cannot be."""
-    read = read_script(script)
-    player = _player(config)
-    if isinstance(read, Script):
-        return ScriptedCustomer(read, player)
-    return ScriptedCustomer(Script(), None) if player is None else PlayedCustomer(read, player)
-
-
-def read_script(script: Json) -> Script | Role:
-    """Raises TaskError for a wrong one."""
+def make_customer(
+    script: Json, config: ToolCallEnvConfig, tools: UserTools | None = None
+) -> Customer:
+    """The customer of a task's script; `tools`: what a role can do. Raises TaskError for a wrong
+    script, ConfigError for options that cannot be."""
     try:
-        return _SCRIPTS.validate_python({"type": "script", **script})
+        read = _SCRIPTS.validate_python({"type": "script", **script})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise TaskError(f"the customer's script is wrong at {where!r}: {first['msg']}") from None
+    player = _player(config)
+    if isinstance(read, Script):
+        return ScriptedCustomer(read, player)
+    if player is None:
+        return ScriptedCustomer(Script(), None)
+    return PlayedCustomer(read, player, tools, config.call_timeout_s)
 
 
 class RolePlayer(Protocol):
     """A model that speaks for customers."""
 
-    def say(self, messages: list[dict[str, str]]) -> str:
+    def say(self, messages: list[Message]) -> str:
         """Raises EnvError when it fails or says nothing."""
+        ...
+
+    def act(self, messages: list[Message], tools: list[Tool]) -> str | tuple[Call, ...]:
+        """What it says, or the tools that it calls instead. Raises EnvError."""
         ...
 
 
@@ -126,9 +137,22 @@ class ModelPlayer:
         self._model = model
         self._timeout_s = timeout_s
 
-    def say(self, messages: list[dict[str, str]]) -> str:
+    def say(self, messages: list[Message]) -> str:
+        return words_of(*self._answer(messages, []))
+
+    def act(self, messages: list[Message], tools: list[Tool]) -> str | tuple[Call, ...]:
+        status, answer = self._answer(messages, tools)
+        try:
+            calls = calls_of(answer["choices"][0]["message"])
+        except (KeyError, IndexError, TypeError, AttributeError):
+            calls = ()
+        return calls if calls and status == 200 else words_of(status, answer)
+
+    def _answer(self, messages: list[Message], tools: list[Tool]) -> tuple[int, Any]:
         body = {"model": self._model, "messages": messages, "max_completion_tokens": 512}
-        return words_of(*self._endpoint.call("POST", "/chat/completions", body, self._timeout_s))
+        if tools:
+            body["tools"] = tools
+        return self._endpoint.call("POST", "/chat/completions", body, self._timeout_s)
 
 
 class ScriptedCustomer:
@@ -163,10 +187,18 @@ class ScriptedCustomer:
 class PlayedCustomer:
     """A role in the hands of a model, which also decides when it is over."""
 
-    def __init__(self, role: Role, player: RolePlayer) -> None:
+    def __init__(
+        self,
+        role: Role,
+        player: RolePlayer,
+        tools: UserTools | None = None,
+        call_timeout_s: float = 20.0,
+    ) -> None:
         self._player = player
+        self._tools = tools
+        self._call_timeout_s = call_timeout_s
         self._left = MAX_TURNS
-        self._messages = [{"role": "system", "content": _ROLE.format(role=role.instruction)}]
+        self._messages: list[Message] = [{"role": "system", "content": _role(role)}]
 
     def hear(self, reply: str) -> str | None:
         if self._left == 0:
@@ -174,9 +206,30 @@ class PlayedCustomer:
         self._left -= 1
         # To the player the assistant is the other side.
         self._messages.append({"role": "user", "content": reply[:MAX_HEARD_CHARS] or "..."})
-        answer = self._player.say(self._messages)
+        answer = self._act()
         self._messages.append({"role": "assistant", "content": answer})
-        return None if STOP in answer else answer
+        return None if any(end in answer for end in ENDS) else answer
+
+    def _act(self) -> str:
+        """What it says, after what it does with its tools. Raises EnvError."""
+        if self._tools is None:
+            return self._player.say(self._messages)
+        for _ in range(MAX_STEPS):
+            answer = self._player.act(self._messages, self._tools.schemas)
+            if isinstance(answer, str):
+                return answer
+            self._messages.append(message_of(Reply("", answer)))
+            for call in answer:
+                result = self._tools.carry_out(call, self._call_timeout_s)
+                self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+        raise EnvError(f"the user's model called tools {MAX_STEPS} times and said nothing")
+
+
+def _role(role: Role) -> str:
+    """What its player is told."""
+    if not role.guidelines:
+        return _ROLE.format(role=role.instruction)
+    return f"{role.guidelines}\n\n<scenario>\n{role.instruction}\n</scenario>"
 
 
 _ROLE = """You play a customer who writes to the assistant of a company. {role}
@@ -194,7 +247,7 @@ your own words, in one or two short sentences, with all its names and numbers, a
 _FACT = re.compile(r"\S*\d\S*")
 
 
-def _rewording(message: str, reply: str) -> list[dict[str, str]]:
+def _rewording(message: str, reply: str) -> list[Message]:
     quoted = reply.replace("</reply", "< /reply")
     return [
         {"role": "system", "content": _REWORDING.format(message=message)},

@@ -6,17 +6,18 @@ answers is behind `Customer`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Tool
+from clawrl_gym.core.types import Split, Tool
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
-from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
-from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask
-from clawrl_gym.envs.toolcall.toolbox import Toolbox
+from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, Said, ToolTask
+from clawrl_gym.envs.toolcall.toolbox import Toolbox, UserTools
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 
 
@@ -46,10 +47,12 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         the same, after `max_turns` replies of a task without such a number. Tools that fail by
         themselves, or a user's model that does, raise EnvError: no reward is made up for it.
     Options
-        `tasks` ("generated", "shop", or the path of a file of tasks, of BFCL or of tau-bench),
+        `tasks` ("generated", "shop", or the path of tasks: our JSON, BFCL, tau-bench, tau2-bench),
         `families` (of generated tasks, None for all), `mcp` (servers whose tools are offered too),
         `user` ("scripted", or "model": a model finds the words of a simulated user) with
-        `user_base_url`, `user_key`, `user_model`, `user_timeout_s`; `max_turns`, `call_timeout_s`,
+        `user_base_url`, `user_key`, `user_model`, `user_timeout_s`; `judge_base_url`, `judge_key`,
+        `judge_model`, `judge_timeout_s` (who grades assertions in words); `max_turns`,
+        `call_timeout_s`,
         `sandbox` (of the Python interpreter and of programs that grade, as in `SandboxConfig`),
         `open_sandbox` (None for the configured kind), `render_mode` ("ansi": the conversation so
         far).
@@ -76,6 +79,10 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         self._call_timeout_s = config.call_timeout_s
         self._source = open_source(self._context)
         self._customer: Customer | None = None
+        self._user_tools: UserTools | None = None
+        self._spoken: list[Said] = []
+        self._ended = False
+        """Nobody has more to say."""
         self._replies: list[str] = []
         self._calls: list[tuple[ExecutedCall, ...]] = []
         self._tools: list[Tool] = []
@@ -83,9 +90,9 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         """The last reply called tools: what comes back are their results."""
 
     @staticmethod
-    def source_of(config: ToolCallEnvConfig) -> TaskSource[ToolTask]:
-        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
-        return open_source(ToolContext(config))
+    def list_tasks(config: ToolCallEnvConfig, split: Split) -> Sequence[str]:
+        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+        return open_source(ToolContext(config)).ids(split)
 
     @staticmethod
     def long_preparation(config: ToolCallEnvConfig) -> str | None:
@@ -103,8 +110,14 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         return task.instruction
 
     def _open(self, task: ToolTask) -> Toolbox:
-        self._customer = _customer(task, self._context.config)
         tools = Toolbox.open(task, self._context)
+        try:
+            self._user_tools = tools.user_tools()
+            self._customer = _customer(task, self._context.config, self._user_tools)
+        except BaseException:
+            tools.close()
+            raise
+        self._spoken, self._ended = [Said("user", task.instruction)], False
         self._replies, self._calls, self._awaits_results = [], [], False
         self._tools = tools.schemas
         return tools
@@ -113,6 +126,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         reply = decode(action)
         self._awaits_results = bool(reply.calls)
         observation = self._hear(reply, tools)
+        self._ended = observation is None
         if observation is None:
             return "(done)" if self._customer is None else "(the user left)", True
         return observation, self._turns == task.turns
@@ -121,15 +135,27 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         """What comes back; None when nothing does and the episode ends."""
         if reply.content.strip():
             self._replies.append(reply.content)
+        self._spoken.append(Said("assistant", encode(reply)))
         if reply.calls:
             calls = tools.carry_out(reply.calls, self._call_timeout_s)
             self._calls.append(calls)
+            self._spoken += [Said("tool", call.result) for call in calls]
             return encode_results(reply.calls, [call.result for call in calls])
-        return None if self._customer is None else self._customer.hear(reply.content)
+        answer = None if self._customer is None else self._customer.hear(reply.content)
+        if answer is not None:
+            self._spoken.append(Said("user", answer))
+        return answer
 
     def _grade(self, task: ToolTask, tools: Toolbox) -> tuple[float, str]:
         try:
-            outcome = Outcome(tuple(self._replies), tuple(self._calls), tools.states())
+            outcome = Outcome(
+                tuple(self._replies),
+                tuple(self._calls),
+                tools.states(),
+                tuple(self._user_tools.calls) if self._user_tools else (),
+                tuple(self._spoken),
+                self._ended,
+            )
         finally:
             tools.close()
         graded = grade(task.goals, outcome)
@@ -146,9 +172,11 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         }
 
 
-def _customer(task: ToolTask, config: ToolCallEnvConfig) -> Customer | None:
+def _customer(
+    task: ToolTask, config: ToolCallEnvConfig, tools: UserTools | None
+) -> Customer | None:
     if task.customer is None:
         return None
     from clawrl_gym.envs.toolcall.customer import make_customer
 
-    return make_customer(task.customer, config)
+    return make_customer(task.customer, config, tools)

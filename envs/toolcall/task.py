@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.types import Json, Split
@@ -22,6 +22,14 @@ class ExecutedCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a conversation, as a judge reads it."""
+
+    role: Literal["assistant", "user", "tool"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What an episode left, for goals to look at."""
 
@@ -31,6 +39,12 @@ class Outcome:
     """Calls, reply by reply (only replies that called something)."""
     states: Mapping[str, object]
     """By toolset: its state as JSON."""
+    user_calls: tuple[Call, ...] = ()
+    """What the user did with tools of its own."""
+    transcript: tuple[Said, ...] = ()
+    """All of the conversation, in order."""
+    ended: bool = True
+    """It came to its end by itself: neither cut off nor out of turns."""
 
 
 class Goal(Protocol):

@@ -14,7 +14,7 @@ from clawrl_gym.core.plugins import load
 from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.toolcall.schema import arguments_of, check_tool, name_of
 from clawrl_gym.envs.toolcall.task import ExecutedCall, ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, Toolset
+from clawrl_gym.envs.toolcall.toolset import SharedToolset, ToolContext, ToolFailure, Toolset
 
 TOOLSETS: Mapping[str, str] = {
     "bfcl": "clawrl_gym.envs.toolcall.benchmarks.bfcl:make",
@@ -23,6 +23,9 @@ TOOLSETS: Mapping[str, str] = {
     "mcp": "clawrl_gym.envs.toolcall.toolsets.mcp:make",
     "python": "clawrl_gym.envs.toolcall.toolsets.python:make",
     "shop": "clawrl_gym.envs.toolcall.shop:make",
+    "tau2_airline": "clawrl_gym.envs.toolcall.benchmarks.tau_airline:make",
+    "tau2_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make_second",
+    "tau2_telecom": "clawrl_gym.envs.toolcall.benchmarks.tau_telecom:make",
     "tau_retail": "clawrl_gym.envs.toolcall.benchmarks.tau_retail:make",
 }
 """By name, a factory `make(task, context) -> Toolset`."""
@@ -41,6 +44,31 @@ class _Offer:
     toolset: Toolset
     name: str
     """What its toolset calls it."""
+
+
+class UserTools:
+    """The tools that a simulated user has in one episode."""
+
+    def __init__(self, toolset: SharedToolset) -> None:
+        self._toolset = toolset
+        self._schemas = {name_of(schema): schema for schema in toolset.user_tools()}
+        self.calls: list[Call] = []
+        """What was called so far."""
+
+    @property
+    def schemas(self) -> list[Tool]:
+        return list(self._schemas.values())
+
+    def carry_out(self, call: Call, timeout_s: float) -> str:
+        """The result of a call, or why it failed."""
+        self.calls.append(call)
+        try:
+            if call.name not in self._schemas:
+                raise ToolFailure(f"there is no such tool; tools: {', '.join(self._schemas)}")
+            arguments = arguments_of(call.arguments, self._schemas[call.name])
+            return _cut(self._toolset.call_as_user(call.name, arguments, timeout_s))
+        except ToolFailure as why:
+            return failure(call.name[:_MAX_NAME_CHARS], _cut(str(why)))
 
 
 class Toolbox:
@@ -74,6 +102,13 @@ class Toolbox:
         executed = [self._carry_out(call, timeout_s) for call in calls[:MAX_CALLS]]
         too_many = f"too many calls at once: at most {MAX_CALLS}"
         return (*executed, *(_failed(call, {}, too_many) for call in calls[MAX_CALLS:]))
+
+    def user_tools(self) -> UserTools | None:
+        """What a simulated user can do; None when there is nothing."""
+        for toolset in self._toolsets.values():
+            if isinstance(toolset, SharedToolset):
+                return UserTools(toolset)
+        return None
 
     def states(self) -> dict[str, object]:
         return {name: toolset.state() for name, toolset in self._toolsets.items()}

@@ -7,7 +7,7 @@ the call's result; what the machine does wrong is an EnvError.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
@@ -48,6 +48,17 @@ class Toolset(Protocol):
 
     def close(self) -> None:
         """Let go of everything; idempotent."""
+        ...
+
+
+@runtime_checkable
+class SharedToolset(Protocol):
+    """A toolset of which a simulated user has tools of its own."""
+
+    def user_tools(self) -> list[Tool]: ...
+
+    def call_as_user(self, name: str, arguments: Json, timeout_s: float) -> str:
+        """Raises ToolFailure."""
         ...
 
 

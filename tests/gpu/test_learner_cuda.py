@@ -28,7 +28,11 @@ def make_learner(device: Literal["cpu", "cuda"]) -> Learner:
     from clawrl_gym.trainers.learner import Learner
 
     config = LearnerConfig(lr=1e-3, warmup_steps=0)
-    return Learner(TrainerConfig(steps=10), config, str(shipped_dir()), 0, device)
+    unbounded = {"token_ratio_max": None, "sequence_ratio_max": None}  # the samples are random
+    trainer = TrainerConfig.model_validate(
+        {"steps": 10, "token_ratio_min": 0, "sequence_ratio_min": 0} | unbounded
+    )
+    return Learner(trainer, config, str(shipped_dir()), 0, device)
 
 
 def on_policy(learner: Learner) -> list[Sample]:

@@ -1,14 +1,19 @@
-"""What loaders of foreign task files share: a source over tasks in memory, and a small goal."""
+"""What loaders of foreign task files share: a source over tasks, reading files, two small goals."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.selection import Selection
 from clawrl_gym.envs.toolcall.task import Outcome, ToolTask
+
+MAX_FILE_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +46,27 @@ class AnyReplyGoal:
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         return () if outcome.replies else ("nothing was said",)
+
+
+@dataclass(frozen=True, slots=True)
+class AnyCallGoal:
+    """Any of the tools was called, in a way that its schema allows."""
+
+    def missing(self, outcome: Outcome) -> Sequence[str]:
+        has_call = any(not executed.failed for calls in outcome.calls for executed in calls)
+        return () if has_call else ("no tool was called",)
+
+
+def read_json(file: Path) -> Any:
+    """Raises TaskError."""
+    try:
+        return json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise TaskError(f"{file} is no JSON: {error}") from None
+
+
+def read_text(file: Path) -> str:
+    """Raises TaskError for what is no file, or too long a one."""
+    if not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
+        raise TaskError(f"{file}: expected a file of at most {MAX_FILE_BYTES} bytes")
+    return file.read_text("utf-8", "replace")

@@ -1,27 +1,27 @@
 """The tools of tau-bench's retail shop over its data: users, orders and products as it has them.
 
 Names, arguments and what they do to the data are tau-bench's, so that its gold actions leave what
-they leave there. The data is shared by all episodes and never written: what an episode changes is
-kept beside it, and is its state.
+they leave there; `Tau2Retail` is the same shop as tau2-bench has it. What an episode changes is its
+state.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Generic, NotRequired, TypedDict, TypeVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NotRequired, TypedDict
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
+from clawrl_gym.envs.toolcall.benchmarks.tau_domain import Table
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.calculator import calculate
 
-RowT = TypeVar("RowT")
+NAME, NAME_2 = "tau_retail", "tau2_retail"
+TABLES = ("users", "orders", "products")
 
 
 class FullName(TypedDict):
@@ -94,18 +94,21 @@ class RetailData(TypedDict):
 class TauRetail:
     """tau-bench's retail shop in one episode."""
 
+    _tools: ClassVar[Sequence[Tool]] = TOOLS
+
     def __init__(self, data: RetailData) -> None:
         self._products = data["products"]
         self._users = Table("user", data["users"])
         self._orders = Table("order", data["orders"])
 
     def tools(self) -> list[Tool]:
-        return list(TOOLS)
+        return list(self._tools)
 
     def call(self, name: str, arguments: Json, timeout_s: float) -> str:
-        if name not in _CALLS:
-            raise ToolFailure(f"there is no such tool; tools: {', '.join(_CALLS)}")
-        return _CALLS[name](self, **arguments)
+        names = [one["function"]["name"] for one in self._tools]
+        if name not in names:
+            raise ToolFailure(f"there is no such tool; tools: {', '.join(names)}")
+        return str(getattr(self, name)(**arguments))
 
     def state(self) -> RetailData:
         """The rows that are other than at the start, by table and id; no tool writes products."""
@@ -174,7 +177,7 @@ class TauRetail:
         return json.dumps(order)
 
     def modify_pending_order_address(self, order_id: str, **address: str) -> str:
-        self._order_that_is("pending", order_id)
+        self._pending_order(order_id)
         order = self._orders.edit(order_id)
         order["address"] = {name: address[name] for name in ADDRESS}
         return json.dumps(order)
@@ -201,15 +204,12 @@ class TauRetail:
         order = self._orders.edit(order_id)
         kind = "payment" if difference > 0 else "refund"
         order["payment_history"].append(_payment(kind, abs(difference), payment_method_id))
-        for old, new in zip(item_ids, new_item_ids, strict=True):
-            item = _item(order, old)
-            variant = self._products[item["product_id"]]["variants"][new]
-            item.update({"item_id": new, "price": variant["price"], "options": variant["options"]})
+        self._swap(order, item_ids, new_item_ids)
         order["status"] = "pending (item modified)"
         return json.dumps(order)
 
     def modify_pending_order_payment(self, order_id: str, payment_method_id: str) -> str:
-        order = self._order_that_is("pending", order_id)
+        order = self._pending_order(order_id)
         method = self._method(order, payment_method_id)
         history = order["payment_history"]
         if len(history) != 1 or history[0]["transaction_type"] != "payment":
@@ -277,6 +277,18 @@ class TauRetail:
                 return user_id
         raise ToolFailure("user not found")
 
+    def _swap(
+        self, order: RetailOrder, item_ids: Sequence[str], new_item_ids: Sequence[str]
+    ) -> None:
+        for old, new in zip(item_ids, new_item_ids, strict=True):
+            item = _item(order, old)
+            variant = self._products[item["product_id"]]["variants"][new]
+            item.update({"item_id": new, "price": variant["price"], "options": variant["options"]})
+
+    def _pending_order(self, order_id: str) -> RetailOrder:
+        """Whose address and payment may be changed."""
+        return self._order_that_is("pending", order_id)
+
     def _order_that_is(self, status: str, order_id: str) -> RetailOrder:
         order = self._orders.row(order_id)
         if order["status"] != status:
@@ -314,17 +326,59 @@ class TauRetail:
         return difference
 
 
-_CALLS: Mapping[str, Callable[..., str]] = MappingProxyType(
-    {one["function"]["name"]: getattr(TauRetail, one["function"]["name"]) for one in TOOLS}
-)
+class Tau2Retail(TauRetail):
+    """tau2-bench's shop: an order stays pending when its items are modified, and all new items get
+    the price and the options of the last one, as they do there."""
+
+    _tools = tuple(one for one in TOOLS if one["function"]["name"] != "think")
+
+    def _pending_order(self, order_id: str) -> RetailOrder:
+        order = self._orders.row(order_id)
+        if "pending" not in order["status"]:
+            raise ToolFailure(f"the order is {order['status']}, not pending")
+        return order
+
+    def modify_pending_order_items(
+        self,
+        order_id: str,
+        item_ids: Sequence[str],
+        new_item_ids: Sequence[str],
+        payment_method_id: str,
+    ) -> str:
+        if any(old == new for old, new in zip(item_ids, new_item_ids, strict=False)):
+            raise ToolFailure("expected new items that are other than the old ones")
+        return super().modify_pending_order_items(
+            order_id, item_ids, new_item_ids, payment_method_id
+        )
+
+    def _swap(
+        self, order: RetailOrder, item_ids: Sequence[str], new_item_ids: Sequence[str]
+    ) -> None:
+        if not item_ids:
+            return
+        product = self._products[_item(order, item_ids[-1])["product_id"]]
+        last = product["variants"][new_item_ids[-1]]
+        for old, new in zip(item_ids, new_item_ids, strict=True):
+            _item(order, old).update(
+                {"item_id": new, "price": last["price"], "options": last["options"]}
+            )
 
 
 def make(task: ToolTask, context: ToolContext) -> TauRetail:
     """The shop over the task's data. Raises TaskError when there is none."""
-    data = task.state.get("tau_retail", {})
-    if set(data) != {"users", "orders", "products"}:
+    return TauRetail(_data(task, NAME))
+
+
+def make_second(task: ToolTask, context: ToolContext) -> Tau2Retail:
+    """The same of tau2-bench."""
+    return Tau2Retail(_data(task, NAME_2))
+
+
+def _data(task: ToolTask, name: str) -> RetailData:
+    data: RetailData = task.state.get(name, {})
+    if set(data) != set(TABLES):
         raise TaskError(f"task {task.id!r}: expected its state to have tau-bench's retail data")
-    return TauRetail(data)
+    return data
 
 
 def _item(order: RetailOrder, item_id: str) -> OrderItem:
@@ -339,32 +393,3 @@ def _check_items(order: RetailOrder, item_ids: Sequence[str]) -> None:
 
 def _payment(kind: str, amount: float, method: str) -> Payment:
     return {"transaction_type": kind, "amount": amount, "payment_method_id": method}
-
-
-class Table(Generic[RowT]):
-    """A table as one episode sees it: the shared rows, and its own copies of those it changes."""
-
-    def __init__(self, name: str, rows: Mapping[str, RowT]) -> None:
-        """`name`: what one row is called."""
-        self._name = name
-        self._rows = rows
-        self._edited: dict[str, RowT] = {}
-
-    def ids(self) -> Iterable[str]:
-        return self._rows
-
-    def row(self, row_id: str) -> RowT:
-        """To be read only. Raises ToolFailure when it is not there."""
-        if row_id not in self._rows:
-            raise ToolFailure(f"{self._name} not found")
-        return self._edited.get(row_id, self._rows[row_id])
-
-    def edit(self, row_id: str) -> RowT:
-        """The episode's own copy of a row, to be written."""
-        if row_id not in self._edited:
-            self._edited[row_id] = copy.deepcopy(self._rows[row_id])
-        return self._edited[row_id]
-
-    def changes(self) -> dict[str, RowT]:
-        """The rows that are other than at the start, by id."""
-        return {row_id: row for row_id, row in self._edited.items() if row != self._rows[row_id]}
