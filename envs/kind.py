@@ -14,6 +14,8 @@ from clawrl_gym.config.envs import EnvConfig
 from clawrl_gym.core.plugins import load
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.registration import make_env
+from clawrl_gym.envs.selection import selection_of
+from clawrl_gym.envs.task_source import TaskSource
 
 
 class RegisteredEnvConfig(EnvConfig):
@@ -32,8 +34,15 @@ class RegisteredEnvConfig(EnvConfig):
         return make_env(self.id, None, self.options())
 
     def task_ids(self, split: Split) -> Sequence[str]:
-        ids: Sequence[str] = self.env_class().list_tasks(self, split)
-        return ids
+        return self._source().ids(split)
+
+    def left_out(self) -> Sequence[str]:
+        selection = selection_of(self._source())
+        return () if selection is None else selection.lines()
+
+    def _source(self) -> TaskSource[object]:
+        source: TaskSource[object] = self.env_class().source_of(self)
+        return source
 
     @classmethod
     def env_class(cls) -> Any:

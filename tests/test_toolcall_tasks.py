@@ -1,6 +1,7 @@
 """Tasks of a user's file, the command that plays them, and programs that grade."""
 
 import json
+import re
 from functools import partial
 
 import pytest
@@ -10,6 +11,7 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
+from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.goals import (
     AnswerGoal,
     CallsGoal,
@@ -47,7 +49,7 @@ def test_a_file_is_a_list_an_object_or_lines(tmp_path, form):
 def test_every_field_becomes_part_of_the_task(tmp_path):
     row = TASK | {
         "family": "f", "split": "train", "system": "s", "toolsets": ["files"], "turns": 3,
-        "tools": ["read_file"], "state": {"files": {"a": "1"}}, "customer": {"wants": "x"},
+        "tools": ["read_file"], "state": {"files": {"a": "1"}}, "customer": {"yes": "x"},
         "goals": [
             {"type": "answer", "wanted": "x", "form": "text", "boxed": True, "tolerance": 0.5},
             {"type": "state", "toolset": "files", "wanted": {}, "at": ["a"], "contains": True},
@@ -61,7 +63,7 @@ def test_every_field_becomes_part_of_the_task(tmp_path):
     task = opened(tmp_path, [row]).load("a")
     assert (task.family, task.split, task.system, task.turns) == ("f", "train", "s", 3)
     assert (task.toolsets, task.tools) == (("files",), ("read_file",))
-    assert (task.state, task.customer) == ({"files": {"a": "1"}}, {"wants": "x"})
+    assert (task.state, task.customer) == ({"files": {"a": "1"}}, {"yes": "x"})
     assert task.goals[:4] == (
         AnswerGoal("x", "text", True, 0.5),
         StateGoal("files", {}, ("a",), True),
@@ -93,9 +95,8 @@ def test_the_same_request_is_never_in_both_splits(tmp_path):
         ("[]", "expected a list of tasks"),
         ("5", "expected a list of tasks"),
         ('{"task": []}', "expected a list of tasks"),
-        ([5], "task 1: row: Input should be a valid dictionary"),
-        ([{"id": "x"}], r"task 1 \('x'\): instruction: Field required"),
-        ([TASK, TASK], r"task 2: the id 'a' is taken already"),
+        ([5], r"row: Input should be a valid dictionary .*\(task 1\)"),
+        ([{"id": "x"}], r"instruction: Field required \(x\)"),
         ([TASK | {"goals": []}], "goals: Tuple should have at least 1 item"),
         ([TASK | {"goal": 1}], "goal: Extra inputs are not permitted"),
         ([TASK | {"goals": [{"type": "magic"}]}], r"goals\.0: Input tag 'magic'"),
@@ -110,10 +111,41 @@ def test_a_wrong_file_is_told_by_row_and_field(tmp_path, content, why):
         opened(tmp_path, content)
 
 
-def test_a_wrong_line_is_told_by_its_number(tmp_path):
+def test_a_bad_line_is_left_out_by_its_number(tmp_path):
     lines = f"{json.dumps(TASK)}\n\n{{\n"
-    with pytest.raises(TaskError, match=r"tasks\.jsonl, line 3: no JSON: Expecting property name"):
-        opened(tmp_path, lines, "tasks.jsonl")
+    (left_out,) = opened(tmp_path, lines, "tasks.jsonl").selection.left_out
+    assert left_out.name == "line 3"
+    assert left_out.reason.startswith("no JSON: Expecting property name")
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (TASK, "the id is taken already"),
+        (TASK | {"id": "b", "goals": []}, "goals: Tuple should have at least 1 item"),
+        (TASK | {"id": "b", "toolsets": ["nonsense"]}, "got the toolset 'nonsense', expected"),
+        (TASK | {"id": "b", "toolsets": ["files"], "tools": ["fly"]}, r"got the tools \['fly'\]"),
+        (TASK | {"id": "b", "toolsets": ["files"], "state": {"files": 1}}, "texts by path"),
+        (TASK | {"id": "b", "toolsets": ["shop"], "state": {"shop": {"users": 1}}}, "shop's state"),
+        (TASK | {"id": "b", "customer": {"wants": "x"}}, "customer's script is wrong"),
+        (TASK | {"id": "b", "goals": [{"type": "program", "program": "if"}]}, "no Python"),
+    ],
+)
+def test_one_bad_row_is_left_out_and_never_drawn(tmp_path, bad, why):
+    source = opened(tmp_path, [TASK, bad])
+    assert [*source.ids("train"), *source.ids("heldout")] == ["a"]
+    assert source.selection.summary == "1 task used, 1 left out"
+    assert re.search(why, source.selection.left_out[0].reason)
+
+
+def test_a_run_says_at_its_start_what_is_left_out(tmp_path):
+    (tmp_path / "tasks.json").write_text(json.dumps([TASK, {"id": "b"}]))
+    config = ToolCallEnvConfig(tasks=str(tmp_path / "tasks.json"))
+    assert config.left_out() == (
+        "1 task used, 1 left out:",
+        "  1: instruction: Field required (b)",
+    )
+    assert ToolCallEnvConfig().left_out() == ()
 
 
 def test_a_file_that_is_not_there_or_no_text_is_a_task_error(tmp_path):

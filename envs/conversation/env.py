@@ -11,15 +11,16 @@ from typing import Any
 from clawrl_gym.agents.tool_calls import decode
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation import generated
 from clawrl_gym.envs.conversation.config import ConversationEnvConfig
 from clawrl_gym.envs.conversation.endpoint import Endpoint, user_endpoint
+from clawrl_gym.envs.conversation.generated import ConversationTask, generated_tasks
 from clawrl_gym.envs.conversation.live import LivePartner
 from clawrl_gym.envs.conversation.model_user import ModelSpeaker
 from clawrl_gym.envs.conversation.partner import Partner
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker, Speaker
 from clawrl_gym.envs.task_env import Info, UnicodeEnv
+from clawrl_gym.envs.task_source import TaskSource
 
 
 class ConversationEnv(UnicodeEnv):
@@ -97,14 +98,14 @@ class ConversationEnv(UnicodeEnv):
         self._partner.close()
 
     @staticmethod
-    def list_tasks(config: ConversationEnvConfig, split: Split) -> Sequence[str]:
-        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
+    def source_of(config: ConversationEnvConfig) -> TaskSource[ConversationTask]:
+        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
         if config.source == "live":
             raise ConfigError(
                 "got env.source=live, expected simulated: live sessions are no tasks to draw; "
                 "python -m clawrl_gym.serve learns from them"
             )
-        return generated.task_ids(config.persona, split, config.families)
+        return generated_tasks(config.persona, config.families)
 
     def task_ids(self, split: Split) -> Sequence[str]:
         """The ids that `options={"task": id}` takes."""

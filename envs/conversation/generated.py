@@ -14,7 +14,13 @@ from clawrl_gym.envs.conversation.personas import PERSONAS, Persona
 from clawrl_gym.envs.conversation.problems import Problem, draw_problem
 from clawrl_gym.envs.conversation.tools import READ, WRITE
 from clawrl_gym.envs.draw import Draw
-from clawrl_gym.envs.task_ids import NUMBERS, TaskIds, parse_id, select_families
+from clawrl_gym.envs.task_ids import (
+    NUMBERS,
+    GeneratedTasks,
+    TaskIds,
+    parse_id,
+    select_families,
+)
 
 FAMILIES = ("ask", "homework", "read", "save")
 """`ask`: the problem is told; `read`: it is in a file; `save`: it is told and the accepted text
@@ -49,11 +55,18 @@ class ConversationTask:
         return [READ] * (self.source is not None) + [WRITE] * (self.target is not None)
 
 
-def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) -> TaskIds:
-    """The ids of a persona's tasks. Raises ConfigError for an unknown persona or family."""
+def generated_tasks(
+    persona: str, families: Sequence[str] | None = None
+) -> GeneratedTasks[ConversationTask]:
+    """A persona's tasks as a source. Raises ConfigError for an unknown persona or family."""
     if persona not in PERSONAS:
         raise ConfigError(f"got env.persona={persona!r}, expected one of: {', '.join(PERSONAS)}")
-    return TaskIds(split, select_families(FAMILIES, families), f"{persona}-")
+    return GeneratedTasks(select_families(FAMILIES, families), make_task, f"{persona}-")
+
+
+def task_ids(persona: str, split: Split, families: Sequence[str] | None = None) -> TaskIds:
+    """The ids of a persona's tasks. Raises ConfigError as `generated_tasks` does."""
+    return generated_tasks(persona, families).ids(split)
 
 
 def make_task(task_id: str) -> ConversationTask:

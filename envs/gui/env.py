@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from clawrl_gym.agents.tool_calls import Reply, decode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split, Tool
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.gui import text_calls
 from clawrl_gym.envs.gui.action import GuiAction
 from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -27,6 +27,7 @@ from clawrl_gym.envs.gui.text import heading, render
 from clawrl_gym.envs.parts import encode_parts, plain
 from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.task_env import Info, Metadata, TaskEnv
+from clawrl_gym.envs.task_source import TaskSource
 
 if TYPE_CHECKING:
     from clawrl_gym.envs.gui.film import Film
@@ -108,9 +109,9 @@ class GuiEnv(TaskEnv[GuiTask, Screen]):
         self._last_shot: bytes | None = None
 
     @staticmethod
-    def list_tasks(config: GuiEnvConfig, split: Split) -> Sequence[str]:
-        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
-        return open_source(config).ids(split)
+    def source_of(config: GuiEnvConfig) -> TaskSource[GuiTask]:
+        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
+        return open_source(config)
 
     @staticmethod
     def prepare(config: GuiEnvConfig, say: Callable[[str], None]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.docker.addresses import find_engine
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
@@ -25,6 +24,7 @@ from clawrl_gym.envs.swe.repository import (
 )
 from clawrl_gym.envs.swe.source import lives_in_images, open_source
 from clawrl_gym.envs.task_env import Info, TaskEnv
+from clawrl_gym.envs.task_source import TaskSource
 
 SUBMITTED = "(submitted)"
 """What comes back to a submission."""
@@ -87,9 +87,9 @@ class SweEnv(TaskEnv[Instance, Repository]):
         """A patch that was given with the submission; empty: what was changed is graded."""
 
     @staticmethod
-    def list_tasks(config: SweEnvConfig, split: Split) -> Sequence[str]:
-        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
-        return open_source(config).ids(split)
+    def source_of(config: SweEnvConfig) -> TaskSource[Instance]:
+        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
+        return open_source(config)
 
     @staticmethod
     def prepare(config: SweEnvConfig, say: Callable[[str], None]) -> None:

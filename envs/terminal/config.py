@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -32,10 +32,6 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     command_timeout_s: float = Field(10.0, gt=0)
     grader_timeout_s: float = Field(60.0, gt=0)
     sandbox: SandboxConfig = SandboxConfig()
-
-    def left_out(self) -> Sequence[str]:
-        lines: Sequence[str] = self.env_class().left_out(self)
-        return lines
 
     def prepare(self, say: Callable[[str], None]) -> None:
         self.env_class().prepare(self, say)

@@ -5,13 +5,12 @@ The environment knows tasks, turns and grades; what isolates the shell is behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
-from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.task_env import TaskEnv
+from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import open_source
@@ -73,15 +72,9 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         self._source = open_source(config)
 
     @staticmethod
-    def list_tasks(config: TerminalEnvConfig, split: Split) -> Sequence[str]:
-        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
-        return open_source(config).ids(split)
-
-    @staticmethod
-    def left_out(config: TerminalEnvConfig) -> Sequence[str]:
-        """How many tasks are used and why others are not; empty when all are."""
-        selection = selection_of(open_source(config))
-        return () if selection is None else selection.lines()
+    def source_of(config: TerminalEnvConfig) -> TaskSource[Task]:
+        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
+        return open_source(config)
 
     @staticmethod
     def prepare(config: TerminalEnvConfig, say: Callable[[str], None]) -> None:

@@ -103,18 +103,23 @@ def make_customer(
 ) -> Customer:
     """The customer of a task's script; `tools`: what a role can do. Raises TaskError for a wrong
     script, ConfigError for options that cannot be."""
-    try:
-        read = _SCRIPTS.validate_python({"type": "script", **script})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise TaskError(f"the customer's script is wrong at {where!r}: {first['msg']}") from None
+    read = read_script(script)
     player = _player(config)
     if isinstance(read, Script):
         return ScriptedCustomer(read, player)
     if player is None:
         return ScriptedCustomer(Script(), None)
     return PlayedCustomer(read, player, tools, config.call_timeout_s)
+
+
+def read_script(script: Json) -> Script | Role:
+    """Raises TaskError for a wrong one."""
+    try:
+        return _SCRIPTS.validate_python({"type": "script", **script})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise TaskError(f"the customer's script is wrong at {where!r}: {first['msg']}") from None
 
 
 class RolePlayer(Protocol):

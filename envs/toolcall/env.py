@@ -6,13 +6,12 @@ answers is behind `Customer`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from clawrl_gym.agents.tool_calls import Reply, decode, encode, encode_results
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.core.types import Split, Tool
+from clawrl_gym.core.types import Tool
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
 from clawrl_gym.envs.task_env import Info, TaskEnv
+from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
@@ -90,9 +89,9 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         """The last reply called tools: what comes back are their results."""
 
     @staticmethod
-    def list_tasks(config: ToolCallEnvConfig, split: Split) -> Sequence[str]:
-        """The ids of a configuration's tasks. Raises ConfigError when there are none to draw."""
-        return open_source(ToolContext(config)).ids(split)
+    def source_of(config: ToolCallEnvConfig) -> TaskSource[ToolTask]:
+        """Where a configuration's tasks come from. Raises ConfigError or TaskError for none."""
+        return open_source(ToolContext(config))
 
     @staticmethod
     def long_preparation(config: ToolCallEnvConfig) -> str | None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +32,7 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.toolcall.goals import (
     AnswerGoal,
     CallsGoal,
@@ -170,10 +171,11 @@ class TaskRow(_TaskFileModel):
 
 
 class FileTasks:
-    """A `TaskSource` over the rows of a file."""
+    """A `TaskSource` over the rows of a file that can be used."""
 
-    def __init__(self, rows: Sequence[TaskRow], sandboxes: Sandboxes) -> None:
+    def __init__(self, rows: Sequence[TaskRow], selection: Selection, sandboxes: Sandboxes) -> None:
         self._rows = {row.id: row for row in rows}
+        self.selection = selection
         self._sandboxes = sandboxes
 
     def ids(self, split: Split) -> Sequence[str]:
@@ -181,55 +183,77 @@ class FileTasks:
 
     def load(self, task_id: str) -> ToolTask:
         if task_id not in self._rows:
-            raise TaskError(f"there is no task {task_id!r} in this file")
+            reason = self.selection.reason_of(task_id) or "there is none in this file"
+            raise TaskError(f"task {task_id!r} cannot be used here: {reason}")
         return self._rows[task_id].task(self._sandboxes)
 
 
 def open_file(path: Path, context: ToolContext) -> FileTasks:
-    """The tasks of a file. Raises TaskError naming the row and the field that are wrong."""
+    """The tasks of a file that can be used. Raises TaskError when it has none."""
     rows: dict[str, TaskRow] = {}
-    for number, content in enumerate(_read(path), 1):
-        row = _row(content, f"{path}: task {number}")
-        if row.id in rows:
-            raise TaskError(f"{path}: task {number}: the id {row.id!r} is taken already")
-        rows[row.id] = row
-    return FileTasks(list(rows.values()), context.sandboxes)
+    left_out: list[LeftOut] = []
+    for place, content in _read(path):
+        task_id = content.get("id") if isinstance(content, dict) else None
+        name = task_id if isinstance(task_id, str) and task_id else place
+        try:
+            row = _row(content)
+            if row.id in rows:
+                raise TaskError("the id is taken already")
+            _try(row.task(context.sandboxes), context)
+            rows[row.id] = row
+        except TaskError as error:
+            left_out.append(LeftOut(name, str(error)))
+    selection = Selection(len(rows), tuple(left_out))
+    selection.require_some(str(path))
+    return FileTasks(list(rows.values()), selection, context.sandboxes)
 
 
-def _row(content: object, where: str) -> TaskRow:
-    if isinstance(content, dict) and isinstance(content.get("id"), str):
-        where += f" ({content['id'][:80]!r})"
+def _row(content: object) -> TaskRow:
+    if isinstance(content, ValueError):
+        raise TaskError(f"no JSON: {content}")
     try:
         return TaskRow.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise TaskError(f"{where}: {field or 'row'}: {first['msg']}") from error
+        raise TaskError(f"{field or 'row'}: {first['msg']}") from error
 
 
-def _read(path: Path) -> list[object]:
+def _try(task: ToolTask, context: ToolContext) -> None:
+    """Raises TaskError for a task that no episode could begin with."""
+    from clawrl_gym.envs.toolcall.customer import read_script
+    from clawrl_gym.envs.toolcall.toolbox import Toolbox
+
+    if task.customer is not None:
+        read_script(task.customer)
+    if "mcp" not in task.toolsets and not context.config.mcp:  # those start the user's servers
+        Toolbox.open(task, context).close()
+
+
+def _read(path: Path) -> list[tuple[str, object]]:
+    """Rows with their places; in JSON lines a ValueError stands for one that is no JSON."""
     if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
         raise TaskError(f"{path}: expected a file of tasks, at most {MAX_FILE_BYTES} bytes")
     try:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".jsonl":
-            rows: object = _lines(text, path)
+            rows = list(_lines(text))
         else:
             whole = json.loads(text)
-            rows = whole.get("tasks") if isinstance(whole, dict) else whole
+            tasks = whole.get("tasks") if isinstance(whole, dict) else whole
+            listed = tasks if isinstance(tasks, list) else []
+            rows = [(f"task {number}", row) for number, row in enumerate(listed, 1)]
     except (OSError, ValueError, RecursionError) as error:
         raise TaskError(f"{path}: no JSON of tasks: {error}") from error
-    if not isinstance(rows, list) or not rows:
+    if not rows:
         raise TaskError(f'{path}: expected a list of tasks, {{"tasks": [...]}} or JSON lines')
     return rows
 
 
-def _lines(text: str, path: Path) -> list[object]:
-    rows = []
+def _lines(text: str) -> Iterator[tuple[str, object]]:
     for number, line in enumerate(text.split("\n"), 1):
-        try:
-            rows += [json.loads(line)] if line.strip() else []
-        except (ValueError, RecursionError) as error:
-            why = getattr(error, "msg", error)  # without a line number of its own
-            raise TaskError(f"{path}, line {number}: no JSON: {why}") from error
-    return rows
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield f"line {number}", ValueError(getattr(error, "msg", error))

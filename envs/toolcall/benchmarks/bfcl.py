@@ -1,17 +1,17 @@
 """Tasks of BFCL, from a copy of its data that the user has (the `bfcl_eval` package ships one).
 
 A file `BFCL_v4_CATEGORY.json` has a question and functions a line, `possible_answer/` beside it the
-calls that count as right. One reply decides. What is Python-like and has one turn can be read:
-simple, multiple, parallel, their live variants, irrelevance and relevance. Categories that need
-BFCL's own classes, the web, or Java or JavaScript values cannot. A task whose answer its own schema
-forbids (about one in a hundred) is left out.
+calls that count as right, by the rules of `bfcl_grading`. One reply decides. What is Python-like
+and has one turn can be read: simple, multiple, parallel, their live variants, irrelevance and
+relevance. Other rows, and those for which no call is right by BFCL's own rules, are left out.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -20,18 +20,32 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.task_ids import split_of_content
-from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyCallGoal, AnyReplyGoal, TaskTable
-from clawrl_gym.envs.toolcall.goals import CallsGoal, ExpectedCall
-from clawrl_gym.envs.toolcall.schema import arguments_of
-from clawrl_gym.envs.toolcall.task import ExecutedCall, Goal, Outcome, ToolTask
+from clawrl_gym.envs.toolcall.benchmarks.bfcl_grading import (
+    MALFORMED,
+    MAY_BE_LEFT_OUT,
+    Answer,
+    AnyCallGoal,
+    BfclCallsGoal,
+    is_allowed,
+)
+from clawrl_gym.envs.toolcall.benchmarks.task_table import AnyReplyGoal, TaskTable, read_text
+from clawrl_gym.envs.toolcall.goals import CallsGoal
+from clawrl_gym.envs.toolcall.schema import check_tool
+from clawrl_gym.envs.toolcall.task import Goal, ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 
-MAX_FILE_BYTES = 256 * 2**20
 _FILE = re.compile(r"BFCL_v\d+_(\w+)\.json")
 _READABLE = re.compile(
     r"(?:live_)?(?:simple(?:_python)?|multiple|parallel|parallel_multiple|irrelevance)"
     r"|live_relevance"
 )
+_UNREADABLE = (
+    (r"multi_turn|memory|web_search", "it takes several turns with tools of BFCL's own"),
+    (r"javascript", "its values are written in JavaScript"),
+    (r"java", "its values are written in Java"),
+    (r"format_sensitivity", "it is another task once more, in a prompt of another form"),
+)
+"""Why the rows of some categories are left out."""
 _TYPES = {
     "dict": "object", "float": "number", "tuple": "array", "integer": "integer", "array": "array",
     "string": "string", "boolean": "boolean", "object": "object", "number": "number",
@@ -39,9 +53,6 @@ _TYPES = {
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
 OK = json.dumps({"status": "ok"})
 """What every valid call returns: the functions are only described."""
-
-_GroundTruth = Sequence[Mapping[str, Mapping[str, list[object]]]]
-"""A call each: allowed values by argument by the function's name."""
 
 
 class _QuestionMessage(TypedDict):
@@ -89,30 +100,18 @@ def is_bfcl(path: Path) -> bool:
 
 
 def open_bfcl(path: Path) -> TaskTable:
-    """The tasks of a file; of a folder, those of all files that can be read. Raises TaskError."""
-    files = sorted(file for file in path.iterdir()) if path.is_dir() else [path]
-    readable = [file for file in files if (c := _category(file)) and _READABLE.fullmatch(c)]
-    if not readable:
-        raise TaskError(
-            f"{path}: got the category {_category(path) or 'of no file'!r}, expected one with a "
-            "single turn: simple, multiple, parallel, parallel_multiple, irrelevance, relevance "
-            "(multi_turn, memory, web_search, java and javascript need more than their data)"
-        )
+    """The tasks of a file or of all files of a folder. Raises TaskError when none can be used."""
+    files = sorted(file for file in path.iterdir() if _category(file)) if path.is_dir() else [path]
     tasks: dict[str, ToolTask] = {}
     left_out: list[LeftOut] = []
-    for file in readable:
-        category = str(_category(file))
-        needs_answers = "relevance" not in category
-        answers = _answers(file) if needs_answers else {}
-        for number, row in enumerate(_rows(file), 1):
-            where = f"{file}: line {number}"
-            task = _task(row, category, answers if needs_answers else None, where)
-            if task.id in tasks:
-                raise TaskError(f"{where}: the id {task.id!r} is taken already")
-            if _contradicts(task):
-                left_out.append(LeftOut(task.id, "its own schema forbids its answer"))
+    for file in files:
+        for name, entry in _entries(file):
+            if isinstance(entry, ToolTask) and name in tasks:
+                entry = "the id is taken already"
+            if isinstance(entry, ToolTask):
+                tasks[name] = entry
             else:
-                tasks[task.id] = task
+                left_out.append(LeftOut(name, entry))
     selection = Selection(len(tasks), tuple(left_out))
     selection.require_some(str(path))
     return TaskTable(tasks, str(path), selection)
@@ -123,55 +122,65 @@ def _category(file: Path) -> str | None:
     return match.group(1) if match else None
 
 
+def _entries(file: Path) -> Iterator[tuple[str, ToolTask | str]]:
+    """What a file's rows are, by id: tasks, or why not."""
+    category = str(_category(file))
+    unreadable = next((why for form, why in _UNREADABLE if re.search(form, category)), None)
+    if unreadable is None and not _READABLE.fullmatch(category):
+        unreadable = f"the category {category!r} is unknown"
+    try:
+        rows = list(_rows(file))
+        answers = {} if unreadable or "relevance" in category else _answers(file)
+    except TaskError as error:
+        yield file.name, str(error)
+        return
+    for number, row in enumerate(rows, 1):
+        name = row.get("id") if isinstance(row, dict) else None
+        where = name if isinstance(name, str) else f"{file.name}: line {number}"
+        if unreadable is not None:
+            yield where, unreadable
+        elif not isinstance(row, dict):
+            yield where, "it is no JSON object, expected JSON lines"
+        elif name != where:
+            yield where, "the field 'id' is missing, expected a text"
+        else:
+            try:
+                yield where, _task(row, category, answers.get(where))
+            except TaskError as error:
+                yield where, str(error)
+
+
 def _answers(file: Path) -> dict[str, object]:
     path = file.parent / "possible_answer" / file.name
     if not path.is_file():
-        raise TaskError(f"{file}: there is no {path}, expected BFCL's answers there")
-    return {str(row.get("id")): row.get("ground_truth") for row in _rows(path)}
+        raise TaskError(f"there is no {path}, expected BFCL's answers there")
+    return {str(row.get("id")): row.get("ground_truth") for row in _rows(path) if row is not None}
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
-    """JSON lines, each an object."""
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise TaskError(f"{file}: expected a file of at most {MAX_FILE_BYTES} bytes")
-    rows = []
-    for number, line in enumerate(file.read_text("utf-8", "replace").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            row = None
-        if not isinstance(row, dict):
-            raise TaskError(f"{file}: line {number} is no JSON object, expected JSON lines")
-        rows.append(row)
-    return rows
+def _rows(file: Path) -> Iterator[dict[str, Any] | None]:
+    """JSON lines; None for one that is no object."""
+    for line in read_text(file).split("\n"):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                row = None
+            yield row if isinstance(row, dict) else None
 
 
-def _task(
-    row: Mapping[str, Any], category: str, answers: Mapping[str, Any] | None, where: str
-) -> ToolTask:
-    task_id = row.get("id")
-    if not isinstance(task_id, str):
-        raise TaskError(f"{where}: the field 'id' is missing")
+def _task(row: Mapping[str, Any], category: str, ground_truth: object) -> ToolTask:
     try:
         system, instruction = _request_of(row["question"])
         functions = [_function(function) for function in row["function"]]
-        expected = None if answers is None else _expected_calls(answers[task_id])
+        goals, solution = _goals(row["function"], functions, category, ground_truth)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
         raise TaskError(
-            f"{where} ({task_id[:80]!r}): {type(error).__name__}: {error}, expected BFCL's fields "
-            "question, function and, in possible_answer, ground_truth"
+            f"{type(error).__name__}: {error}, expected BFCL's fields question, function and, in "
+            "possible_answer, ground_truth"
         ) from error
-    goals: tuple[Goal, ...]
-    if expected is not None:
-        goals, solution = (CallsGoal(expected),), right_reply(expected, functions, where)
-    elif category.endswith("irrelevance"):
-        goals, solution = (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
-    else:
-        goals, solution = (AnyCallGoal(),), Reply("", (any_call(functions[0]),))
+    _check(functions)
     return ToolTask(
-        id=task_id,
+        id=row["id"],
         family=category,
         split=split_of_content(f"{system}\n{instruction}"),
         instruction=instruction,
@@ -182,6 +191,70 @@ def _task(
         solution=(solution,),
         turns=1,
     )
+
+
+def _check(functions: Sequence[Tool]) -> None:
+    """Raises TaskError for functions that cannot be offered together."""
+    names = [function["function"]["name"] for function in functions]
+    if len(set(names)) < len(names):
+        raise TaskError("two of its functions have the same name")
+    for function in functions:
+        if not _is_plain(function["function"]["parameters"]):
+            check_tool(function)
+
+
+def _is_plain(schema: object) -> bool:
+    """Whether it has only what nearly all have, and so needs no slow check as a JSON schema."""
+    return isinstance(schema, Mapping) and all(
+        _is_plain_entry(key, entry) for key, entry in schema.items()
+    )
+
+
+def _is_plain_entry(key: str, entry: object) -> bool:
+    match key:
+        case "type" | "description" | "format":
+            return isinstance(entry, str)
+        case "required":
+            return isinstance(entry, list) and len(set(map(str, entry))) == len(entry)
+        case "properties":
+            return isinstance(entry, Mapping) and all(map(_is_plain, entry.values()))
+        case "items":
+            return _is_plain(entry)
+        case "enum":
+            return isinstance(entry, list)
+        case _:
+            return key == "default"
+
+
+def _goals(
+    described: Sequence[_Function], functions: Sequence[Tool], category: str, ground_truth: Any
+) -> tuple[tuple[Goal, ...], Reply]:
+    """When the task is solved, and a reply that solves it."""
+    if category.endswith("irrelevance"):
+        return (CallsGoal(()), AnyReplyGoal()), Reply("None of the tools can do this.")
+    if category.endswith("relevance"):
+        return (AnyCallGoal(),), Reply("", (any_call(functions[0]),))
+    if ground_truth is None:
+        raise TaskError("possible_answer has no row of its id")
+    if not _names_functions(category):
+        ground_truth = ground_truth[:1]  # BFCL looks at no further one
+    answers = tuple(_answer(call, described, category) for call in ground_truth)
+    calls = tuple(right_call(answer, number) for number, answer in enumerate(answers, 1))
+    return (BfclCallsGoal(answers),), Reply("", calls)
+
+
+def _answer(
+    call: Mapping[str, Mapping[str, list[object]]], described: Sequence[_Function], category: str
+) -> Answer:
+    """Raises TaskError for a call of a function that is not there."""
+    ((name, allowed),) = call.items()
+    if _names_functions(category):
+        function = next((one for one in described if one["name"] == name), None)
+    else:
+        function = described[0]
+    if function is None:
+        raise TaskError(f"the answer calls {name!r}, expected a function of the question")
+    return Answer(name_of(function["name"]), allowed, function["parameters"])
 
 
 def _request_of(question: Sequence[Sequence[_QuestionMessage]]) -> tuple[str, str]:
@@ -228,61 +301,46 @@ def _schema(described: Any) -> Any:
     return schema
 
 
-def _expected_calls(ground_truth: _GroundTruth) -> tuple[ExpectedCall, ...]:
-    expected = []
-    for call in ground_truth:
-        ((name, arguments),) = call.items()
-        expected.append(ExpectedCall(name_of(name), dict(arguments)))
-    return tuple(expected)
+def _names_functions(category: str) -> bool:
+    """Whether an answer says which of the functions it calls; else it is the only one."""
+    return "multiple" in category or "parallel" in category
 
 
-def _contradicts(task: ToolTask) -> bool:
-    """Whether the answer that counts as right is not allowed by the function's own schema, or not
-    by itself."""
-    functions = {one["function"]["name"]: one for one in task.state["bfcl"]["functions"]}
-    reply = task.solution[0]
-    calls = []
-    for call in reply.calls:
-        try:
-            arguments = arguments_of(call.arguments, functions[call.name])
-        except ToolFailure:
-            return True
-        calls.append(ExecutedCall(call, arguments, OK, failed=False))
-    replies = (reply.content,) if reply.content else ()
-    outcome = Outcome(replies, (tuple(calls),) if calls else (), {})
-    return any(goal.missing(outcome) for goal in task.goals)
+def right_call(answer: Answer, number: int) -> Call:
+    """A call that counts as right: of each argument the first listed value that is taken.
+
+    Raises TaskError when there is none.
+    """
+    arguments: dict[str, object] = {}
+    for name, values in answer.allowed.items():
+        if name not in answer.parameters["required"] and MAY_BE_LEFT_OUT in values:
+            continue
+        arguments[name] = _right_value(values, answer.parameters["properties"].get(name, {}))
+    problem = answer.problem(answer.name, arguments)
+    if problem is not None:
+        raise TaskError(f"no call is right by the answer's own rules: {problem}")
+    return Call(f"call-{number}", answer.name, json.dumps(arguments))
 
 
-def right_reply(expected: Sequence[ExpectedCall], functions: Sequence[Tool], where: str) -> Reply:
-    """The calls that are right. Raises TaskError for one of a function that is not there."""
-    by_name = {function["function"]["name"]: function for function in functions}
-    unknown = [call.name for call in expected if call.name not in by_name]
-    if unknown:
-        raise TaskError(f"{where}: the answer calls {unknown}, expected functions of the question")
-    return Reply("", tuple(_call(call, n, by_name) for n, call in enumerate(expected)))
+def _right_value(values: Sequence[object], declared: Mapping[str, Any]) -> object:
+    """The first that is taken; where none is, the first."""
+    candidates = [_first_inside(value) for value in values if value != MAY_BE_LEFT_OUT] or [""]
+    for candidate in candidates:
+        with suppress(*MALFORMED):
+            if is_allowed(candidate, values, declared):
+                return candidate
+    return candidates[0]
 
 
-def _call(expected: ExpectedCall, number: int, functions: Mapping[str, Tool]) -> Call:
-    """A call that is right: the first allowed value of each argument that it takes."""
-    parameters = functions[expected.name]["function"]["parameters"]
-    required = parameters.get("required", ())
-    arguments = {
-        name: _first([value for value in values if value != ""] or values)
-        for name, values in expected.arguments.items()
-        if name in required or "" not in values
-    }
-    return Call(f"call-{number + 1}", expected.name, json.dumps(arguments))
-
-
-def _first(values: object) -> object:
-    """Of a list of allowed values the first, and so inside it."""
-    return _inside(values[0] if isinstance(values, list) and values else values)
-
-
-def _inside(value: object) -> object:
+def _first_inside(value: object) -> object:
+    """A value as it is written in a call: of what an object lists by key, the first."""
     if isinstance(value, Mapping):
-        return {k: _first(v) for k, v in value.items() if not (isinstance(v, list) and "" in v)}
-    return [_inside(one) for one in value] if isinstance(value, list) else value
+        return {
+            key: next((part for part in parts if part != MAY_BE_LEFT_OUT), "")
+            for key, parts in value.items()
+            if MAY_BE_LEFT_OUT not in parts
+        }
+    return [_first_inside(part) for part in value] if isinstance(value, list) else value
 
 
 def any_call(function: Tool) -> Call:

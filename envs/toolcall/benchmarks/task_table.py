@@ -1,4 +1,4 @@
-"""What loaders of foreign task files share: a source over tasks, reading files, two small goals."""
+"""What loaders of foreign task files share: a source over tasks, reading files, a small goal."""
 
 from __future__ import annotations
 
@@ -46,15 +46,6 @@ class AnyReplyGoal:
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
         return () if outcome.replies else ("nothing was said",)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyCallGoal:
-    """Any of the tools was called, in a way that its schema allows."""
-
-    def missing(self, outcome: Outcome) -> Sequence[str]:
-        has_call = any(not executed.failed for calls in outcome.calls for executed in calls)
-        return () if has_call else ("no tool was called",)
 
 
 def read_json(file: Path) -> Any:
