@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clawrl_gym.config import EvaluateConfig as EvaluateConfig
     from clawrl_gym.config import RunConfig as RunConfig
     from clawrl_gym.config import ServeConfig as ServeConfig
+    from clawrl_gym.core.errors import AgentFault as AgentFault
     from clawrl_gym.core.errors import ClawError as ClawError
     from clawrl_gym.core.errors import ConfigError as ConfigError
     from clawrl_gym.core.errors import EnvError as EnvError
@@ -97,7 +98,9 @@ _HOMES = {
     "agents.agent": ("Action", "Agent", "ParseFailure"),
     "comparison.pipeline": ("run_comparison", "run_comparison_async"),
     "config": ("BenchConfig", "EvaluateConfig", "RunConfig", "ServeConfig"),
-    "core.errors": ("ClawError", "ConfigError", "EnvError", "PolicyError", "TaskError"),
+    "core.errors": (
+        "AgentFault", "ClawError", "ConfigError", "EnvError", "PolicyError", "TaskError",
+    ),
     "core.loggers": ("Logger",),
     "core.types": (
         "Episode", "Group", "Message", "Sample", "Split", "StopReason", "TaskRef", "Turn",

@@ -49,7 +49,11 @@ def make_env(
 ) -> gymnasium.Env[str, str]:
     """Build an environment from its id (`Name-v0` or `module:Name-v0`) or its import path."""
     if target is not None:
-        built = load(target, f"env.target={target!r}")(**kwargs)
+        made = load(target, f"env.target={target!r}")
+        try:
+            built = made(**kwargs)
+        except SystemExit as error:
+            raise ConfigError(f"env.target={target!r} raised SystemExit({error})") from error
         if not isinstance(built, gymnasium.Env):
             raise ConfigError(
                 f"env.target={target!r} made a {type(built).__name__}, expected a gymnasium.Env"

@@ -204,7 +204,7 @@ def test_a_function_that_hangs_ends_with_the_episodes_deadline() -> None:
             released.set()
 
     episode = asyncio.run(play())
-    assert (episode.stop_reason, episode.reward) == (cg.StopReason.DEADLINE, None)
+    assert (episode.stop_reason, episode.reward) == (cg.StopReason.DEADLINE, 0.0)
     assert episode.duration_s < 10
 
 

@@ -10,11 +10,9 @@ import asyncio
 import contextlib
 import logging
 import os
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
@@ -25,6 +23,7 @@ from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fi
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.trainers.actor import LearnerActor
 
 if TYPE_CHECKING:
@@ -118,14 +117,13 @@ def _start_ray() -> None:
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     import ray
 
-    paths = [str(Path.cwd()), *filter(None, sys.path), os.environ.get("PYTHONPATH", "")]
     ray.init(
         address="local",
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
         object_store_memory=_OBJECT_STORE_BYTES,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}},
+        runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
     )
 
 
