@@ -122,3 +122,48 @@ def test_secrets_too_short_to_tell_from_words_are_left_out() -> None:
 def test_wrong_arguments_do_not_break_logging(out: io.StringIO) -> None:
     record = logging.getLogRecordFactory()("n", logging.INFO, "f", 1, "%d of %d", (1,), None)
     assert record.msg == "%d of %d"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["key", "gateway.key", "user_key", "apikey", "OPENAI_API_KEY", "HF_TOKEN", "hub.access-token",
+     "AWS_SECRET_ACCESS_KEY", "options.Password", "Authorization", "db.credentials"],
+)  # fmt: skip
+def test_a_secret_says_its_name(name: str) -> None:
+    assert redact.is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["keys", "max_tokens", "monkey", "tokenizer", "key_place", "SSH_AUTH_SOCK", "author"]
+)
+def test_other_names_hold_none(name: str) -> None:
+    assert not redact.is_secret(name)
+
+
+def test_secrets_are_found_and_hidden_at_any_depth() -> None:
+    values = {
+        "seed": 3,
+        "endpoint": {"key": "none", "model": "m"},
+        "judge": {"key": None, "options": {"headers": [{"Authorization": "Bearer 1"}]}},
+        "token": ["first-1", "second-2"],
+    }
+    assert list(redact.secrets_in(values)) == ["Bearer 1", "first-1", "second-2"]
+    assert redact.hidden(values) == {
+        "seed": 3,
+        "endpoint": {"key": "none", "model": "m"},
+        "judge": {"key": None, "options": {"headers": [{"Authorization": HIDDEN}]}},
+        "token": [HIDDEN, HIDDEN],
+    }
+
+
+def test_an_argument_is_shown_without_its_secret() -> None:
+    assert redact.hidden_argument("+judge.key=abc") == f"+judge.key={HIDDEN}"
+    assert redact.hidden_argument("judge.key=none") == "judge.key=none"
+    assert redact.hidden_argument("seed=3") == "seed=3"
+    assert redact.hidden_argument("judge.base_url=http://me:abc@h/v1").count("abc") == 0
+
+
+def test_a_short_word_in_the_environment_is_no_secret() -> None:
+    given = {"HF_TOKEN": "hf-0123456789", "MY_KEY": "escape", "PATH": "/a-long-enough-path"}
+    arguments = ["env=terminal", "judge.key=sesame"]
+    assert list(redact.secrets_of_process(arguments, given)) == ["sesame", "hf-0123456789"]

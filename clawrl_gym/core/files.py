@@ -1,9 +1,16 @@
-"""Files that a reader never sees half written, and files in two places."""
+"""Files that a reader never sees half written, files in two places, files for nobody else."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+_OTHERS = 0o077
+"""Rights of the group and of everybody."""
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -19,3 +26,32 @@ def link_or_copy(source: Path, target: Path) -> None:
         target.hardlink_to(source)
     except OSError:  # other file systems, or one that knows no hard links
         shutil.copyfile(source, target)
+
+
+@contextlib.contextmanager
+def private_files() -> Iterator[None]:
+    """What is made inside is its owner's alone, by this process and all that it starts."""
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def make_private(folder: Path) -> bool:
+    """Take a folder and all in it from everybody but its owner; whether somebody else could look.
+
+    Links are not followed, and what belongs to another user stays as it is.
+    """
+    could_look = folder.stat().st_mode & _OTHERS != 0
+    for place, _, names in os.walk(folder):
+        for path in (Path(place), *(Path(place, name) for name in names)):
+            with contextlib.suppress(OSError):
+                _restrict(path)
+    return could_look
+
+
+def _restrict(path: Path) -> None:
+    mode = path.lstat().st_mode
+    if mode & _OTHERS and not stat.S_ISLNK(mode):
+        path.chmod(stat.S_IMODE(mode) & ~_OTHERS)

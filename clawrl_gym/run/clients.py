@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import private_files
 from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.gateway.openclaw import snippet
 from clawrl_gym.run.folder import RunFolder, serving_folder
@@ -39,12 +39,17 @@ def key_of(config: ServeConfig, folder: RunFolder) -> str:
     path = folder.path / _KEY_FILE
     try:
         if not path.exists():
-            folder.path.mkdir(parents=True, exist_ok=True)
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(f"sk-{secrets.token_urlsafe(32)}")
+            with private_files():
+                folder.path.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"sk-{secrets.token_urlsafe(32)}")
         return path.read_text().strip()
     except OSError as error:
         raise ConfigError(
             f"cannot keep the gateway's key in {path}: {error.strerror}; choose another folder "
             "(run.dir=PATH), or give gateway.key=SECRET"
         ) from error
+
+
+def key_place(config: ServeConfig, folder: RunFolder) -> str:
+    """Where a person finds the key, which no output tells."""
+    return "gateway.key" if config.gateway.key is not None else f"in {folder.path / _KEY_FILE}"

@@ -1,7 +1,8 @@
 """The local Ray cluster: the rollout workers and the learner as actors, behind plain handles.
 
-The one file that speaks to Ray. Telemetry and dashboard are off; the cluster is the run's own and
-ends with it. Import paths reach the workers through PYTHONPATH, never through driver state.
+The one file that speaks to Ray. Telemetry and dashboard are off; the cluster is the run's own, ends
+with it, listens on loopback alone and answers only who knows its token. Import paths reach the
+workers through PYTHONPATH, never through driver state.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -111,6 +113,10 @@ class Cluster:
 
 def _start_ray() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    # Ray takes loopback for an address of the network, unless told that there is no other machine.
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ["RAY_AUTH_MODE"] = "token"
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     # Workers in advance, one a core, would idle for the whole run: actors have environments of
     # their own and take none of them.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -11,6 +13,7 @@ import yaml
 from pydantic import BaseModel
 
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
+from clawrl_gym.core import redact
 from clawrl_gym.core.errors import ClawError, ClusterError, ConfigError, ConfigErrors, first_of
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run import sweep
@@ -35,6 +38,7 @@ def command(
     `check` looks at what `main` would be refused for, and says what it would start.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
+    redact.install(redact.secrets_of_process(arguments, os.environ))
     if set(_HELP) & set(arguments):
         overrides = [argument for argument in arguments if argument not in _HELP]
         return _exit_code(lambda: _print_help(name, doc or "", configure(overrides)))
@@ -68,10 +72,12 @@ def run_command(
 
     def run() -> int:
         config = configure()
+        values = config.model_dump(mode="json")
+        redact.install(redact.secrets_in(values))
         if config.dry_run:
             lines = list(check(config))
-            sys.stdout.write(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
-            sys.stdout.write("".join(f"# {line}\n" for line in lines))
+            sys.stdout.write(yaml.safe_dump(redact.hidden(values), sort_keys=False))
+            sys.stdout.write("".join(f"# {redact.clean(line)}\n" for line in lines))
             return 0
         return asyncio.run(_interruptible(main(config)))
 
@@ -84,6 +90,9 @@ def _exit_code(run: Callable[[], int]) -> int:
             return run()
     except (ClawError, BaseExceptionGroup) as error:
         return _say(error)
+    except Exception:  # noqa: BLE001 - a defect: its traceback is shown, but no key in it
+        sys.stderr.write(redact.clean(traceback.format_exc()))
+        return 1
 
 
 def _say(error: BaseException) -> int:
@@ -93,7 +102,7 @@ def _say(error: BaseException) -> int:
     kind = "" if isinstance(first, ConfigError) else f"{type(first).__name__}: "
     problems = first.lines if isinstance(first, ConfigErrors) else (str(first),)
     lines = [f"error: {kind}{problem}" for problem in problems]
-    sys.stderr.write("\n".join([*lines, *notes]) + "\n")
+    sys.stderr.write(redact.clean("\n".join([*lines, *notes])) + "\n")
     return next((code for cause, code in _CODES if isinstance(first, cause)), 1)
 
 

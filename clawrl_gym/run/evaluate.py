@@ -12,13 +12,14 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import EvaluateConfig
+from clawrl_gym.core.files import private_files
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
-from clawrl_gym.run.preflight import preflight_evaluation, preflight_of_run
+from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_of_run
 
 EVALUATION_FILE = "evaluation.json"
 
@@ -64,6 +65,11 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
         await asyncio.to_thread(check_env, env, say)
     for note in plan.notes:
         say(note)
+    with private_files():
+        return await _evaluate(plan, on_phase)
+
+
+async def _evaluate(plan: Preflight[EvaluateConfig], on_phase: OnPhase) -> EvaluationRun:
     config, folder, tasks = plan.config, plan.folder, plan.heldout
     folder.path.mkdir(parents=True, exist_ok=True)
     rollout = config.rollout

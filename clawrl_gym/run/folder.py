@@ -1,4 +1,7 @@
-"""A run's folder: where everything of a run lies, made once, never shared by two runs."""
+"""A run's folder: where everything of a run lies, made once, never shared by two runs.
+
+What a run writes is its owner's alone: conversations, keys, and weights that have learnt from them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ import yaml
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
+from clawrl_gym.core.files import make_private
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
 from clawrl_gym.store import StoreReader, holder_of, in_use
 from clawrl_gym.store.schema import DATABASE_FILE
@@ -110,6 +114,15 @@ class RunFolder:
                 "restore it, or start a new run"
             )
 
+    def take(self) -> bool:
+        """Make a folder that holds a run, or nothing yet, its owner's alone; whether it was not.
+
+        Any other folder may be somebody's home, or /tmp: only what a run adds to it is private.
+        """
+        if not self.path.is_dir() or not (self.exists or not any(self.path.iterdir())):
+            return False
+        return make_private(self.path)
+
     def make(self, config: RunConfig) -> None:
         """Create the folder and write config.yaml. Raises ConfigError when a run is there."""
         self.check_new()
@@ -123,7 +136,6 @@ class RunFolder:
         except OSError as error:
             raise ConfigError(f"cannot make the run's folder {self.path}: {error}") from error
         self.require_space()
-        self.config_file.touch(mode=0o600)  # it may hold the gateway's key
         self.config_file.write_text(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
 
     def require_space(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from clawrl_gym.config.compose import groups_of
+from clawrl_gym.core.redact import hidden
 
 _NAME_COLUMNS = 34
 _VALUE_COLUMNS = 12
@@ -52,10 +53,11 @@ def keys_of(part: BaseModel, prefix: str = "") -> Iterator[tuple[str, object, st
 
 
 def _key_lines(config: BaseModel) -> list[str]:
-    return [
-        f"  {key:<{_NAME_COLUMNS}} {short(value):<{_VALUE_COLUMNS}} {description}".rstrip()
-        for key, value, description in keys_of(config)
-    ]
+    lines = []
+    for key, value, description in keys_of(config):
+        shown = short(hidden(value, key))
+        lines.append(f"  {key:<{_NAME_COLUMNS}} {shown:<{_VALUE_COLUMNS}} {description}".rstrip())
+    return lines
 
 
 def short(value: Any) -> str:

@@ -49,6 +49,8 @@ class RunParts:
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""
+        if await asyncio.to_thread(self.folder.take) and resume:
+            self._view.message(f"{self.folder.path}: others could read it; it is yours alone now")
         self.policy.model = await asyncio.to_thread(keep_model, self.folder.path, self.policy.model)
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
         self.metrics = Metrics(

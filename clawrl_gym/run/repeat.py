@@ -15,6 +15,7 @@ from clawrl_gym.config import Part, RunConfig, ServeConfig
 from clawrl_gym.config.compose import split_search_path, with_overrides
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import git_commit, package_versions, read_starts
+from clawrl_gym.core.redact import is_secret
 from clawrl_gym.run.folder import read_config_values
 
 FLAG = "--config"
@@ -129,7 +130,7 @@ def _remove(values: dict[str, object], keys: Sequence[str]) -> None:
 
 def _check_hidden(file: Path, values: Mapping[str, object]) -> None:
     for key, value in _leaves(values):
-        if key.endswith("key") and value in _HIDDEN:
+        if is_secret(key) and value in _HIDDEN:
             raise ConfigError(f"{key} is hidden in {file}, expected the key itself: {key}=KEY")
 
 

@@ -12,12 +12,13 @@ import sys
 from contextlib import AsyncExitStack
 
 from clawrl_gym.config import ServeConfig
+from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.live_collector import LiveCollector
-from clawrl_gym.run.clients import key_of
+from clawrl_gym.run.clients import key_of, key_place
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
 from clawrl_gym.run.last_report import LastReport
@@ -42,8 +43,10 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
     view = make_view(config.ui, SERVING, title=str(folder.path))
     try:
         async with AsyncExitStack() as stack:
+            stack.enter_context(private_files())
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
-            service = Service(with_key, RunParts(with_key, folder, view), view)
+            parts = RunParts(with_key, folder, view)
+            service = Service(with_key, parts, view, key_place=key_place(config, folder))
             stack.push_async_callback(service.reported)
             await service.start(stack, sock)
             folder.write(config)  # the folder is ours now
@@ -55,8 +58,11 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
 class Service:
     """What serves and learns, alive."""
 
-    def __init__(self, config: ServeConfig, parts: RunParts, view: RunView) -> None:
+    def __init__(
+        self, config: ServeConfig, parts: RunParts, view: RunView, *, key_place: str
+    ) -> None:
         self._config = config
+        self._key_place = key_place
         self._parts = parts
         self._view = view
         self._last_report = LastReport(parts.folder.path, view.message)
@@ -96,9 +102,7 @@ class Service:
         if config.learn:
             await self._collector.restore()
         await parts.policy.listen(stack, hooks, sock)
-        self._view.message(
-            f"base URL: {parts.policy.address.base_url}/v1   key: {parts.policy.gateway.key}"
-        )
+        self._view.message(f"base URL: {parts.policy.address.base_url}/v1   key: {self._key_place}")
 
     async def run(self, stack: AsyncExitStack) -> None:
         """Serve, judge and learn, until cancelled."""

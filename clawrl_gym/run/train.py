@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.core.provenance import record_notes
@@ -52,6 +53,11 @@ async def train(config: RunConfig) -> TrainingRun:
     lines: list[str] = []
     look = partial(preflight_training, say=lines.append)
     plan = await asyncio.to_thread(preflight_of_run, look, config)
+    with private_files():
+        return await _train(plan, lines)
+
+
+async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
     config, folder = plan.config, plan.folder
     view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
     try:

@@ -18,6 +18,7 @@ from clawrl_gym.core.metrics import (
     by_step,
 )
 from clawrl_gym.core.provenance import Start, read_starts
+from clawrl_gym.core.redact import is_secret
 from clawrl_gym.core.types import Json
 from clawrl_gym.policy.models import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
@@ -166,13 +167,21 @@ def read_run(folder: Path) -> RunData:
     )  # fmt: skip
 
 
+_YAML_LINE = re.compile(r"(?m)^([ -]*)([\w.-]+): (?!null$)(.+)$")
+
+
+def _without_secret(line: re.Match[str]) -> str:
+    """Reports are shown around: keys of the user's stay out of them."""
+    indent, name, _ = line.groups()
+    return f"{indent}{name}: hidden" if is_secret(name) else line.group()
+
+
 def _read_config(path: Path) -> tuple[Json, str]:
     import yaml
 
     try:
         text = path.read_text(encoding="utf-8")
-        # Reports are shown around: a key of the user's stays out of them.
-        text = re.sub(r"(?m)^(\s+key: )(?!null$).+$", r"\1hidden", text)
+        text = _YAML_LINE.sub(_without_secret, text)
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it is
         content = yaml.load(text, loader)
     except (OSError, yaml.YAMLError):

@@ -15,6 +15,7 @@ from typing import Protocol, TextIO
 from rich.console import Console, RenderableType
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.redact import clean
 from clawrl_gym.core.types import Turn, Verdict
 from clawrl_gym.ui.judging import Reading, mark, why
 from clawrl_gym.ui.panel import ViewLayout
@@ -80,11 +81,11 @@ class LiveView:
     def phase(self, name: str, detail: str = "") -> None:
         """Enter a phase or change its detail."""
         with self._lock:
-            self._state.begin(one_line(name), one_line(detail))
+            self._state.begin(one_line(name), one_line(clean(detail)))
 
     def message(self, text: str) -> None:
         """Show above the panel."""
-        self._screen.message(text)
+        self._screen.message(clean(text))
 
     def update(self, gauges: Mapping[str, float]) -> None:
         """Show gauges."""
@@ -134,7 +135,7 @@ class LineView:
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError):  # a reader that went away (`| head`) must not end a run
-            self._out.write(writable(text, self._out.encoding) + "\n")
+            self._out.write(writable(clean(text), self._out.encoding) + "\n")
             self._out.flush()
 
     def phase(self, name: str, detail: str = "") -> None:
