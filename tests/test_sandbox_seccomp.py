@@ -14,10 +14,14 @@ ARCH = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 NUMBERS = {
     "x86_64": {"read": 0, "openat": 257, "execve": 59, "clone": 56, "ioctl": 16, "mount": 165}
     | {"unshare": 272, "bpf": 321, "keyctl": 250, "ptrace": 101, "io_uring_setup": 425}
-    | {"userfaultfd": 323, "perf_event_open": 298, "setns": 308, "clone3": 435, "futex": 202},
+    | {"userfaultfd": 323, "perf_event_open": 298, "setns": 308, "clone3": 435, "futex": 202}
+    | {"socket": 41, "socketpair": 53, "memfd_secret": 447, "memfd_create": 319}
+    | {"personality": 135, "set_mempolicy_home_node": 450},
     "aarch64": {"read": 63, "openat": 56, "execve": 221, "clone": 220, "ioctl": 29, "mount": 40}
     | {"unshare": 97, "bpf": 280, "keyctl": 219, "ptrace": 117, "io_uring_setup": 425}
-    | {"userfaultfd": 282, "perf_event_open": 241, "setns": 268, "clone3": 435, "futex": 98},
+    | {"userfaultfd": 282, "perf_event_open": 241, "setns": 268, "clone3": 435, "futex": 98}
+    | {"socket": 198, "socketpair": 199, "memfd_secret": 447, "memfd_create": 279}
+    | {"personality": 92, "set_mempolicy_home_node": 450},
 }
 
 
@@ -50,12 +54,17 @@ def machine(request):
     return request.param
 
 
-@pytest.mark.parametrize("call", ["read", "openat", "execve", "futex"])
+@pytest.mark.parametrize(
+    "call", ["read", "openat", "execve", "futex", "socketpair", "memfd_create"]
+)
 def test_ordinary_calls_pass(machine, call):
     assert verdict(machine, call) == ALLOW
 
 
-DANGEROUS = "mount unshare setns bpf keyctl ptrace io_uring_setup userfaultfd perf_event_open"
+DANGEROUS = (
+    "mount unshare setns bpf keyctl ptrace io_uring_setup userfaultfd perf_event_open "
+    "memfd_secret set_mempolicy_home_node"
+)
 
 
 @pytest.mark.parametrize("call", DANGEROUS.split())
@@ -91,3 +100,35 @@ def test_the_32_bit_numbers_of_x86_64_are_unknown():
 def test_an_unknown_machine_is_named():
     with pytest.raises(SandboxError, match=r"'riscv64'.*aarch64, x86_64"):
         program("riscv64")
+
+
+NO_SUCH_FAMILY = ERRNO | errno.EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("family", [1, 2, 10])
+@pytest.mark.parametrize("protocol", [0, 6, 17])
+def test_programs_have_the_sockets_that_they_need(machine, family, protocol):
+    assert verdict(machine, "socket", family, 1, protocol) == ALLOW
+
+
+def test_of_netlink_only_the_interfaces_are_told(machine):
+    assert verdict(machine, "socket", 16, 3, 0) == ALLOW
+    for protocol in range(1, 32):
+        assert verdict(machine, "socket", 16, 3, protocol) == NO_SUCH_FAMILY
+
+
+def test_there_is_no_other_family_of_sockets(machine):
+    """40 is vsock: the way from a virtual machine to its host, in no namespace of networks."""
+    for family in set(range(64)) - {1, 2, 10, 16}:
+        assert verdict(machine, "socket", family, 1, 0) == NO_SUCH_FAMILY, family
+
+
+def test_a_process_stays_what_it_is(machine):
+    for allowed in (0, 8, 0x20000, 0x20008, 0xFFFFFFFF):
+        assert verdict(machine, "personality", allowed) == ALLOW
+    for refused in (0x0040000, 0x0400000, 0x0004000, 0x0100000, 1):
+        assert verdict(machine, "personality", refused) == REFUSED
+
+
+def test_x86_64_keeps_its_table_of_segments():
+    assert verdict("x86_64", 154) == REFUSED

@@ -82,6 +82,11 @@ CALLS = {
     "chroot": (161, '"/"'),
     "settimeofday": (164, "0, 0"),
     "fsopen": (430, '"tmpfs", 0'),
+    "memfd_secret": (447, "0"),
+    "modify_ldt": (154, "0, 0, 0"),
+    "io_uring_setup": (425, "1, 0"),
+    "userfaultfd": (323, "0"),
+    "ioctl TIOCSTI": (16, '0, 0x5412, "x"'),
 }
 
 
@@ -89,6 +94,32 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_s4_dangerous_system_calls_are_not_permitted(shared, call):
     assert system_call(shared, *CALLS[call]) == "-1 1"
+
+
+@x86_64
+@pytest.mark.parametrize("family", [5, 17, 38, 40, 42, 44], ids=lambda family: f"family {family}")
+def test_s4_no_socket_leads_around_the_network(shared, family):
+    """appletalk, packet, alg, vsock, qipcrtr, xdp; vsock reaches the host of a virtual machine."""
+    for kind_of_socket in (1, 2, 3):
+        result, _ = system_call(shared, 41, f"{family}, {kind_of_socket}, 0").split()
+        assert result == "-1", kind_of_socket
+
+
+@x86_64
+def test_s4_of_netlink_only_the_interfaces_are_told(shared):
+    assert system_call(shared, 41, "16, 3, 12") == "-1 97"
+    assert system_call(shared, 41, "16, 3, 0") == "3 0"
+
+
+@x86_64
+def test_s4_a_program_stays_in_its_personality(shared):
+    assert system_call(shared, 135, "0") == "0 0"
+    assert system_call(shared, 135, "0x40000") == "-1 1"
+
+
+def test_s4_programs_find_the_interface_and_names(shared):
+    program = "import socket; print(socket.if_nameindex(), socket.gethostbyname('localhost'))"
+    assert output(shared, f'python3 -c "{program}"') == "[(1, 'lo')] 127.0.0.1\n"
 
 
 def test_s6_only_harmless_devices(shared, kind):

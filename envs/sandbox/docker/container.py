@@ -21,6 +21,7 @@ from clawrl_gym.envs.sandbox.docker.changes import ContainerChanges, EngineChang
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call, error_text
 from clawrl_gym.envs.sandbox.docker.host import HostView
 from clawrl_gym.envs.sandbox.docker.init_process import INIT_SCRIPT, KILL_SCRIPT
+from clawrl_gym.envs.sandbox.docker.seccomp_profile import security_options
 from clawrl_gym.envs.sandbox.docker.transport import ContainerTransport
 from clawrl_gym.envs.sandbox.interface import Limits, SandboxSpec
 
@@ -54,7 +55,7 @@ class ContainerSpec:
         host: dict[str, object] = {
             "AutoRemove": True,
             "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges"],
+            "SecurityOpt": security_options(),
             "NetworkMode": "default" if self.network else "none",
             "Memory": memory,
             "MemorySwap": memory,

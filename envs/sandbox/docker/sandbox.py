@@ -1,9 +1,10 @@
 """The Docker sandbox: one container of an image, with one long-lived shell in it.
 
-No network unless asked for, no capabilities, no new privileges, Docker's seccomp filter; limits on
-memory (no swap), processor and processes. What may be written in all is limited by the engine where
-its storage has quotas, and watched where not (`disk.py` says what that holds). Root inside is root
-of the host's kernel without capabilities, unless the engine maps users. This is no virtual machine.
+No network unless asked for, no capabilities, no new privileges, the system calls refused that
+bubblewrap's sandbox refuses; limits on memory (no swap), processor and processes. What may be
+written in all is limited by the engine where its storage has quotas, and watched where not
+(`disk.py` says what that holds). Root inside is root of the host's kernel without capabilities,
+unless the engine maps users. This is no virtual machine.
 
 Commands and answers share one stream of the container with what commands print. Nothing printed can
 forge an answer, but a process that goes through /proc for the shell's own descriptors can disturb
