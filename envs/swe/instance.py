@@ -13,8 +13,6 @@ WORKDIR = "/testbed"
 """Where SWE-bench's images hold the repository."""
 SUBMIT_MARK = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """First line of a successful command's output by which an agent submits; a patch may follow it."""
-CANARY = "canary_of_this_run_"
-"""In the names of tests that must fail; a grade puts a secret of its own in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +32,12 @@ class Instance:
     eval_script: str
     """Bash that restores and runs the tests, in swebench 5's form: output between the markers
     `>>>>> Start Test Output` and `>>>>> End Test Output`, then `>>>>> Test Exit Code: N`."""
-    canary_script: str = ""
-    """Like `eval_script`, with tests that must fail whatever the patch: their names hold `CANARY`
-    and a digit. A patch with which they do not fail has changed what testing means. May be
-    empty."""
     patch: str = ""
     """The gold patch; empty when the row has none."""
     test_patch: str = ""
+    test_files: Mapping[str, str] = field(default_factory=dict)
+    """The tests' files as they are run, by path relative to `workdir`; empty: a sandbox is asked
+    for what the script makes of them."""
     base_commit: str = "HEAD"
     eval_type: Literal["pass_and_fail", "fail_only"] = "pass_and_fail"
     image: str | None = None

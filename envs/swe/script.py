@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch import Patch
+from clawrl_gym.envs.swe.protected_files import own_patch
 
 START = ">>>>> Start Test Output"
 END = ">>>>> End Test Output"
@@ -124,7 +126,7 @@ def make_script(
 
     `command` may hold {files}: `files`, or when there are none those of the test patch.
     """
-    run = files or _test_files(test_patch)
+    run = files or test_files_of(test_patch)
     touched = shlex.join(sorted(test_patch.old_paths))
     restore = f"git checkout {shlex.quote(base_commit)} -- {touched}" if touched else ":"
     created = sorted(test_patch.paths - test_patch.old_paths)
@@ -151,11 +153,53 @@ def make_script(
     ])  # fmt: skip
 
 
+def preparation(script: str) -> str:
+    """What a script does before its tests begin."""
+    lines = script.split("\n")
+    return "\n".join(lines[: _start_line(lines)]) + "\n"
+
+
+def with_files(instance: Instance, files: Mapping[str, str], others: Mapping[str, str]) -> str:
+    """The instance's script with other test files in the places of its own, which it loses."""
+    text = instance.eval_script
+    written = dict[str, str]()
+    for path, content in others.items():
+        if files[path] in text:
+            text = text.replace(files[path], content)
+        else:
+            written[path] = content
+    if not written:
+        return text
+    test_patch = own_patch(instance.test_patch, instance.id, "test_patch")
+    rest = Patch(tuple(file for file in test_patch.files if not file.paths & set(written)))
+    for whole in (instance.test_patch, test_patch.text):
+        text = text.replace(whole, rest.text) if whole else text
+    lines = text.split("\n")
+    at = _start_line(lines)
+    writing = [_writing(f"{instance.workdir}/{path}", one) for path, one in written.items()]
+    return "\n".join([*lines[:at], *writing, *lines[at:]])
+
+
+def _start_line(lines: Sequence[str]) -> int:
+    """Raises TaskError for a script without the mark."""
+    for number, line in enumerate(lines):
+        if START in line:
+            return number
+    raise TaskError(f"got an eval script without the mark {START!r}, expected swebench's")
+
+
+def _writing(path: str, text: str) -> str:
+    word = "END_OF_FILE_" + secrets.token_hex(4)
+    ending = "" if text.endswith("\n") else "\n"
+    return f"cat > {shlex.quote(path)} <<'{word}'\n{text}{ending}{word}"
+
+
 def fill(command: str, files: Sequence[str]) -> str:
     """The command with the test files in the place of {files}."""
     modules = [path.removesuffix(".py").removeprefix("tests/").replace("/", ".") for path in files]
     return command.replace(_FILES, shlex.join(files)).replace(_DJANGO, shlex.join(modules))
 
 
-def _test_files(patch: Patch) -> list[str]:
+def test_files_of(patch: Patch) -> list[str]:
+    """Files that a test patch leaves and that may hold tests."""
     return sorted(path for path in patch.new_paths if not path.endswith(_NO_TESTS))

@@ -24,7 +24,6 @@ from clawrl_gym.envs.swe.corpus.repository import (
 from clawrl_gym.envs.swe.corpus.runners import (
     IGNORED,
     Runner,
-    canary_script,
     eval_script,
     runner_of,
 )
@@ -132,7 +131,7 @@ def instance_of(instance_id: str, origin: RepositoryFamily, content: DrawnReposi
         pass_to_pass=passing,
         log_parser=runner.parser,
         eval_script=eval_script(runner, content.tests),
-        canary_script=canary_script(runner, content.tests),
+        test_files=content.tests,
         patch=git_diff(content.broken, content.fixed),
         test_patch=git_diff(visible, content.tests),
         files={path: FileData(text.encode()) for path, text in files.items()},

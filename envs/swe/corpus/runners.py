@@ -15,7 +15,6 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from clawrl_gym.core.errors import TaskError
-from clawrl_gym.envs.swe.instance import CANARY
 from clawrl_gym.envs.swe.modules import MODULES_FOLDER
 
 IGNORED = "__pycache__/\n.pytest_cache/\n*.pyc\nnode_modules/\n"
@@ -39,16 +38,8 @@ class Runner:
     """Bash that runs these test files."""
     ids: Callable[[str, str], tuple[str, ...]]
     """What the parser calls the tests of a file, given its path and text."""
-    canaries: str
-    """Tests that fail, put under those of a file, each named by `CANARY` and a digit."""
     modules: tuple[str, ...] = ()
     """Python modules that a sandbox without an image is shown, as they are installed here."""
-
-
-def canary_script(runner: Runner, tests: Mapping[str, str]) -> str:
-    """`eval_script` with tests that must fail at the end of the last file."""
-    last = list(tests)[-1]
-    return eval_script(runner, {**tests, last: tests[last] + runner.canaries})
 
 
 def eval_script(runner: Runner, tests: Mapping[str, str]) -> str:
@@ -140,44 +131,6 @@ _PYTEST_MODULES = (
     *("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments"),
     *("exceptiongroup", "tomli"),  # of older Pythons
 )
-_PYTEST_CANARIES = f"""
-
-def test_{CANARY}1():
-    assert 1 == 2
-"""
-_UNITTEST_CANARIES = f"""
-
-class CanaryTests(unittest.TestCase):
-    def test_equal(self):
-        \"""{CANARY}1\"""
-        self.assertEqual(1, 2)
-
-    def test_true(self):
-        \"""{CANARY}2\"""
-        self.assertTrue(False)
-
-    def test_raises(self):
-        \"""{CANARY}3\"""
-        with self.assertRaises(ValueError):
-            pass
-"""
-_NODE_CANARIES = f"""
-test("{CANARY}1", () => {{ require("node:assert").ok(false); }});
-test("{CANARY}2", () => {{ require("node:assert").strictEqual(1, 2); }});
-test("{CANARY}3", () => {{ require("node:assert").deepStrictEqual([1], [2]); }});
-test("{CANARY}4", () => {{ require("node:assert").throws(() => 1); }});
-"""
-_MINITEST_CANARIES = f"""
-describe "Canary" do
-  it "{CANARY}1." do
-    _(1).must_equal 2
-  end
-
-  it "{CANARY}2." do
-    _ {{ 1 }}.must_raise ArgumentError
-  end
-end
-"""
 
 
 RUNNERS: Mapping[str, Runner] = MappingProxyType(
@@ -190,7 +143,6 @@ RUNNERS: Mapping[str, Runner] = MappingProxyType(
                 _python("import pytest"),
                 _run_pytest,
                 _pytest_ids,
-                _PYTEST_CANARIES,
                 _PYTEST_MODULES,
             ),
             Runner(
@@ -199,16 +151,14 @@ RUNNERS: Mapping[str, Runner] = MappingProxyType(
                 _python("import unittest"),
                 _run_unittest,
                 _unittest_ids,
-                _UNITTEST_CANARIES,
             ),
-            Runner("node", "parse_log_tap", _NODE_PROBE, _run_node, _node_ids, _NODE_CANARIES),
+            Runner("node", "parse_log_tap", _NODE_PROBE, _run_node, _node_ids),
             Runner(
                 "minitest",
                 "parse_log_minitest",
                 shlex.join(["ruby", "-e", 'require "minitest/autorun"']),
                 _run_minitest,
                 _minitest_ids,
-                _MINITEST_CANARIES,
             ),
         )
     }
