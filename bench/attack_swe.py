@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from clawrl_gym.core.errors import ClawError  # noqa: E402
-from tests.swe_attacks import ATTACKS, GROUNDS, attacked, graded, sandboxes  # noqa: E402
+from clawrl_gym.core.errors import ClawError
+from tests.swe_attacks import ATTACKS, GROUNDS, attacked, graded, sandboxes
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ tests that it meets are those of the shipped corpus, or of rows as other people'
 them. `bench/attack_swe.py` tries all of them and prints a table.
 """
 
+# ruff: noqa: E501 - attacks are programs in one line, at times
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -198,7 +198,7 @@ def test_a_patch_that_changes_what_testing_means_earns_nothing(
     assert env.step(f"cat >> {path} <<'END'\n{code}\nEND")[-1]["returncode"] == 0
     _, reward, _, _, info = env.step(SUBMIT)
     assert reward == 0.0
-    assert "tests pass that must fail" in str(info["report"])
+    assert "does not follow from what it expects" in str(info["report"])
 
 
 @sandboxed

@@ -96,11 +96,12 @@ def _deviating(
         return frozenset(test_id for twin in standing for test_id in twin.ids)
     report = grade_log(evaluations.instance, swebench_log(output))
     failing = {*report.failed_to_pass, *report.broken}
+    expected = {test_id for twin, stands in standing.items() if stands for test_id in twin.ids}
     return frozenset(
         test_id
-        for twin, stands in standing.items()
+        for twin in standing
         for test_id in twin.ids
-        if stands != (bool(report.no_result) or test_id in failing)
+        if (test_id in expected) != (bool(report.no_result) or test_id in failing)
     )
 
 

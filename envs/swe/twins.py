@@ -89,10 +89,22 @@ class _Body:
     text: str
 
     def is_named_by(self, test_id: str, path: str) -> bool:
-        file, parts, _ = test_id.partition("::")
-        if parts and not (f"/{path}".endswith(f"/{file}") or f"/{file}".endswith(f"/{path}")):
-            return False
-        return any(_names(test_id, name, is_phrase) for name, is_phrase in self.names)
+        return _may_be_in(test_id, path) and any(
+            _names(test_id, name, is_phrase) for name, is_phrase in self.names
+        )
+
+
+def _may_be_in(test_id: str, path: str) -> bool:
+    """Where an id names a file or a module, it is this one."""
+    file, has_parts, _ = test_id.partition("::")
+    if has_parts and re.search(r"\.\w+$", file):
+        return f"/{path}".endswith(f"/{file}") or f"/{file}".endswith(f"/{path}")
+    dotted = re.search(r"\((\w+(?:\.\w+)+)\)", test_id)
+    if dotted is None:
+        return True
+    module = "." + path.removesuffix(".py").replace("/", ".")
+    parts = dotted[1].split(".")
+    return any(module.endswith("." + ".".join(parts[:end])) for end in range(1, len(parts) + 1))
 
 
 def _names(test_id: str, name: str, is_phrase: bool) -> bool:
