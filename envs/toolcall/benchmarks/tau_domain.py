@@ -53,7 +53,15 @@ def call_offered(owner: object, name: str, arguments: Json) -> str:
     method = getattr(type(owner), name, None)
     if not getattr(method, "is_offered", False):
         raise ToolFailure(f"there is no such tool: {name[:80]}")
-    result = getattr(owner, name)(**arguments)
+    return call_method(owner, name, arguments)
+
+
+def call_method(owner: object, name: str, arguments: Json) -> str:
+    """Raises ToolFailure, as either benchmark does for whatever goes wrong within a tool."""
+    try:
+        result = getattr(owner, name)(**arguments)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ToolFailure(f"it failed: {type(error).__name__}: {error}") from error
     return result if isinstance(result, str) else json.dumps(result)
 
 

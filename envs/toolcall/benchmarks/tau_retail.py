@@ -14,7 +14,7 @@ from typing import ClassVar, NotRequired, TypedDict
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.core.types import Json, Tool
-from clawrl_gym.envs.toolcall.benchmarks.tau_domain import Table
+from clawrl_gym.envs.toolcall.benchmarks.tau_domain import Table, call_method
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import ADDRESS, REASONS, TOOLS
 from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
@@ -108,7 +108,7 @@ class TauRetail:
         names = [one["function"]["name"] for one in self._tools]
         if name not in names:
             raise ToolFailure(f"there is no such tool; tools: {', '.join(names)}")
-        return str(getattr(self, name)(**arguments))
+        return call_method(self, name, arguments)
 
     def state(self) -> RetailData:
         """The rows that are other than at the start, by table and id; no tool writes products."""
