@@ -11,7 +11,7 @@ A source of tasks that chooses has a property `selection`; one that takes everyt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -41,6 +41,8 @@ class Selection:
 
     used: int
     left_out: tuple[LeftOut, ...] = ()
+    untrusted: tuple[str, ...] = ()
+    """Of the used: those whose grades an agent may have prepared."""
 
     @property
     def summary(self) -> str:
@@ -49,7 +51,17 @@ class Selection:
         return f"{self.used:,} {tasks} used, {len(self.left_out):,} left out"
 
     def lines(self) -> tuple[str, ...]:
-        """The counts, then the reasons, the most frequent first; nothing when all are used."""
+        """The counts, then the reasons, the most frequent first; nothing when all are used and
+        trusted."""
+        return (*self._left_out_lines(), *self._untrusted_lines())
+
+    def _untrusted_lines(self) -> tuple[str, ...]:
+        if not self.untrusted:
+            return ()
+        grades = f"{len(self.untrusted):,} of {self.used:,} tasks used have grades that are not"
+        return (f"{grades} trusted, as an agent may have prepared them {_names(self.untrusted)}",)
+
+    def _left_out_lines(self) -> tuple[str, ...]:
         if not self.left_out:
             return ()
         groups = self.reasons()
@@ -77,7 +89,9 @@ class Selection:
     def require_some(self, where: str) -> None:
         """Raises TaskError with the reasons when nothing is used of the set at `where`."""
         if not self.used:
-            reasons = "; ".join(line.strip() for line in self.lines()[1:]) or "there is none"
+            reasons = (
+                "; ".join(line.strip() for line in self._left_out_lines()[1:]) or "there is none"
+            )
             raise TaskError(f"no task of {where} can be used here: {reasons}")
 
 
@@ -119,5 +133,9 @@ def _group_line(reason: str, names: list[str]) -> str:
     shortened = " ".join(reason.split())
     if len(shortened) > _LONGEST_REASON:
         shortened = f"{shortened[: _LONGEST_REASON - 4]} ..."
+    return f"{len(names):,}: {shortened} {_names(names)}"
+
+
+def _names(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
-    return f"{len(names):,}: {shortened} ({', '.join(names[:_MOST_NAMES])}{more})"
+    return f"({', '.join(names[:_MOST_NAMES])}{more})"

@@ -89,8 +89,11 @@ class MemoryOpener:
     script: Script = field(default_factory=dict)
     opened: list[MemorySandbox] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    broken: bool = False
 
     def __call__(self, limits: Limits, **options: Any) -> MemorySandbox:
+        if self.broken:
+            raise SandboxError("no sandbox can be opened")
         self.asked.append({"limits": limits, **options})
         self.opened.append(MemorySandbox(script=self.script))
         return self.opened[-1]

@@ -84,9 +84,9 @@ def test_with_docker_the_image_is_built_from_the_folder(tmp_path):
         ({"run-tests.sh": "apt-get update\npytest"}, r"run-tests\.sh fetches.*'apt-get update'"),
         ({"docker-compose.yaml": "services: {a: {image: x}, b: {image: x}}"}, "several services"),
         ({"docker-compose.yaml": "services: {a: {build: ., privileged: true}}"}, "privileged"),
-        ({"docker-compose.yaml": "services: {a: {image: x}}"}, "built on x: .*sandbox=docker"),
+        ({"docker-compose.yaml": "services: {a: {image: x}}"}, "built on 'x': .*sandbox=docker"),
         ({"Dockerfile": None}, "has '.' but no './Dockerfile'"),
-        ({"Dockerfile": "FROM ubuntu:24.04"}, "built on ubuntu:24.04.*sandbox=docker"),
+        ({"Dockerfile": "FROM ubuntu:24.04"}, "built on 'ubuntu:24.04'.*sandbox=docker"),
         ({"solution.sh": None, "solution.yaml": "3"}, "expected a list of entries"),
         ({"solution.sh": None, "solution.yaml": "- {a: 1}"}, "expected a list of entries"),
         (
@@ -128,11 +128,12 @@ def graded(task, output, code=0, timed_out=False):
     return grade(task, Sandbox(), 5.0)[0]
 
 
+IN_PLACE = SandboxFeatures(verifier="in_place")
 SUMMARY = "== short test summary info ==\nPASSED t::test_hello\n"
 
 
 def test_the_summary_and_the_exit_code_decide(tmp_path):
-    task = load(tmp_path, HELLO)
+    task = load(tmp_path, HELLO, IN_PLACE)
     assert graded(task, SUMMARY).reward == 1.0
     assert graded(task, SUMMARY, code=1).report.endswith("ended with exit code 1")
     assert graded(task, "1 passed").report.endswith("the tests printed no summary")
@@ -143,7 +144,7 @@ def test_the_summary_and_the_exit_code_decide(tmp_path):
 
 def test_a_long_list_of_failures_is_cut(tmp_path):
     lines = "".join(f"FAILED t::test_{n}\n" for n in range(500))
-    report = graded(load(tmp_path, HELLO), SUMMARY + lines).report
+    report = graded(load(tmp_path, HELLO, IN_PLACE), SUMMARY + lines).report
     assert len(report.splitlines()) == 11
 
 

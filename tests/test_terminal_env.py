@@ -29,7 +29,7 @@ def test_the_first_observation_is_the_instruction_alone():
     assert observation == make_task(APPEND).instruction
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
-        "next_state_role": "user", "report": "", "error": None,
+        "next_state_role": "user", "report": "", "error": None, "scores": {},
     }  # fmt: skip
 
 
@@ -102,21 +102,30 @@ def test_a_command_that_runs_too_long_is_an_observation():
     assert env.step("hang")[:2] == ("(no output)\n(stopped: it took too long)", 0.0)
 
 
-def test_a_sandbox_that_dies_is_an_error_and_never_a_reward():
+def test_a_sandbox_that_an_agent_ends_has_failed_its_task():
     env = memory_env()
     env.reset(options={"task": TRAIL})
+    assert env.step("die")[1:3] == (0.0, True)
+    assert "the sandbox has ended" in env.report
+
+
+def test_where_no_fresh_sandbox_works_either_nobody_is_blamed():
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    env.reset(options={"task": TRAIL})
+    opener.broken = True
     with pytest.raises(EnvError, match="the sandbox has ended"):
         env.step("die")
 
 
-def test_a_sandbox_that_dies_before_the_grade_is_an_error():
+def test_a_sandbox_that_has_died_before_the_grade_has_failed_its_task():
     opener = MemoryOpener()
     env = memory_env(opener)
     env.reset(options={"task": TRAIL})
     opener.opened[0].dead = True
-    with pytest.raises(EnvError, match="the sandbox has ended"):
-        env.step("submit")
-    assert opener.opened[0].closed
+    assert env.step("submit")[1:3] == (0.0, True)
+    assert "a fresh sandbox works" in env.report
+    assert all(sandbox.closed for sandbox in opener.opened)
 
 
 def test_an_opener_that_fails_is_an_environment_error():

@@ -94,24 +94,41 @@ def test_the_first_reward_file_wins():
 def test_rewards_of_the_agent_are_gone_before_the_grader_runs():
     sandbox = grader_that(lambda _: ExecResult("nothing", 0), **{REWARDS[0]: b"1"})
     task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
-    with pytest.raises(EnvError, match=r"ended with 0 and left none of .*'nothing'"):
-        graded(task, sandbox)
-    assert sandbox.heirs[0].closed
+    earned, fresh = grade(task, sandbox, 5.0)
+    assert earned.reward == 0.0
+    assert "ended with 0; it left none of" in earned.report
+    assert earned.report.endswith("nothing")
+    assert fresh is sandbox.heirs[0]
 
 
-def test_a_reward_that_cannot_be_removed_is_an_error():
+def test_a_reward_that_cannot_be_removed_earns_nothing():
     clearing = "rm -rf /logs/verifier; mkdir -p /logs/verifier"
     sandbox = MemorySandbox({REWARDS[1]: b"1"}, script={clearing: lambda _: ExecResult("", 1)})
     task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
-    with pytest.raises(EnvError, match="cannot remove the agent's own"):
-        graded(task, sandbox)
+    assert grade(task, sandbox, 5.0)[0].reward == 0.0
+    assert "cannot be removed" in report(task, MemorySandbox(sandbox.files, script=sandbox.script))
 
 
-def test_a_grader_that_ran_too_long_is_named_as_such():
-    sandbox = grader_that(lambda _: ExecResult("", None, timed_out=True))
+def test_a_grader_that_ran_too_long_is_named_as_such_whatever_it_left():
+    def hangs(sandbox):
+        sandbox.files[REWARDS[1]] = b"1"
+        return ExecResult("", None, timed_out=True)
+
     task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS, grader_timeout_s=2.0)
-    with pytest.raises(EnvError, match="ran past 2 s"):
-        graded(task, sandbox)
+    earned = grade(task, grader_that(hangs), 5.0)[0]
+    assert (earned.reward, earned.report) == (0.0, "Test report: failed\nit ran past 2 s")
+
+
+@pytest.mark.parametrize("code", [None, 137, 143])
+def test_a_grader_that_was_killed_gives_no_reward_whatever_it_left(code):
+    def killed(sandbox):
+        sandbox.files[REWARDS[1]] = b"1"
+        return ExecResult("", code)
+
+    task = a_task(grader="bash /tests/test.sh", reward_files=REWARDS)
+    earned = grade(task, grader_that(killed), 5.0)[0]
+    assert earned.reward == 0.0
+    assert "was killed" in earned.report
 
 
 def test_what_is_no_file_is_none_but_a_dead_sandbox_is_an_error():

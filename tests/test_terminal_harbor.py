@@ -169,7 +169,7 @@ def test_an_unknown_id_is_refused_and_leads_nowhere(folder):
         ("artifacts = ['app']", r"artifacts\.0\.source: .*got 'app'"),
         ("artifacts = [{source = '/a', service = 'db'}]", "several services"),
         ("multi_step_reward_strategy = 'max'", "multi_step_reward_strategy"),
-        ("[environment]\ndocker_image = 'ubuntu:24.04'", "built on ubuntu:24.04.*sandbox=docker"),
+        ("[environment]\ndocker_image = 'ubuntu:24.04'", "built on 'ubuntu:24.04'.*sandbox=docker"),
         (
             "[verifier.environment]\ndocker_image = 'ubuntu:24.04'",
             "the verifier runs in the image 'ubuntu:24.04': this task needs sandbox=docker",
@@ -182,7 +182,7 @@ def test_what_a_sandbox_cannot_give_is_refused_by_name(folder, text, message):
 
 
 def test_a_base_that_is_not_at_hand_says_what_to_do(folder):
-    with pytest.raises(TaskError, match=r"built on debian:12.*set env.sandbox.rootfs"):
+    with pytest.raises(TaskError, match=r"built on 'debian:12'.*set env.sandbox.rootfs"):
         load(folder, dockerfile="FROM debian:12\n")
     source = FolderTasks.open(folder, SandboxFeatures(rootfs=True))
     assert source.load("total").workdir == "/"

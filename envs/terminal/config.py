@@ -10,6 +10,7 @@ from pydantic import Field
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.envs.kind import RegisteredEnvConfig
 from clawrl_gym.envs.terminal import GYM_CLASS, GYM_ID
+from clawrl_gym.envs.terminal.verifier import VerifierMode
 
 
 class TerminalEnvConfig(RegisteredEnvConfig):
@@ -31,6 +32,13 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     """Commands after which an episode is truncated (a task may end earlier by itself)."""
     command_timeout_s: float = Field(10.0, gt=0)
     grader_timeout_s: float = Field(60.0, gt=0)
+    verifier: VerifierMode = "auto"
+    """Of a folder's tasks, where the verifier runs: `separate`, in a sandbox of its own to which
+    the work folder and what the task names travel as data; `shared`, likewise, with all that the
+    agent left beside the system; `in_place`, in the agent's own, with what it installed. `auto`:
+    separate, but shared where task.toml asks for it. Only separate grades are trusted."""
+    only_trusted: bool = False
+    """Leave out tasks whose grades are not trusted."""
     sandbox: SandboxConfig = SandboxConfig()
 
     def prepare(self, say: Callable[[str], None]) -> None:

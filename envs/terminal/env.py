@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from clawrl_gym.envs.sandbox.interface import ExecResult
 from clawrl_gym.envs.sandbox.sandboxes import Opener, Sandboxes
-from clawrl_gym.envs.task_env import TaskEnv
+from clawrl_gym.envs.task_env import Info, TaskEnv
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.machines import Machines
 from clawrl_gym.envs.terminal.source import open_source
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
 from clawrl_gym.envs.terminal.trial import Trial
+from clawrl_gym.envs.terminal.verifier import is_trusted
 
 
 class TerminalEnv(TaskEnv[Task, Trial]):
@@ -47,7 +48,8 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         `render_mode` ("ansi": the transcript so far).
     Info
         Always `task`, `family`, `split`, `tools` (empty), `next_state_role` ("user"), `error`
-        (None: failures are exceptions) and `report`: empty until the end, then what the checks say,
+        (None: failures are exceptions), `scores` (of a folder's task `trusted`: 0 where the agent
+        may have prepared its grade) and `report`: empty until the end, then what the checks say,
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
     Version
@@ -103,6 +105,11 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         """
         _, trial = self._current("solve")
         return trial.oracle()
+
+    def _info(self, task: Task) -> Info:
+        trusted = is_trusted(task)
+        scores = {} if trusted is None else {"trusted": float(trusted)}
+        return {**super()._info(task), "scores": scores}
 
     def _request(self, task: Task) -> str:
         return task.instruction

@@ -22,6 +22,7 @@ from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.terminal import harbor, terminal_bench
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
+from clawrl_gym.envs.terminal.verifier import is_trusted, require_trusted
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 HELDOUT_SHARE = 5
@@ -63,9 +64,12 @@ class FolderTasks:
     @functools.cached_property
     def selection(self) -> Selection:
         """What can be used. Raises TaskError with the reasons when nothing can."""
-        problems = {task_id: self._problem(task_id) for task_id in sorted(self.folders)}
-        left_out = tuple(LeftOut(name, why) for name, why in problems.items() if why is not None)
-        selection = Selection(len(problems) - len(left_out), left_out)
+        looks = {task_id: self._look(task_id) for task_id in sorted(self.folders)}
+        left_out = tuple(
+            LeftOut(name, look.problem) for name, look in looks.items() if look.problem is not None
+        )
+        untrusted = tuple(name for name, look in looks.items() if not look.trusted)
+        selection = Selection(len(looks) - len(left_out), left_out, untrusted)
         selection.require_some(f"the folder {str(self.root)!r}")
         return selection
 
@@ -89,28 +93,40 @@ class FolderTasks:
         return self.named_splits or _split_by_name(self.folders, self._is_usable)
 
     def _is_usable(self, task_id: str) -> bool:
-        return self._problem(task_id) is None
+        return self._look(task_id).problem is None
 
-    def _problem(self, task_id: str) -> str | None:
+    def _look(self, task_id: str) -> _Look:
         folder = self.folders[task_id]
-        return _problem(task_id, folder, self.features, _state(folder))
+        return _look(task_id, folder, self.features, _state(folder))
 
 
 def _load(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
     with boundary(TaskError, f"task folder {str(folder)!r}"):
-        return _layout(folder).load_task(task_id, split, folder, features)
+        task = _layout(folder).load_task(task_id, split, folder, features)
+    if features.only_trusted:
+        require_trusted(task)
+    return task
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What trying a task has told."""
+
+    problem: str | None
+    """Why it cannot be used."""
+    trusted: bool = True
 
 
 @functools.lru_cache(maxsize=100_000)
-def _problem(
+def _look(
     task_id: str, folder: Path, features: SandboxFeatures, state: tuple[object, ...]
-) -> str | None:
-    """Why a task cannot be used; None when it can. Asked once for each state of its folder."""
+) -> _Look:
+    """Once for each state of its folder."""
     try:
-        _load(task_id, "train", folder, features)
+        task = _load(task_id, "train", folder, features)
     except ClawError as error:
-        return str(error)
-    return None
+        return _Look(str(error))
+    return _Look(None, is_trusted(task) is not False)
 
 
 def _state(folder: Path) -> tuple[object, ...]:

@@ -1,8 +1,10 @@
 """From what the agent left to a reward, and to a report that says what failed.
 
 Checks are read from outside, so a task that has only checks trusts nothing inside the sandbox.
-A bash grader runs in a fresh sandbox over the agent's files, or on a machine of its own that gets
-the declared artifacts. What prevents a verdict is an EnvError, never a reward of 0.
+A bash grader runs on a machine of its own to which data travels (`Task.takes`), or in a fresh
+sandbox over the agent's files. A reward that cannot be read once the grader has met what the agent
+left is 0: else an agent could choose not to be graded. A grader's machine that does not come up
+before that is an EnvError, never a reward.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal import artifacts
-from clawrl_gym.envs.terminal.machines import Machines, write_files
+from clawrl_gym.envs.terminal.artifacts import unpack
+from clawrl_gym.envs.terminal.handover import HandedOver, hand_over_work
+from clawrl_gym.envs.terminal.machines import Machines, agents_doing, make_log_folders, write_files
 from clawrl_gym.envs.terminal.pytest_summary import failures_of
 from clawrl_gym.envs.terminal.task import MachineSpec, Task
 
@@ -38,6 +42,8 @@ _ABOVE_TESTS = (
     "/conftest.py", "/pytest.ini", "/.pytest.ini", "/tox.ini", "/setup.cfg", "/pyproject.toml"
 )  # fmt: skip
 """Where pytest looks for its settings when it is given tests below TESTS."""
+_KILLED = (128 + 1, 128 + 2, 128 + 3, 128 + 6, 128 + 9, 128 + 15)
+"""Exit codes of a grader that a signal has ended, which only what it ran can have sent."""
 _FORGET_CUSTOMIZING = (
     "find /etc /usr/local /opt /root /home -xdev "
     "'(' -name sitecustomize.py -o -name usercustomize.py ')' -delete 2> /dev/null"
@@ -95,73 +101,113 @@ def grade(
 ) -> tuple[Grade, Sandbox]:
     """The grade, and the sandbox with the agent's files that is open now.
 
-    A grader closes the agent's own. `machines` is for graders on a machine of their own.
+    A grader closes the agent's own. `machines` is for graders on a machine of their own. Raises
+    AgentFault where the agent left nothing that could be graded.
     """
     workdir = task.workdir or "/"
-    files_left = SandboxFiles(sandbox, workdir)
-    failures = [words for check in task.checks if (words := check.failure(files_left)) is not None]
+    with agents_doing(machines, task.machine, "what was left cannot be looked at"):
+        failures = _failed_checks(task, SandboxFiles(sandbox, workdir))
     if not task.checks and not task.grader:
         failures.append("the task has nothing that checks it")
     if failures or not task.grader:
         return Grade(0.0 if failures else 1.0, report_of(failures)), sandbox
     limit_s = task.grader_timeout_s or timeout_s
-    fresh = sandbox.successor()
+    with agents_doing(machines, task.machine, "what was left cannot be graded"):
+        left = sandbox.successor()
     try:
-        for hook in task.collect:
-            fresh.exec(f"cd {shlex.quote(workdir)} 2> /dev/null; ( {hook.command}\n)",
-                       hook.timeout_s)  # fmt: skip
-        if task.verifier is None:
-            return _run_grader(task, fresh, limit_s), fresh
+        with agents_doing(machines, task.machine, "what was left cannot be graded"):
+            for hook in task.collect:
+                left.exec(f"cd {shlex.quote(workdir)} 2> /dev/null; ( {hook.command}\n)",
+                          hook.timeout_s)  # fmt: skip
+            if task.verifier is None:
+                return _run_grader(task, left, limit_s), left
         if machines is None:
             raise EnvError(f"task {task.id!r} needs a machine for its grader, got none")
-        return _grade_apart(task, task.verifier, fresh, limit_s, machines), fresh
+        return _grade_apart(task, task.verifier, left, limit_s, machines), left
     except BaseException:
-        fresh.close()
+        left.close()
         raise
 
 
+def _failed_checks(task: Task, files_left: SandboxFiles) -> list[str]:
+    return [words for check in task.checks if (words := check.failure(files_left)) is not None]
+
+
 def _grade_apart(
-    task: Task, machine: MachineSpec, agent_sandbox: Sandbox, timeout_s: float, machines: Machines
+    task: Task, machine: MachineSpec, left: Sandbox, timeout_s: float, machines: Machines
 ) -> Grade:
-    """On the grader's own machine, which sees of the agent's only the artifacts."""
-    archives = artifacts.collect_artifacts(agent_sandbox, task.artifacts, machines.artifact_bytes)
-    grader_sandbox, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
+    """On the grader's own machine, to which only what `Task.takes` says has travelled."""
+    verifier, workdir = machines.open(machine, f"the verifier of task {task.id!r}")
     try:
-        for archive in archives:
-            artifacts.unpack_artifact(grader_sandbox, archive)
-        return _run_grader(replace(task, workdir=workdir), grader_sandbox, timeout_s)
+        with agents_doing(machines, machine, "grading ended the verifier's machine"):
+            return _grade_on(task, left, verifier, workdir, timeout_s, machines.artifact_bytes)
     finally:
-        grader_sandbox.close()
+        verifier.close()
 
 
-def _run_grader(task: Task, fresh: Sandbox, timeout_s: float) -> Grade:
-    _clear(task, fresh)
+def _grade_on(
+    task: Task, left: Sandbox, verifier: Sandbox, workdir: str, timeout_s: float, max_bytes: int
+) -> Grade:
+    if task.reward_files:
+        make_log_folders(verifier)
+    handed_over = HandedOver()
+    if task.takes != "artifacts":
+        handed_over = hand_over_work(task, left, verifier, workdir, max_bytes)
+    archives = artifacts.collect_artifacts(left, task.artifacts, max_bytes)
+    notes = [*handed_over.notes, *filter(None, (unpack(verifier, a) for a in archives))]
+    graded = _run_grader(replace(task, workdir=workdir), verifier, timeout_s, handed_over.exports)
+    if not notes or graded.reward >= 1.0:
+        return graded
+    return Grade(graded.reward, "\n".join([graded.report, *notes]))
+
+
+def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":") -> Grade:
+    """What the agent may have caused is a reward of 0, and said."""
+    obstacle = _clear(task, fresh)
+    if obstacle:
+        return _failed(obstacle)
     write_files(fresh, task.grader_files, "/")
-    change_folder = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
+    before = f"cd {shlex.quote(task.workdir or '/')} 2> /dev/null || cd /"
+    before = before if exports == ":" else f"{exports}\n{before}"
     if task.expected_tests is not None:
-        return _read_summary(task, task.expected_tests, fresh, change_folder, timeout_s)
-    result = fresh.exec(f"{change_folder}\n{task.grader}", timeout_s)
+        return _read_summary(task, task.expected_tests, fresh, before, timeout_s)
+    result = fresh.exec(f"{before}\n{task.grader}", timeout_s)
     if not task.reward_files:
         return _graded(1.0 if result.exit_code == 0 else 0.0, result, timeout_s)
-    for path in task.reward_files:
+    if result.timed_out:
+        return _graded(0.0, result, timeout_s)
+    if result.exit_code is None or result.exit_code in _KILLED:
+        return _failed(f"the verifier was killed (exit code {result.exit_code})", result)
+    try:
+        reward = _read_reward(task.reward_files, fresh)
+    except (OSError, SandboxError, EnvError) as error:
+        fresh.exec(":", PROBE_TIMEOUT_S)  # raises when the sandbox is dead
+        return _failed(f"the verifier ended with {result.exit_code}; {error}", result)
+    return _graded(reward, result, timeout_s)
+
+
+def _read_reward(paths: Sequence[str], fresh: Sandbox) -> float:
+    """Of the first file that there is. Raises EnvError for none, or for what is no number."""
+    for path in paths:
         try:
-            reward = parse_reward(fresh.read(path, MAX_READ_BYTES), path)
-            return _graded(reward, result, timeout_s)
+            return parse_reward(fresh.read(path, MAX_READ_BYTES), path)
         except FileNotFoundError:
             continue
-    outcome = f"ran past {timeout_s:g} s" if result.timed_out else f"ended with {result.exit_code}"
-    raise EnvError(
-        f"the grader of task {task.id!r} {outcome} and left none of {', '.join(task.reward_files)}"
-        f"; its last output: {result.output[-500:]!r}"
-    )
+    raise EnvError(f"it left none of {', '.join(paths)}")
+
+
+def _failed(reason: str, result: ExecResult | None = None) -> Grade:
+    """No reward could be had, so it is 0: else an agent could choose not to be graded."""
+    tail = report_of_output(result, 0.0).split("\n")[1:] if result is not None else []
+    return Grade(0.0, "\n".join([report_of([reason]), *tail]))
 
 
 def _read_summary(
-    task: Task, expected: Sequence[str], fresh: Sandbox, change_folder: str, timeout_s: float
+    task: Task, expected: Sequence[str], fresh: Sandbox, before: str, timeout_s: float
 ) -> Grade:
     """The output goes into a file: of what a command prints, only the beginning is kept."""
     log = f"/tmp/{secrets.token_hex(8)}.log"
-    result = fresh.exec(f"{change_folder}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
+    result = fresh.exec(f"{before}\n( {task.grader}\n) > {log} 2>&1", timeout_s)
     fresh.exec(f"tail -c {MAX_READ_BYTES // 2} {log} > {log}.end", PROBE_TIMEOUT_S)
     summary = (SandboxFiles(fresh, "/").read(f"{log}.end") or b"").decode(errors="replace")
     failures = failures_of(summary, expected)
@@ -177,27 +223,26 @@ def _graded(reward: float, result: ExecResult, timeout_s: float) -> Grade:
     return Grade(reward, REPORT_PASSED if reward >= 1.0 else report_of_output(result, timeout_s))
 
 
-def _clear(task: Task, fresh: Sandbox) -> None:
-    """Remove rewards and tests that the agent wrote itself, and look from outside: they are gone.
+def _clear(task: Task, fresh: Sandbox) -> str:
+    """Remove rewards and tests that the agent wrote itself; what is still there, in words.
 
-    So is what would steer Python and pytest from outside the task: a conftest.py beside the tests
-    or above them, a sitecustomize.py. What agents may install (packages, plug-ins of pytest)
-    stays, as tasks ask for it: only a verifier of its own is safe from that.
+    On a machine of the agent's so is what would steer Python and pytest from outside the task: a
+    conftest.py beside the tests or above them, a sitecustomize.py. What agents may install
+    (packages, plug-ins of pytest) stays, as tasks ask for it: such a grade is not trusted.
     """
     folders = sorted({posixpath.dirname(path) for path in task.reward_files})
     brings_tests = any(path.startswith(f"{TESTS}/") for path in task.grader_files)
     shared = brings_tests and task.verifier is None
     steering = [TESTS, *(_ABOVE_TESTS if task.workdir != "/" else ())] if shared else []
     if not folders and not steering:
-        return
+        return ""
     make_folders = f"; mkdir -p {' '.join(folders)}" if folders else ""
     fresh.exec(f"rm -rf {' '.join([*folders, *steering])}{make_folders}", PROBE_TIMEOUT_S)
     if shared:
         fresh.exec(_FORGET_CUSTOMIZING, PROBE_TIMEOUT_S)
     files_left = SandboxFiles(fresh, "/")
-    for path in (*task.reward_files, *steering):
-        if files_left.mode(path) is not None:
-            raise EnvError(f"cannot remove the agent's own {path} before grading {task.id!r}")
+    left = [path for path in (*task.reward_files, *steering) if files_left.mode(path) is not None]
+    return f"the agent's own {left[0]} cannot be removed" if left else ""
 
 
 def parse_reward(data: bytes, path: str) -> float:

@@ -3,10 +3,10 @@
     task.toml  instruction.md  environment/  tests/test.sh  solution/solve.sh
     task.toml  environment/  steps/NAME/{instruction.md, workdir/, tests/, solution/}
 
-What no sandbox of ours gives is refused by name, never left out. Three things differ: the grader
-finds new processes over the agent's files, so a server that the agent left running is gone; on the
-agent's machine it runs as the agent's user; in the mean over steps those that were never reached
-count 0.
+What no sandbox of ours gives is refused by name, never left out. Four things differ: where
+task.toml does not say, the verifier has a machine of its own (`verifier.py`); it finds files and
+not processes, so a server that the agent left running is gone; it runs as the agent's user unless
+its machine is described apart; in the mean over steps those that were never reached count 0.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from clawrl_gym.envs.terminal.task_toml import (
     VerifierTable,
     read_task_toml,
 )
+from clawrl_gym.envs.terminal.verifier import with_verifier
 
 REWARD_FILES = ("/logs/verifier/reward.json", "/logs/verifier/reward.txt")
 PUBLISHED = Artifact("/logs/artifacts")
@@ -83,15 +84,18 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         health=machine.health,
     )
     if not config.steps:
-        return _part(task, task_folder, config, features, None)
+        return _part(task, machine, task_folder, config, features, None)
     bare = replace(task, build=(), health=None)
-    steps = tuple(_part(bare, task_folder, config, features, step) for step in config.steps)
+    steps = tuple(
+        _part(bare, machine, task_folder, config, features, step) for step in config.steps
+    )
     strategy = config.multi_step_reward_strategy or "mean"
     return replace(task, instruction=steps[0].instruction, steps=steps, step_reward=strategy)
 
 
 def _part(
     task: Task,
+    machine: MachineSpec,
     task_folder: TaskFolder,
     config: TaskToml,
     features: SandboxFeatures,
@@ -118,7 +122,7 @@ def _part(
     solution = f"{below}solution"
     solved = task_folder.has(f"{solution}/solve.sh")
     artifacts = [*config.artifacts, *([] if step is None else step.artifacts)]
-    return replace(
+    part = replace(
         task,
         id=task.id if step is None else f"{task.id}#{step.name}",
         instruction=strip_canary(task_folder.text(f"{below}instruction.md")),
@@ -131,7 +135,6 @@ def _part(
         reward_files=REWARD_FILES,
         solution=_oracle(config.solution.env) if solved else (),
         solution_files=_below("/solution", task_folder, solution) if solved else {},
-        verifier=own_machine,
         collect=tuple(
             BuildStep(command=hook.command, timeout_s=hook.timeout_sec)
             for hook in grading.collect
@@ -139,6 +142,19 @@ def _part(
         artifacts=_artifacts(artifacts),
         min_reward=None if step is None else step.least,
     )  # fmt: skip
+    return with_verifier(
+        part,
+        features.verifier,
+        machine=machine,
+        own=own_machine,
+        asks_to_share=_mode(config, step) == "shared",
+    )
+
+
+def _mode(config: TaskToml, step: StepTable | None) -> str | None:
+    """What task.toml says of the verifier's environment; a step's word goes first."""
+    said = [None if step is None else step.verifier.environment_mode]
+    return next(filter(None, [*said, config.verifier.environment_mode]), None)
 
 
 def _merged(task: VerifierTable, step: VerifierTable) -> VerifierTable:

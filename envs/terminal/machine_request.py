@@ -14,6 +14,7 @@ from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.terminal import dockerfile
 from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 from clawrl_gym.envs.terminal.task_folder import TaskFolder
+from clawrl_gym.envs.terminal.verifier import VerifierMode
 
 HOST_BASE = "host"
 """`FROM host`: the sandbox as it is; with bubblewrap this machine's own /usr."""
@@ -50,6 +51,9 @@ class SandboxFeatures:
     """Bubblewrap: a root file system is configured; it stands for whatever base a task names."""
     network: bool = False
     """Docker: sandboxes reach the network."""
+    verifier: VerifierMode = "auto"
+    only_trusted: bool = False
+    """Tasks whose grades are not trusted are refused."""
 
     def machine(self, task_folder: TaskFolder, request: MachineRequest) -> MachineSpec:
         """Raises TaskError for what the sandboxes at hand cannot be."""
@@ -78,7 +82,7 @@ class SandboxFeatures:
         bases = {parsed.base, request.image or parsed.base} - {HOST_BASE}
         if bases and not self.rootfs:
             raise TaskError(
-                f"{task_folder} is built on {', '.join(sorted(bases))}: "
+                f"{task_folder} is built on {', '.join(map(repr, sorted(bases)))}: "
                 f"{NEEDS_DOCKER}; or set env.sandbox.rootfs to a folder with that root file "
                 f"system, or write FROM {HOST_BASE} if the sandbox's own programs will do"
             )

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from clawrl_gym.core.errors import SandboxError, TaskError, boundary
+from clawrl_gym.core.errors import AgentFault, EnvError, SandboxError, TaskError, boundary
 from clawrl_gym.envs.sandbox.interface import FileData, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.terminal.task import Health, Image, MachineSpec
 
+_LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0
 """For what takes no time, such as changing to a folder."""
 
@@ -69,11 +71,37 @@ class Machines:
             raise
         return sandbox, workdir
 
+    def works(self, machine: MachineSpec) -> bool:
+        """Whether a fresh one comes up and answers now."""
+        try:
+            sandbox, _ = self.open(machine, "a machine to compare with")
+            try:
+                return sandbox.exec(":", _STEP_S).exit_code == 0
+            finally:
+                sandbox.close()
+        except EnvError:
+            return False
+
     def _find(self, image: Image) -> ResolvedImage:
         resolved = self._images.get(image)
         if resolved is None:
             resolved = self._images[image] = resolve_image(image)
         return resolved
+
+
+@contextmanager
+def agents_doing(machines: Machines | None, machine: MachineSpec, what: str) -> Iterator[None]:
+    """Tell the agent's doing from infrastructure's where a sandbox that it was in fails.
+
+    A fresh one is the proof: when that works, the agent has broken its own. Raises AgentFault then,
+    else the SandboxError as it is.
+    """
+    try:
+        yield
+    except SandboxError as error:
+        if machines is None or not machines.works(machine):
+            raise
+        raise AgentFault(f"{what}: {error}; a fresh sandbox works") from error
 
 
 def resolve_image(image: Image) -> ResolvedImage:
@@ -98,6 +126,13 @@ def resolve_image(image: Image) -> ResolvedImage:
     entrypoint = config.get("Entrypoint")
     words = tuple(map(str, entrypoint)) if isinstance(entrypoint, list) else ()
     return ResolvedImage(name, str(config.get("WorkingDir") or "/"), words)
+
+
+def make_log_folders(sandbox: Sandbox) -> None:
+    """Harbor's log folders; written from outside where the shell's user may not make them."""
+    if sandbox.exec(f"mkdir -p {' '.join(_LOG_FOLDERS)} 2> /dev/null", _STEP_S).exit_code != 0:
+        for folder in _LOG_FOLDERS:
+            sandbox.write(f"{folder}/.keep", b"")
 
 
 def write_files(sandbox: Sandbox, files: Mapping[str, FileData], workdir: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.task_source import TaskSource
@@ -30,9 +29,16 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
             f"got env.tasks={tasks!r}, expected {GENERATED!r} or a folder of tasks "
             f"(there is no folder {str(folder.absolute())!r})"
         )
-    return FolderTasks.open(folder, _features(config.sandbox))
+    return FolderTasks.open(folder, _features(config))
 
 
-def _features(sandbox: SandboxConfig) -> SandboxFeatures:
+def _features(config: TerminalEnvConfig) -> SandboxFeatures:
+    sandbox = config.sandbox
     docker = Sandboxes.of(sandbox).kind == "docker"
-    return SandboxFeatures(docker, sandbox.rootfs is not None, network=docker and sandbox.network)
+    return SandboxFeatures(
+        docker,
+        sandbox.rootfs is not None,
+        network=docker and sandbox.network,
+        verifier=config.verifier,
+        only_trusted=config.only_trusted,
+    )

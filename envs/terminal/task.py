@@ -159,7 +159,12 @@ class Task:
     collect: tuple[BuildStep, ...] = ()
     """Commands over what the agent left, before the grader or its artifacts; may fail."""
     artifacts: tuple[Artifact, ...] = ()
-    """All that a grader on its own machine sees of the agent's."""
+    """What a grader on its own machine sees of the agent's, whatever `takes` adds."""
+    takes: Literal["artifacts", "work", "all"] = "artifacts"
+    """What else such a grader sees: nothing; the work folder and the places that the task names;
+    or all files but those of the system. Then `verifier` is made as the agent's machine was."""
+    trusted: bool | None = None
+    """Whether the agent cannot have prepared its grade; None: nothing of its sandbox decides."""
     expected_tests: tuple[str, ...] | None = None
     """When given, the grader prints a summary of pytest, and these tests must all have passed."""
     steps: tuple[Task, ...] = ()

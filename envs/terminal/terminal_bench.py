@@ -28,6 +28,7 @@ from clawrl_gym.envs.terminal.pytest_summary import collected
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.envs.terminal.task_folder import TaskFolder
 from clawrl_gym.envs.terminal.task_toml import Seconds
+from clawrl_gym.envs.terminal.verifier import with_verifier
 
 COMPOSE_VARIABLES = {
     "T_BENCH_TASK_DOCKER_CLIENT_IMAGE_NAME": "",
@@ -78,7 +79,7 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         refuse_fetching(task_folder.text("run-tests.sh"), f"{folder}/run-tests.sh")
     tests = _tests(task_folder)
     solution, solution_files = _solution(task_folder)
-    return Task(
+    task = Task(
         id=task_id,
         family=config.category or "user",
         split=split,
@@ -96,6 +97,7 @@ def load_task(task_id: str, split: Split, folder: Path, features: SandboxFeature
         solution=solution,
         solution_files=solution_files,
     )
+    return with_verifier(task, features.verifier, machine=machine)
 
 
 def _config(task_folder: TaskFolder) -> TaskYaml:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 
-from clawrl_gym.core.errors import EnvError, TaskError
+from clawrl_gym.core.errors import AgentFault, EnvError, TaskError
 from clawrl_gym.envs.report import Grade
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
 from clawrl_gym.envs.terminal.grading import grade
 from clawrl_gym.envs.terminal.machines import (
     Machines,
     absolute_path,
+    agents_doing,
     await_health,
+    make_log_folders,
     must_succeed,
     write_files,
 )
 from clawrl_gym.envs.terminal.task import SUBMIT, Task
 
-_LOG_FOLDERS = ("/logs/agent", "/logs/verifier", "/logs/artifacts")
 _STEP_S = 60.0
 
 
@@ -75,7 +76,9 @@ class Trial:
         return (wanting or self._grades[-1:] or [Grade(0.0, "")])[0].report
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
-        return self.sandbox.exec(command, timeout_s)
+        """Raises AgentFault when the command has ended the sandbox."""
+        with agents_doing(self._machines, self._task.machine, "the sandbox has ended"):
+            return self.sandbox.exec(command, timeout_s)
 
     def submit(self, *, last: bool = False) -> str | None:
         """Grade what is there; the next step's instruction, or None when the task has ended.
@@ -120,19 +123,28 @@ class Trial:
             sandbox.close()
 
     def _go_on(self) -> None:
-        """The next step: new processes over the files, without what graded the last one."""
+        """The next step: new processes over the files, without what graded the last one.
+
+        Raises AgentFault when that cannot be done with what was left.
+        """
         sandbox = self.sandbox
         label = f"task {self._task.id!r}"
-        must_succeed(sandbox, "rm -rf /tests /solution /logs/verifier /logs/agent", _STEP_S, label)
-        self._sandbox = sandbox.successor()
-        self.sandbox.exec(f"cd {shlex.quote(self._workdir)}", _STEP_S)
-        self._begin()
+        what = "the next step cannot begin over what was left"
+        try:
+            with agents_doing(self._machines, self._task.machine, what):
+                command = "rm -rf /tests /solution /logs/verifier /logs/agent"
+                must_succeed(sandbox, command, _STEP_S, label)
+                self._sandbox = sandbox.successor()
+                self.sandbox.exec(f"cd {shlex.quote(self._workdir)}", _STEP_S)
+                self._begin()
+        except TaskError as error:
+            raise AgentFault(f"{what}: {error}") from error
 
     def _begin(self) -> None:
         part, sandbox = self.part, self.sandbox
         label = f"task {part.id!r}"
         if part.reward_files:
-            _make_folders(sandbox)
+            make_log_folders(sandbox)
         if self._task.steps:
             for step in part.build:
                 write_files(sandbox, step.files, self._workdir)
@@ -146,10 +158,3 @@ class Trial:
             must_succeed(sandbox, part.setup, self._grader_timeout_s, label)
         if self._solving:
             write_files(sandbox, part.solution_files, "/")
-
-
-def _make_folders(sandbox: Sandbox) -> None:
-    """Harbor's log folders; written from outside where the shell's user may not make them."""
-    if sandbox.exec(f"mkdir -p {' '.join(_LOG_FOLDERS)} 2> /dev/null", _STEP_S).exit_code != 0:
-        for folder in _LOG_FOLDERS:
-            sandbox.write(f"{folder}/.keep", b"")

@@ -1,0 +1,168 @@
+"""From the agent's machine to the verifier's: what was worked on travels, as data.
+
+The verifier's machine is made as the agent's was, from the task's own image and steps. Then what
+the agent left in the work folder, and at the places that the task's words and tests name, takes the
+place of what is there; nothing that runs does, and nothing that runs by itself or steers the
+verifier's programs (`steering.py`): of those the image's own stay. PATH, HOME and all variables are
+the image's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from clawrl_gym.envs.sandbox.interface import Sandbox
+from clawrl_gym.envs.terminal import artifacts, steering
+from clawrl_gym.envs.terminal.artifacts import Plain
+from clawrl_gym.envs.terminal.python_order import put_machine_first
+from clawrl_gym.envs.terminal.task import Task
+
+_STEP_S = 60.0
+_MOST_TEXT_BYTES = 1 << 20
+_NAME_ALL = (
+    'cd /; set --; for f in * .[!.]*; do case "$f" in usr|bin|sbin|lib|lib32|lib64|libx32|boot'
+    "|proc|sys|dev|run|etc|tests|logs|solution|oracle) ;; "
+    '*) [ -e "$f" ] && set -- "$@" "$f";; esac; done'
+)
+"""The folders below / that may hold work, as the shell's arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a fresh machine's shell finds."""
+
+    home: str
+    path: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sandbox: Sandbox) -> Surroundings:
+        lines = sandbox.exec('printf "%s\\n%s" "$HOME" "$PATH"', _STEP_S).output.split("\n")
+        home, path = (*lines, "", "")[:2]
+        return cls(home if home.startswith("/") else "/root", tuple(path.split(":")))
+
+    @property
+    def homes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.home, "/root")))
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """What a grader's command needs to know of what has travelled."""
+
+    exports: str = ""
+    """Shell commands that set the variables which keep the machine's own programs first."""
+    notes: tuple[str, ...] = ()
+    """What did not travel and perhaps should have, in words."""
+
+
+def hand_over_work(
+    task: Task, agent: Sandbox, verifier: Sandbox, workdir: str, max_bytes: int
+) -> HandedOver:
+    """Put what the agent left on a machine that nobody has been on yet.
+
+    Raises SandboxError when either sandbox is dead.
+    """
+    found = Surroundings.of(verifier)
+    work = (workdir,) if steering.may_be_work_folder(workdir) else ()
+    texts = (task.instruction, *(_text(file.data) for file in task.grader_files.values()))
+    named = [
+        place
+        for place in steering.named_places(texts, found.home)
+        if not any(steering.is_below(place, folder) for folder in work)
+    ]
+    notes = []
+    for place in (*work, *named):
+        notes.append(_replace(place, agent, verifier, found, max_bytes, is_work=place in work))
+    if task.takes == "all" or not work:
+        notes.append(_add_the_rest(agent, verifier, found, work, max_bytes))
+    folder = f"/.verifier-{secrets.token_hex(8)}"
+    put_machine_first(verifier, folder, (*work, *named))
+    exports = f"export PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}}"
+    last = [entry for entry in found.path if entry in ("", ".", *work, *named)]
+    if last:
+        first = [entry for entry in found.path if entry not in last]
+        exports += f"; export PATH={shlex.quote(':'.join([*first, *filter(None, last)]))}"
+    return HandedOver(exports, tuple(filter(None, notes)))
+
+
+def _text(data: bytes) -> str:
+    return data[:_MOST_TEXT_BYTES].decode(errors="replace")
+
+
+def _replace(
+    place: str,
+    agent: Sandbox,
+    verifier: Sandbox,
+    found: Surroundings,
+    max_bytes: int,
+    *,
+    is_work: bool,
+) -> str:
+    """Let what the agent left take the place of what is there, the image's programs spared."""
+    spared = _spared(place, found.path)
+    is_data = partial(_is_data, spared, found.homes)
+    excluded = " ".join(f"--exclude={shlex.quote(folder.strip('/'))}" for folder in spared)
+    arguments = f"{excluded} -- {shlex.quote(place.strip('/'))}"
+    raw = artifacts.pack(agent, arguments, max_bytes)
+    own = artifacts.pack(verifier, arguments, max_bytes)
+    if raw is None and own is None and not is_work:
+        return ""
+    left = artifacts.cleaned(raw, Plain((place,), is_data, links=True), max_bytes) if raw else None
+    keeps = Plain((place,), lambda path, data: data is not None and not is_data(path, data))
+    kept = artifacts.cleaned(own, keeps, max_bytes) if own else None
+    _empty(verifier, place, spared)
+    notes = [artifacts.unpack(verifier, archive) for archive in (kept, left) if archive]
+    if left is None and is_work:
+        notes.append(
+            f"{place} could not be handed over: it is gone, unreadable or larger than "
+            f"{max_bytes >> 20} MiB (a third of env.sandbox.disk_mb)"
+        )
+    return "; ".join(filter(None, notes))
+
+
+def _add_the_rest(
+    agent: Sandbox, verifier: Sandbox, found: Surroundings, work: Sequence[str], max_bytes: int
+) -> str:
+    """Whatever else the agent left beside the system, over what is there."""
+    raw = artifacts.pack(agent, '-- "$@"', max_bytes, before=_NAME_ALL)
+    spared = tuple(entry for entry in found.path if entry.startswith("/"))
+
+    def is_rest(path: str, data: bytes | None) -> bool:
+        is_done = any(steering.is_below(path, place) for place in work)
+        may_travel = not is_done and steering.may_hold_work(path) and path != "/tmp"
+        return may_travel and _is_data(spared, found.homes, path, data)
+
+    rest = artifacts.cleaned(raw, Plain(("/",), is_rest, links=True), max_bytes) if raw else None
+    if rest is None:
+        return f"nothing beside the work folder was handed over: more than {max_bytes >> 20} MiB"
+    return artifacts.unpack(verifier, rest)
+
+
+def _is_data(spared: Sequence[str], homes: Sequence[str], path: str, data: bytes | None) -> bool:
+    if any(steering.is_below(path, folder) for folder in spared):
+        return False
+    if steering.steers(path, homes):
+        return False
+    return data is None or not steering.has_settings_of_runners(path, data)
+
+
+def _spared(place: str, path: Sequence[str]) -> tuple[str, ...]:
+    """The folders right below a place in which programs of the image are: PATH leads there."""
+    inside = [entry for entry in path if steering.is_below(entry, place) and entry != place]
+    names = {posixpath.relpath(entry, place).split("/")[0] for entry in inside}
+    return tuple(sorted(posixpath.join(place, name) for name in names))
+
+
+def _empty(sandbox: Sandbox, place: str, spared: Sequence[str]) -> None:
+    but = " ".join(f"! -path {shlex.quote(folder)}" for folder in spared)
+    quoted = shlex.quote(place)
+    sandbox.exec(
+        f"if [ -d {quoted} ]; then find {quoted} -mindepth 1 -maxdepth 1 {but} -exec rm -rf -- {{}}"
+        f" +; else rm -f -- {quoted}; fi",
+        _STEP_S,
+    )
