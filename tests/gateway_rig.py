@@ -14,6 +14,7 @@ import aiohttp
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core.types import Message, Turn, Verdict
+from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.gateway.sse import Pace
@@ -64,6 +65,7 @@ class Bench:
         self.films: Path | None = None
         self.film_files: list[Path] = []
         self.images: ImagesConfig | None = None
+        self.history: HistoryRule | None = None
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -81,6 +83,7 @@ class Bench:
             films=self.films,
             on_film=self.film_files.append,
             images=self.images,
+            history=self.history,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

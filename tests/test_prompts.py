@@ -15,7 +15,13 @@ from tokenizers import Tokenizer
 import clawrl_gym.policy
 from clawrl_gym.core.types import ChatBody, Message, Tool, Turn
 from clawrl_gym.dialogue.graph import Rendering
-from clawrl_gym.dialogue.prompts import PreviousTurn, extends, make_prompt, same_message
+from clawrl_gym.dialogue.prompts import (
+    HistoryRule,
+    PreviousTurn,
+    extends,
+    make_prompt,
+    same_message,
+)
 from tests.fakes import END, FakePolicy, sampled
 from tests.recordings import recorded
 from tests.test_sessions import assistant, calling, make_turn, tool, user
@@ -43,11 +49,12 @@ def past_of(turn: Turn, rendered_T: list[int]) -> PreviousTurn:
 class RealTemplate:
     """The shipped model's own tokenizer and chat template, without a model."""
 
-    def __init__(self) -> None:
+    def __init__(self, template: str | None = None) -> None:
         self.tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
         environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = json.dumps
-        self._template = environment.from_string((MODEL / "chat_template.jinja").read_text())
+        template = template or (MODEL / "chat_template.jinja").read_text()
+        self._template = environment.from_string(template)
         self.end = self.tokenizer.token_to_id("<|im_end|>")
 
     async def render(self, body: ChatBody) -> list[int]:
@@ -101,8 +108,10 @@ def test_a_reply_in_another_spelling_is_still_the_one_that_was_sampled() -> None
 )
 def test_reasoning_that_the_client_dropped_is_not_put_back(reply: Message) -> None:
     turn = replace(make_turn([user("a")]), reply=reply)
-    assert not extends([user("a"), assistant("42"), user("b")], turn)
-    assert extends([user("a"), reply, user("b")], turn)
+    without = [user("a"), assistant("42"), user("b")]
+    assert not extends(without, turn, keeps_thoughts=False)
+    assert extends([user("a"), reply, user("b")], turn, keeps_thoughts=False)
+    assert extends(without, turn), "but where thoughts stay"
 
 
 SYSTEM: Message = {"role": "system", "content": "Monday."}
@@ -142,7 +151,8 @@ async def test_a_reply_that_lost_its_reasoning_says_so() -> None:
     turn = make_turn([user("a")], prompt_ids_T=prompt_T, sampled_ids_T=sampled("hm cab"))
     turn = replace(turn, reply=assistant("cab", reasoning_content="hm"))
     body: ChatBody = {"messages": [user("a"), assistant("cab"), user("b")]}
-    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T))
+    rule = HistoryRule(keeps_thoughts=False)
+    prompt = await make_prompt(policy.render, body, past_of(turn, prompt_T), rule)
     assert (prompt.fit, prompt.ids_T) == ("reasoning", await policy.render(body))
 
 

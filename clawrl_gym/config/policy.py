@@ -62,6 +62,10 @@ class PolicyConfig(Part):
     tool_parser: str | None = "hermes"
     """vLLM's tool-call parser; None switches tool calls off."""
     reasoning_parser: str | None = None
+    keep_thoughts: bool = True
+    """The thoughts of earlier replies stay in the prompt as they were sampled, where chat template
+    or client would drop them: so turns extend each other and are trained as one sequence. Where
+    that leaves no room for a whole reply (`max_model_len`), they go once. False: they go."""
     images: ImagesConfig = ImagesConfig()
     sampling: SamplingConfig = SamplingConfig()
 

@@ -50,8 +50,13 @@ def plain_text(message: Message) -> str:
     """A message's text as it is compared: reasoning left out, white space as one space."""
     text = text_of(message)
     if message.get("role") == "assistant":
-        text = _THINKING.sub("", text)
+        text = unthought(text)
     return " ".join(text.split())
+
+
+def unthought(reply: str) -> str:
+    """A reply's text without the thoughts before it."""
+    return _THINKING.sub("", reply)
 
 
 def reasoning_of(message: Message) -> str:

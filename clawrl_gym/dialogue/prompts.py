@@ -1,37 +1,61 @@
 """Prompt ids of a turn, such that they extend the turn before it whenever that can be proved.
 
-A reply rendered again may come out as other ids than those that were sampled. Where the chat
-template only appends, the ids that were used stay and only what follows the reply is taken from
-the new rendering. Nothing is tokenised here: every id comes from the policy's `render`.
+A reply rendered again may come out as other ids than those that were sampled, and the templates of
+thinking models leave earlier thoughts out: then no prompt would extend another, and what a thought
+led to would be trained without it. So the ids that were used stay, thoughts included, whatever the
+client or the template drops, and only what follows the reply is taken from the new rendering.
+Nothing is tokenised here: every id comes from the policy's `render`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from clawrl_gym.core.types import ChatBody, Message, Turn
 from clawrl_gym.dialogue.delta import shared_prefix, shared_suffix
-from clawrl_gym.dialogue.graph import Rendering, is_conversation, reasoning_of, same_reply
+from clawrl_gym.dialogue.graph import (
+    Rendering,
+    is_conversation,
+    reasoning_of,
+    same_reply,
+    unthought,
+)
 
 Render = Callable[[ChatBody], Awaitable[list[int]]]
 
 Fit = Literal[
-    "first", "exact", "spliced", "retoken", "template", "system", "transient", "reasoning", "edited"
-]
+    "first", "exact", "spliced", "retoken", "template", "room", "system", "transient", "reasoning",
+    "edited",
+]  # fmt: skip
 """How a prompt joins the turn before it. Only `exact` and `spliced` extend it:
 
 first       there is none
 exact       it extends it as rendered
 spliced     it was made to
 retoken     the reply ended in another token than the template writes
-template    the template renders the past otherwise (other tools, hidden reasoning)
+template    the template renders the past otherwise (other tools; thoughts, where they do not stay)
+room        with its thoughts in it, a whole reply would not fit the context any more
 system      the client changed its system message
 transient   the client did not keep all that it had sent before the reply
-reasoning   the client sent the reply back without its reasoning
+reasoning   the client sent the reply back without its reasoning, which is not to stay
 edited      it is another conversation, or a compacted one
 """
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRule:
+    """How the policy's own earlier replies stand in its prompts."""
+
+    keeps_thoughts: bool = True
+    """As they were sampled, whatever client or template drop; else as the template writes them."""
+    context: int | None = None
+    """Tokens of a prompt with its reply; None: no prompt is ever too long."""
+
+    def is_too_long(self, prompt_T: list[int], max_tokens: int) -> bool:
+        return self.context is not None and len(prompt_T) + max_tokens > self.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,36 +87,59 @@ def same_message(a: Message, b: Message) -> bool:
     return {k: v for k, v in a.items() if v} == {k: v for k, v in b.items() if v}
 
 
-def extends(messages: list[Message], turn: Turn) -> bool:
+def says_the_same(a: Message, b: Message) -> bool:
+    """Equal, or a reply in another spelling, perhaps without its thoughts."""
+    if a.get("role") == b.get("role") == "assistant":
+        return same_reply(a, b)
+    return same_message(a, b)
+
+
+def extends(messages: list[Message], turn: Turn, keeps_thoughts: bool = True) -> bool:
     """Whether a request is the turn's own messages verbatim, its reply, and something more.
 
-    The reply may have come back in another spelling: the ids that were sampled take its place. It
-    may not have lost its reasoning, which would then return by that.
+    The reply may have come back in another spelling: the ids that were sampled take its place.
+    Where thoughts stay, the client may have dropped them; else they would return by that.
     """
-    reply_at = len(turn.messages)
-    return (
-        len(messages) > reply_at + 1
-        and all(map(same_message, turn.messages, messages))
-        and same_reply(messages[reply_at], turn.reply)
-        and reasoning_of(messages[reply_at]) == reasoning_of(turn.reply)
-    )
+    old, reply_at = turn.messages, len(turn.messages)
+    if len(messages) <= reply_at + 1 or not same_reply(messages[reply_at], turn.reply):
+        return False
+    if keeps_thoughts:
+        return all(map(says_the_same, old, messages))
+    same_thoughts = reasoning_of(messages[reply_at]) == reasoning_of(turn.reply)
+    return same_thoughts and all(map(same_message, old, messages))
 
 
-async def make_prompt(render: Render, body: ChatBody, previous: PreviousTurn | None) -> Prompt:
-    """Render a request and join it to the turn before it."""
+async def make_prompt(
+    render: Render,
+    body: ChatBody,
+    previous: PreviousTurn | None,
+    rule: HistoryRule = HistoryRule(),
+    max_tokens: int = 0,
+) -> Prompt:
+    """Render a request and join it to the turn before it; `max_tokens` is the longest reply."""
     rendered_T = await render(body)
     if previous is None:
         return Prompt(rendered_T, rendered_T, "first")
     if _begins(rendered_T, previous.ids_T):
         return Prompt(rendered_T, rendered_T, "exact")
-    if not extends(body["messages"], previous.turn):
-        return Prompt(rendered_T, rendered_T, _obstacle(body["messages"], previous.turn))
-    if not previous.rendering.begins(rendered_T):
+    if not extends(body["messages"], previous.turn, rule.keeps_thoughts):
+        obstacle = _obstacle(body["messages"], previous.turn, rule.keeps_thoughts)
+        return Prompt(rendered_T, rendered_T, obstacle)
+    follows = Continuation(render, body, previous, rendered_T)
+    after_T = await follows.after_reply(rule.keeps_thoughts)
+    if after_T is None:
         return Prompt(rendered_T, rendered_T, "template")
-    spliced_T = await _splice(render, body, previous, rendered_T)
-    if isinstance(spliced_T, str):
-        return Prompt(rendered_T, rendered_T, spliced_T)
-    return Prompt(spliced_T, rendered_T, "spliced")
+    joined_T = _join(previous, after_T)
+    if joined_T is None:
+        return Prompt(rendered_T, rendered_T, "retoken")
+    if rule.is_too_long(joined_T, max_tokens) and not rule.is_too_long(rendered_T, max_tokens):
+        return Prompt(rendered_T, rendered_T, "room")
+    return Prompt(joined_T, rendered_T, "spliced")
+
+
+def without_thoughts(messages: list[Message]) -> list[Message]:
+    """The same conversation as if nobody had thought aloud."""
+    return [_without_thoughts(message) for message in messages]
 
 
 def insert_addition(used_T: list[int], plain_T: list[int], extended_T: list[int]) -> list[int]:
@@ -113,50 +160,119 @@ def insert_addition(used_T: list[int], plain_T: list[int], extended_T: list[int]
     return extended_T
 
 
-async def _splice(
-    render: Render, body: ChatBody, previous: PreviousTurn, rendered_T: list[int]
-) -> list[int] | Literal["retoken", "template"]:
-    """The used ids and what follows the reply, or why that has no exact place.
+# What follows a reply.
 
-    With an empty reply in its place, the rendering past the old prompt is the end-of-reply token
-    and all that follows. It is trusted when the real rendering ends in the same ids and renders our
-    reply as it would at the end of a conversation: then neither depends on the other.
+_PROBES = ("a", "b")
+"""Two replies that no template tells apart but by writing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continuation:
+    """A request that goes on from a turn: what its rendering has after the turn's reply.
+
+    Two other replies in its place show where a reply begins and ends, since all else is common to
+    their renderings. What follows is trusted when the real rendering ends in the same ids (then it
+    does not depend on the reply), and when the past before the reply is rendered as it was, or
+    would be but for thoughts in it.
     """
-    messages, turn = body["messages"], previous.turn
-    reply_at, start = len(turn.messages), previous.rendering.length
-    empty: Message = {"role": "assistant", "content": ""}
-    with_empty = [*messages[:reply_at], empty, *messages[reply_at + 1 :]]
-    blank_T = await render({**body, "messages": with_empty})
-    tail_T = blank_T[start:]
-    if not previous.rendering.begins(blank_T) or not tail_T:
-        return "template"
-    reply_end = len(rendered_T) - len(tail_T)
-    if reply_end < start or rendered_T[reply_end:] != tail_T:
-        return "template"
-    last_T = await render({**body, "messages": messages[: reply_at + 1]})
-    if not _begins(last_T[start:], [*rendered_T[start:reply_end], tail_T[0]]):
-        return "template"
-    if turn.sampled_ids_T[-1:] == tail_T[:1]:
-        return previous.ids_T + tail_T[1:]
-    if turn.finish_reason == "length":
-        return previous.ids_T + tail_T
-    return "retoken"
+
+    render: Render
+    body: ChatBody
+    previous: PreviousTurn
+    rendered_T: list[int]
+    """Of the request."""
+
+    async def after_reply(self, keeps_thoughts: bool) -> list[int] | None:
+        """The end-of-reply token and all that follows; None when the past is rendered otherwise."""
+        if self.previous.rendering.begins(self.rendered_T):
+            return await self._after_same_past(keeps_thoughts)
+        return await self._after_thoughtless_past() if keeps_thoughts else None
+
+    async def _after_same_past(self, keeps_thoughts: bool) -> list[int] | None:
+        """Unless thoughts stay, the reply itself must be rendered as at a conversation's end."""
+        past = self.body["messages"][: self._reply_at]
+        whole = [] if keeps_thoughts else [self.body["messages"][: self._reply_at + 1]]
+        first_T, second_T, *ends = await self._render(*self._probed(past), *whole)
+        start, tail_T = _around(first_T, second_T)
+        if start < self.previous.rendering.length or not self._ends_in(tail_T):
+            return None
+        before_T = self.rendered_T[: len(self.rendered_T) - len(tail_T)]
+        same_end = all(_begins(last_T, [*before_T, tail_T[0]]) for last_T in ends)
+        return tail_T if same_end else None
+
+    async def _after_thoughtless_past(self) -> list[int] | None:
+        """The tools, and what else is rendered before the reply, must be as they were."""
+        old = self.previous.turn.messages
+        plain = without_thoughts(old)
+        old_T, plain_T, first_T, second_T = await self._render(old, plain, *self._probed(plain))
+        start, tail_T = _around(first_T, second_T)
+        stays = self.previous.rendering == Rendering.of(old_T) and _begins(plain_T, first_T[:start])
+        return tail_T if stays and self._ends_in(tail_T) else None
+
+    @property
+    def _reply_at(self) -> int:
+        return len(self.previous.turn.messages)
+
+    def _probed(self, past: list[Message]) -> list[list[Message]]:
+        """The request with other replies after that past."""
+        later = self.body["messages"][self._reply_at + 1 :]
+        return [[*past, {"role": "assistant", "content": text}, *later] for text in _PROBES]
+
+    def _ends_in(self, tail_T: list[int]) -> bool:
+        return bool(tail_T) and self.rendered_T[-len(tail_T) :] == tail_T
+
+    async def _render(self, *chats: list[Message]) -> list[list[int]]:
+        """Renderings of these messages, each distinct one once."""
+        distinct = [chat for at, chat in enumerate(chats) if chat not in chats[:at]]
+        rendered = await asyncio.gather(
+            *(self.render({**self.body, "messages": chat}) for chat in distinct)
+        )
+        return [rendered[distinct.index(chat)] for chat in chats]
 
 
-def _obstacle(messages: list[Message], turn: Turn) -> Fit:
+def _around(first_T: list[int], second_T: list[int]) -> tuple[int, list[int]]:
+    """Where two renderings begin to differ, and what they have in common after that."""
+    start = shared_prefix(first_T, second_T)
+    length = shared_suffix(first_T[start:], second_T[start:])
+    return start, first_T[len(first_T) - length :]
+
+
+def _join(previous: PreviousTurn, after_T: list[int]) -> list[int] | None:
+    """The used ids and what follows the reply; None when it ended in another token."""
+    turn = previous.turn
+    if turn.sampled_ids_T[-1:] == after_T[:1]:
+        return previous.ids_T + after_T[1:]
+    return previous.ids_T + after_T if turn.finish_reason == "length" else None
+
+
+def _without_thoughts(message: Message) -> Message:
+    if message.get("role") != "assistant":
+        return message
+    plain = message.copy()
+    plain.pop("reasoning_content", None)
+    content = plain.get("content")
+    if isinstance(content, str):
+        plain["content"] = unthought(content)
+    return plain
+
+
+def _obstacle(messages: list[Message], turn: Turn, keeps_thoughts: bool) -> Fit:
     """Why a request does not extend a turn."""
+    same = says_the_same if keeps_thoughts else same_message
     old = [message for message in turn.messages if is_conversation(message)]
     new = [message for message in messages if is_conversation(message)]
     reply_at = next((at for at, m in enumerate(new) if same_reply(m, turn.reply)), None)
     if reply_at is None or reply_at > len(old):
         return "edited"
-    if not all(map(same_message, old[:reply_at], new)):
+    if not all(map(same, old[:reply_at], new)):
         return "edited"
     if reply_at < len(old):
         return "transient"
-    if not all(map(same_message, turn.messages, messages)):
+    if not all(map(same, turn.messages, messages)):
         return "system"
-    return "edited" if reasoning_of(turn.reply) == reasoning_of(new[reply_at]) else "reasoning"
+    if keeps_thoughts or reasoning_of(turn.reply) == reasoning_of(new[reply_at]):
+        return "edited"
+    return "reasoning"
 
 
 def _begins(ids_T: list[int], prefix_T: list[int]) -> bool:

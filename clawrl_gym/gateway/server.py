@@ -23,6 +23,7 @@ from pydantic import Field
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
 from clawrl_gym.gateway.admission import Admission, allow_open_files, check_key, retry_after
 from clawrl_gym.gateway.completions import Completions
@@ -77,12 +78,13 @@ class Gateway:
         hooks: Hooks | None = None,
         pace: Pace | None = None,
         images: ImagesConfig | None = None,
+        history: HistoryRule | None = None,
         films: Path | None = None,
         on_film: Callable[[Path], None] = lambda _: None,
     ) -> None:
         """`films`: folder that films of episodes are kept in; None keeps none. `images`: limits of
-        pictures; None: the policy cannot see any. Raises ConfigError when it would listen to the
-        network without a key."""
+        pictures; None: the policy cannot see any. `history`: None for prompts of any length.
+        Raises ConfigError when it would listen to the network without a key."""
         check_key(config)
         live = live or LiveConfig()
         self.key = config.key or secrets.token_urlsafe(32)
@@ -96,7 +98,7 @@ class Gateway:
         hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
         self.sessions = Sessions(store, live, config.max_sessions, hooks)
         self._turns = TurnMaker(
-            policies, self.sessions.recorder, sampling, request_timeout_s, responders
+            policies, self.sessions.recorder, sampling, request_timeout_s, responders, history
         )
         self.stats = self._turns.stats
         self._metrics = GatewayMetrics(

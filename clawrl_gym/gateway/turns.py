@@ -40,7 +40,14 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
-from clawrl_gym.dialogue.prompts import PreviousTurn, Prompt, Render, extends, make_prompt
+from clawrl_gym.dialogue.prompts import (
+    HistoryRule,
+    PreviousTurn,
+    Prompt,
+    Render,
+    extends,
+    make_prompt,
+)
 from clawrl_gym.gateway.outages import Outages
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import Refusal
@@ -83,6 +90,7 @@ class TurnMaker:
         sampling: SamplingConfig,
         timeout_s: float,
         responders: Responders | None = None,
+        history: HistoryRule | None = None,
     ) -> None:
         """`timeout_s`: how long the policy may be silent, or a reply that is not streamed take."""
         self.version = 0
@@ -92,6 +100,7 @@ class TurnMaker:
         self._policies = policies
         self._recorder = recorder
         self._responders = responders
+        self._history = history or HistoryRule()
         self._timeout_s = timeout_s
         self._may_start = asyncio.Event()
         self._may_start.set()
@@ -150,7 +159,7 @@ class TurnMaker:
         previous = (
             await self._recorder.previous_turn(request) if turn_input.body is not None else None
         )
-        partial = PartialReply(turn_input, previous)
+        partial = PartialReply(turn_input, previous, self._history)
         try:
             generation, reply = await self._reply(request.session.id, partial, send)
         except BaseException:
@@ -275,6 +284,7 @@ class PartialReply:
     turn_input: TurnInput
     previous: PreviousTurn | None
     """The turn that its prompt is joined to."""
+    history: HistoryRule
     prompt: Prompt | None = None
     _ids_T: list[int] = field(default_factory=list)
     _logprobs_T: list[float | None] = field(default_factory=list)
@@ -304,7 +314,7 @@ class PartialReply:
         """The reply in one piece, with fewer bytes on the way."""
         body = self.turn_input.body
         assert body is not None
-        self.prompt = await make_prompt(policy.render, body, self.previous)
+        self.prompt = await self._joined(policy.render, body)
         generation = await policy.generate(
             self.prompt.ids_T, self.turn_input.sampling, version=version
         )
@@ -350,7 +360,9 @@ class PartialReply:
         body, previous = self.turn_input.body, self.previous
         assert body is not None
         after_T: list[int] = []
-        if previous is not None and extends(body["messages"], previous.turn):
+        if previous is not None and extends(
+            body["messages"], previous.turn, self.history.keeps_thoughts
+        ):
             after_T = previous.turn.prompt_ids_T + previous.turn.sampled_ids_T
         sampling = self.turn_input.sampling
         pieces = policy.stream_chat(body, sampling, version=version, after=after_T)
@@ -360,7 +372,7 @@ class PartialReply:
                 raise PolicyUnavailable("vLLM ended a stream before it began")
             rendered_T = first.prompt_ids_T
             render = _render_but_once(policy, body, rendered_T)
-            self.prompt = await make_prompt(render, body, previous)
+            self.prompt = await self._joined(render, body)
             if rendered_T[: len(after_T)] == after_T:
                 async for piece in pieces:
                     yield piece
@@ -368,6 +380,10 @@ class PartialReply:
         async with aclosing(self._from_prompt(policy, version)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _joined(self, render: Render, body: ChatBody) -> Prompt:
+        max_tokens = self.turn_input.sampling.max_tokens
+        return await make_prompt(render, body, self.previous, self.history, max_tokens)
 
     def _sampled(self) -> list[Piece]:
         """All that was sampled, as one piece."""

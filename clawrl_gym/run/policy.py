@@ -22,6 +22,7 @@ from typing import Protocol, Self
 
 from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
+from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
@@ -119,6 +120,7 @@ class ServedPolicy:
             live=config.live,
             hooks=hooks,
             images=config.policy.images if sees(self.model) else None,
+            history=HistoryRule(config.policy.keep_thoughts, config.policy.max_model_len),
             films=self.folder.films,
             on_film=self._on_film,
         )
