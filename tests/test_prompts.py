@@ -55,7 +55,7 @@ class RealTemplate:
         environment.filters["tojson"] = json.dumps
         template = template or (MODEL / "chat_template.jinja").read_text()
         self._template = environment.from_string(template)
-        self.end: int = self.tokenizer.token_to_id("<|im_end|>")
+        (self.end,) = self.tokens("<|im_end|>")
 
     async def render(self, body: ChatBody) -> list[int]:
         text = self._template.render(**{"tools": None, **body}, add_generation_prompt=True)
