@@ -43,6 +43,8 @@ class Selection:
     left_out: tuple[LeftOut, ...] = ()
     untrusted: tuple[str, ...] = ()
     """Of the used: those whose grades an agent may have prepared."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know of the set, such as what is held out and why."""
 
     @property
     def summary(self) -> str:
@@ -51,9 +53,9 @@ class Selection:
         return f"{self.used:,} {tasks} used, {len(self.left_out):,} left out"
 
     def lines(self) -> tuple[str, ...]:
-        """The counts, then the reasons, the most frequent first; nothing when all are used and
-        trusted."""
-        return (*self._left_out_lines(), *self._untrusted_lines())
+        """The counts, then the reasons, the most frequent first, when not all are used; then what
+        else there is to know."""
+        return (*self._left_out_lines(), *self._untrusted_lines(), *self.notes)
 
     def _untrusted_lines(self) -> tuple[str, ...]:
         if not self.untrusted:

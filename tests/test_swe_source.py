@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.swe import script
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.images import image_of
@@ -18,7 +19,7 @@ from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.row import RowDefaults, instance_of
 from clawrl_gym.envs.swe.source import open_source
-from clawrl_gym.envs.swe.verified import verified_ids
+from clawrl_gym.envs.verified import verified_commits, verified_row
 
 PATCH = "--- a/{0}\n+++ b/{0}\n@@ -1 +1 @@\n-a\n+b\n"
 FIFTH = f"#!/bin/bash\nset -uxo pipefail\n: '{script.START}'\npytest -rA\n: '{script.END}'\n"
@@ -400,8 +401,44 @@ def test_instances_of_verified_in_a_larger_set_are_held_out(tmp_path: Path) -> N
     assert source.ids("train")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"base_commit": "7ee9ceb71e868944a46e1ff00b506772a53a4f1d"},
+        {"base_commit": "7ee9ceb71e86"},
+        {"base_commit": "7ee9ceb"},
+        {"image_name": "swebench/sweb.eval.x86_64.pallets_1776_flask-5014:v1"},
+        {"instance_id": "again/Pallets__Flask-5014"},
+        {"repo": "swesmith/pallets__flask.7ee9ceb7"},
+    ],
+)
+def test_verified_is_known_under_another_name(tmp_path: Path, fields: Row) -> None:
+    rows = [fifth(number) for number in range(20)] + [fifth(30, **fields)]
+    source = open_source(SweEnvConfig.of({"instances": write(tmp_path / "full.json", rows)}))
+    name = str(rows[-1]["instance_id"])
+    assert name in source.ids("heldout")
+    selection = selection_of(source)
+    assert selection is not None
+    assert selection.lines() == (
+        f"SWE-bench Verified: 1 of 21 tasks, such as {name}, are its instances and held out "
+        "(env.train_on_verified=true trains on them)",
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"base_commit": "7ee9ceb", "repo": "me/flask"},
+        {"base_commit": "7ee9cec71e868944a46e1ff00b506772a53a4f1d"},
+        {"instance_id": "pallets__flask-50140"},
+    ],
+)
+def test_what_only_looks_like_verified_is_not(fields: Row) -> None:
+    assert verified_row(classic(30, **fields)) is None
+
+
 def test_verified_has_five_hundred_instances() -> None:
-    assert len(verified_ids()) == 500
+    assert len(verified_commits()) == 500
 
 
 def test_corpus_and_rows_can_be_held_against_each_other(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Where instances come from, and which of them are held out.
 
 Train and held-out share no instance, by id and by content. SWE-bench Verified is a benchmark: its
-instances, known by their ids whatever file they are in, are held out unless training on them was
-asked for.
+instances, known by their ids or their commits whatever file they are in, are held out unless
+training on them was asked for.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.selection import Selection
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
 from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
-from clawrl_gym.envs.swe.verified import is_verified
 from clawrl_gym.envs.task_source import TaskSource
+from clawrl_gym.envs.verified import held_out_note, verified_row
 
 CORPUS = "corpus"
 EASY = "easy"
@@ -44,10 +45,12 @@ def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
     train_rows = read_rows(train, hub_split)
     heldout_rows = read_rows(heldout, hub_split) if heldout is not None else None
     splits = _splits(train_rows, heldout_rows, config.train_on_verified, train)
+    held_out = [] if config.train_on_verified or heldout_rows else _verified(train_rows.rows)
     return RowInstances(
         {**(heldout_rows.rows if heldout_rows else {}), **train_rows.rows},
         splits,
         _defaults(config),
+        frozenset(held_out),
     )
 
 
@@ -75,6 +78,12 @@ class RowInstances:
     rows: Mapping[str, Row]
     splits: Mapping[str, Split]
     defaults: RowDefaults
+    held_out: frozenset[str] = frozenset()
+    """Instances of SWE-bench Verified that would be trained on otherwise."""
+
+    @property
+    def selection(self) -> Selection:
+        return Selection(len(self.rows), notes=held_out_note(self.held_out, len(self.rows)))
 
     def ids(self, split: Split) -> Sequence[str]:
         return sorted(name for name, row_split in self.splits.items() if row_split == split)
@@ -133,10 +142,7 @@ def _splits(
         _refuse_verified(train_rows.rows, train_on_verified, where)
         _refuse_shared(train_rows.rows, heldout_rows.rows)
         return {**_all(train_rows.rows, "train"), **_all(heldout_rows.rows, "heldout")}
-    verified_names = (
-        name for name, row in train_rows.rows.items() if not train_on_verified and is_verified(row)
-    )
-    verified = frozenset(verified_names)
+    verified = frozenset() if train_on_verified else frozenset(_verified(train_rows.rows))
     if len(verified) == len(train_rows.rows):
         _refuse_verified(train_rows.rows, train_on_verified, where)
     if train_rows.splits:
@@ -155,9 +161,13 @@ def _all(names: Iterable[str], split: Split) -> dict[str, Split]:
     return dict.fromkeys(names, split)
 
 
+def _verified(rows: Mapping[str, Row]) -> list[str]:
+    return [name for name, row in rows.items() if verified_row(row) is not None]
+
+
 def _refuse_verified(rows: Mapping[str, Row], allowed: bool, where: str) -> None:
-    verified_names = [name for name, row in rows.items() if is_verified(row)]
-    if verified_names and not allowed:
+    verified_names = [] if allowed else _verified(rows)
+    if verified_names:
         raise ConfigError(
             f"{len(verified_names)} of the {len(rows)} instances of {where!r} are SWE-bench "
             f"Verified's (such as {verified_names[0]!r}), a benchmark: give them as env.heldout, "

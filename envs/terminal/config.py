@@ -28,6 +28,9 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     Terminal-Bench layout."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
+    train_on_verified: bool = False
+    """Tasks of SWE-bench Verified are held out, for it is a benchmark: training on them has to be
+    asked for."""
     max_turns: int = Field(8, ge=1)
     """Commands after which an episode is truncated (a task may end earlier by itself)."""
     command_timeout_s: float = Field(10.0, gt=0)

@@ -4,6 +4,8 @@ NAME/task.toml  instruction.md    environment/  tests/test.sh  solution/solve.sh
 NAME/task.yaml  run-tests.sh      Dockerfile or docker-compose.yaml  tests/       Terminal-Bench
 
 A folder that the sandboxes at hand cannot carry out is left out, with its reason, and never drawn.
+Tasks of SWE-bench Verified are held out, whatever they are called, unless training on them was
+asked for.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from clawrl_gym.envs.terminal import harbor, terminal_bench
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 from clawrl_gym.envs.terminal.verifier import is_trusted, require_trusted
+from clawrl_gym.envs.verified import held_out_note, verified_folder
 
 SPLITS: tuple[Split, ...] = ("train", "heldout")
 HELDOUT_SHARE = 5
@@ -39,9 +42,12 @@ class FolderTasks:
     named_splits: Mapping[str, Split]
     """Where the folder itself says which split a task is of; empty where it does not."""
     features: SandboxFeatures
+    train_on_verified: bool = False
 
     @classmethod
-    def open(cls, root: Path, features: SandboxFeatures) -> FolderTasks:
+    def open(
+        cls, root: Path, features: SandboxFeatures, *, train_on_verified: bool = False
+    ) -> FolderTasks:
         """Find the tasks. Raises TaskError for a folder that holds none."""
         splits: dict[str, Split] = {}
         if _is_task(root):
@@ -59,7 +65,7 @@ class FolderTasks:
                 f"got the folder {str(root)!r} without tasks, expected NAME/task.toml (Harbor) or "
                 "NAME/task.yaml (Terminal-Bench)"
             )
-        return cls(root, folders, splits, features)
+        return cls(root, folders, splits, features, train_on_verified)
 
     @functools.cached_property
     def selection(self) -> Selection:
@@ -69,7 +75,8 @@ class FolderTasks:
             LeftOut(name, look.problem) for name, look in looks.items() if look.problem is not None
         )
         untrusted = tuple(name for name, look in looks.items() if not look.trusted)
-        selection = Selection(len(looks) - len(left_out), left_out, untrusted)
+        notes = held_out_note(self._verified, len(self.folders))
+        selection = Selection(len(looks) - len(left_out), left_out, untrusted, notes)
         selection.require_some(f"the folder {str(self.root)!r}")
         return selection
 
@@ -90,7 +97,20 @@ class FolderTasks:
 
     @functools.cached_property
     def _splits(self) -> Mapping[str, Split]:
-        return self.named_splits or _split_by_name(self.folders, self._is_usable)
+        others = [task_id for task_id in self.folders if task_id not in self._verified]
+        splits = self.named_splits or _split_by_name(others, self._is_usable)
+        return {**splits, **dict.fromkeys(self._verified, "heldout")}
+
+    @functools.cached_property
+    def _verified(self) -> frozenset[str]:
+        """Tasks that a benchmark has, and that are held out for it."""
+        if self.train_on_verified:
+            return frozenset()
+        return frozenset(
+            task_id
+            for task_id, folder in self.folders.items()
+            if _is_verified(folder, _state(folder))
+        )
 
     def _is_usable(self, task_id: str) -> bool:
         return self._look(task_id).problem is None
@@ -127,6 +147,14 @@ def _look(
     except ClawError as error:
         return _Look(str(error))
     return _Look(None, is_trusted(task) is not False)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _is_verified(folder: Path, state: tuple[object, ...]) -> bool:
+    try:
+        return verified_folder(folder) is not None
+    except OSError:  # it cannot be used either
+        return False
 
 
 def _state(folder: Path) -> tuple[object, ...]:

@@ -29,7 +29,7 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
             f"got env.tasks={tasks!r}, expected {GENERATED!r} or a folder of tasks "
             f"(there is no folder {str(folder.absolute())!r})"
         )
-    return FolderTasks.open(folder, _features(config))
+    return FolderTasks.open(folder, _features(config), train_on_verified=config.train_on_verified)
 
 
 def _features(config: TerminalEnvConfig) -> SandboxFeatures:

@@ -1,0 +1,65 @@
+"""SWE-bench Verified is recognised in task folders, too, and held out."""
+
+import pytest
+
+from clawrl_gym.envs.selection import selection_of
+from clawrl_gym.envs.terminal.config import TerminalEnvConfig
+from clawrl_gym.envs.terminal.source import open_source
+from clawrl_gym.envs.verified import verified_commits, verified_folder, verified_in
+from tests.terminal_folders import HELLO, write
+
+COMMIT = verified_commits()["pallets__flask-5014"]
+RUN = HELLO["run-tests.sh"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"Dockerfile": "FROM host\nWORKDIR /app\n# sweb.eval.x86_64.pallets_1776_flask-5014\n"},
+        {"run-tests.sh": f"cd /testbed && git checkout {COMMIT} tests/test_x.py\n{RUN}"},
+        {"tests/config.json": f'{{"repo": "pallets/flask", "base_commit": "{COMMIT[:8]}"}}'},
+        {
+            "task.yaml": f"instruction: Look at https://github.com/Pallets/Flask/tree/{COMMIT[:10]}\n"
+        },
+        {"metadata/source.md": "instance pallets__flask-5014 of SWE-bench"},
+    ],
+)
+@pytest.mark.parametrize("above", ["", "train/"])
+def test_a_folder_of_verified_is_held_out_whatever_its_name(tmp_path, changes, above):
+    for number in range(8):
+        write(tmp_path / f"{above}task-{number}", HELLO)
+    write(tmp_path / f"{above}other-name", HELLO, **changes)
+    source = open_source(TerminalEnvConfig.of({"tasks": str(tmp_path)}))
+    assert f"{above}other-name" in source.ids("heldout")
+    assert source.ids("train")
+    (note,) = [line for line in said_of(source) if "Verified" in line]
+    assert note.startswith(f"SWE-bench Verified: 1 of 9 tasks, such as {above}other-name, are its")
+    config = {"tasks": str(tmp_path), "train_on_verified": True}
+    assert not any(
+        "Verified" in line for line in said_of(open_source(TerminalEnvConfig.of(config)))
+    )
+
+
+def said_of(source):
+    selection = selection_of(source)
+    assert selection is not None
+    return selection.lines()
+
+
+def test_other_folders_are_not(tmp_path):
+    for text in ("", COMMIT[:7], COMMIT[::-1], "flask-5014", "pallets__flask-50141"):
+        folder = write(tmp_path / f"t{len(text)}", HELLO, **{"notes.md": text})
+        assert verified_folder(folder) is None
+
+
+def test_each_instance_is_known_by_id_image_and_commit():
+    assert len(verified_commits()) == 500
+    for instance_id, commit in verified_commits().items():
+        owner, _, rest = instance_id.partition("__")
+        assert verified_in([instance_id]) == instance_id
+        assert verified_in([f"sweb.eval.arm64.{owner}_1776_{rest}:latest"]) == instance_id
+        found = verified_in([f"git checkout {commit}"])
+        assert found is not None
+        assert verified_commits()[found] == commit
+        repository = f"{owner}/{rest.rpartition('-')[0]}"
+        assert verified_in([f"{repository} at {commit[:7]}"]) is not None
