@@ -201,8 +201,37 @@ def test_rules_that_would_fail_in_the_end_are_found_when_tasks_are_read(
 
 
 def test_ids_are_unique(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="second task 'osworld-some-task'"):
-        open_osworld(write(tmp_path, raw(), raw()), allow=["a.test"])
+    source = open_osworld(write(tmp_path, raw(), raw()), allow=["a.test"])
+    assert list(source.tasks) == ["osworld-some-task"]
+    assert "second task 'osworld-some-task'" in source.selection.left_out[0].reason
+
+
+def test_one_file_that_cannot_be_read_does_not_refuse_the_others(tmp_path: Path) -> None:
+    folder = write(tmp_path, raw(), raw(id="../up", instruction="Up."))
+    (folder / "broken.json").write_text("{")
+    index = tmp_path / "index.json"
+    source = open_osworld(folder, allow=["a.test"])
+    assert list(source.tasks) == ["osworld-some-task"]
+    assert [one.name for one in source.selection.left_out] == ["osworld-1", "osworld-broken"]
+    examples = folder / "chrome"
+    examples.mkdir()
+    (examples / "some-task.json").write_text(json.dumps(raw()))
+    index.write_text('{"chrome": ["some-task", "absent"]}')
+    source = open_osworld(index, allow=["a.test"])
+    assert [one.name for one in source.selection.left_out] == ["osworld-absent"]
+
+
+def test_a_set_of_tasks_that_are_all_to_be_given_up_is_refused(tmp_path: Path) -> None:
+    """Measured on it, a policy that always gives up would be perfect."""
+    given_up = raw(id="no-way", evaluator={"func": "infeasible"})
+    photo = raw(id="photo", evaluator={"func": "infeasible"}, config=[], snapshot="gimp")
+    desktop = raw(id="desktop", config=[{"type": "open", "parameters": {"path": "/a.ods"}}])
+    with pytest.raises(TaskError, match=r"all 1 tasks .* infeasible") as refused:
+        open_osworld(write(tmp_path, given_up, desktop, photo), allow=["a.test"])
+    for reason in ("2 left out", "config: 'open'", "in 'gimp'"):
+        assert reason in str(refused.value)
+    both = write(tmp_path / "both", given_up, raw())
+    assert len(open_osworld(both, allow=["a.test"]).tasks) == 2
 
 
 def test_train_and_heldout_are_disjoint_by_content() -> None:
@@ -222,7 +251,8 @@ def test_the_same_task_under_another_id_is_no_heldout_task(tmp_path: Path) -> No
         open_osworld(train, allow=["a.test"], heldout=heldout)
     both = open_osworld(write(tmp_path / "c", raw(), raw(id="renamed")), allow=["a.test"])
     assert len(both.tasks) == 1
-    assert "the same as 'osworld-some-task'" in both.left_out["osworld-renamed"]
+    reason = both.selection.reason_of("osworld-renamed")
+    assert "the same as 'osworld-some-task'" in str(reason)
 
 
 def test_two_paths_that_share_nothing_are_the_two_splits(tmp_path: Path) -> None:
@@ -247,6 +277,94 @@ def test_giving_up_what_can_be_done_is_worth_nothing() -> None:
     assert grader.grade(final_state(HOURS, gave_up=True))[0] == 0.0
     assert grader.grade(final_state(FRONT))[0] == 0.0
     assert grader.grade(final_state())[0] == 0.0
+
+
+RELAUNCH = [
+    {"type": "launch", "parameters": {"command": ["pkill", "chrome"]}},
+    {"type": "launch", "parameters": {"command": "google-chrome --a=1 https://a.test/again"}},
+    {"type": "sleep", "parameters": {"seconds": 3}},
+]
+
+
+def test_a_browser_that_is_started_again_shows_what_it_is_started_with(tmp_path: Path) -> None:
+    evaluator = {**raw()["evaluator"], "postconfig": RELAUNCH}
+    opened = {"type": "chrome_open_tabs", "parameters": {"urls_to_open": ["https://a.test/x"]}}
+    tasks = write(
+        tmp_path,
+        raw(evaluator=evaluator),
+        raw(id="again", config=[opened, *RELAUNCH]),
+        raw(id="bare", evaluator={**evaluator, "postconfig": RELAUNCH[:1]}),
+    )
+    source = open_osworld(tasks, allow=["a.test"])
+    task = source.load("osworld-some-task")
+    assert (task.start, task.relaunch) == ("https://a.test/x", ("https://a.test/again",))
+    assert source.load("osworld-again").start == "https://a.test/again"
+    assert source.load("osworld-again").relaunch is None
+    assert source.load("osworld-bare").relaunch == ()
+    steps = [RELAUNCH[0], {"type": "launch", "parameters": {"command": "chrome http://b.test"}}]
+    elsewhere = write(tmp_path / "b", raw(evaluator={**evaluator, "postconfig": steps}))
+    with pytest.raises(TaskError, match=r"b\.test"):
+        open_osworld(elsewhere, allow=["a.test"])
+
+
+@pytest.mark.parametrize("command", [["pkill"], ["pkill", "gimp"], ["killall", "-9"], []])
+def test_only_the_browser_is_ended(command: list[str], tmp_path: Path) -> None:
+    steps = [{"type": "launch", "parameters": {"command": command}}]
+    with pytest.raises(TaskError, match="launch of"):
+        open_osworld(write(tmp_path, raw(config=steps)), allow=["a.test"])
+
+
+def test_what_no_page_shows_is_said_so(tmp_path: Path) -> None:
+    for evaluator, said in (
+        ({"func": "exact_match", "result": {"type": "profile_name"}}, "own windows"),
+        ({"func": "is_cookie_deleted", "result": {"type": "cookie_data"},
+          "expected": rule(type="domains", domains=[".b.test"])}, "own windows"),
+    ):  # fmt: skip
+        with pytest.raises(TaskError, match=said):
+            open_osworld(write(tmp_path, raw(evaluator=evaluator)), allow=["a.test"])
+
+
+def test_what_a_page_says_when_all_is_over_and_which_cookies_are_left() -> None:
+    cart = grader_of({
+        "func": "is_added_to_steam_cart", "result": {"type": "page_info", "url": "https://c.test/"},
+        "expected": rule(items=["Mug"]),
+    })  # fmt: skip
+    assert cart.end_pages == ("https://c.test/",)
+    for html, worth in (("<p>Mug</p>", 1.0), ("<p>Cup</p>", 0.0)):
+        page = PageFacts("https://c.test/", "Cart", html)
+        left = FinalState({}, None, False, (FRONT,), end_pages={"https://c.test/": page})
+        assert cart.grade(left)[0] == worth
+    cookies = grader_of({
+        "func": "is_cookie_deleted", "result": {"type": "cookie_data"},
+        "expected": rule(type="domains", domains=[".shop.test"]),
+    })  # fmt: skip
+    for domain, worth in ((".shop.test", 0.0), ("www.shop.test", 0.0), ("shop.test.evil", 1.0)):
+        left = FinalState({}, None, False, (FRONT,), cookie_domains=(domain,))
+        assert cookies.grade(left)[0] == worth
+
+
+SHIRTS = "https://www.macys.com/shop/mens-clothing/shirts/Price_discount_range,Sleeve_length/"
+
+
+@pytest.mark.parametrize(
+    ("end", "worth"),
+    [
+        ("50_PERCENT_%20off%20%26%20more,Short%20Sleeve", 1.0),
+        ("50_PERCENT_ off & more|30_PERCENT_ off & more,Short Sleeve", 0.0),
+        ("30_PERCENT_ off & more,Short Sleeve", 0.0),
+        ("50_PERCENT_ off & more,Long Sleeve", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_filters_of_a_shop_are_read_off_its_url(end: str, worth: float) -> None:
+    keys = ["mens_clothing", "shirts", "Price_discount_range", "short_sleeve"]
+    values = [True, True, "50_PERCENT_ off & more", True]
+    grader = grader_of({
+        "func": "check_direct_json_object",
+        "result": {"type": "url_path_parse", "parse_keys": keys},
+        "expected": rule(expected=dict(zip(keys, values, strict=True))),
+    })  # fmt: skip
+    assert grader.grade(final_state(PageFacts(SHIRTS + end, "", "")))[0] == worth
 
 
 def graded(func: Any, result: Any, expected: Any, *, facts: Any = None, **more: Any) -> float:
@@ -464,3 +582,38 @@ def test_each_way_to_read_a_page_reads_the_real_document(tmp_path: Path) -> None
     )
     with closing(GuiEnv(tasks=str(write(tmp_path, task)))) as real:
         assert told(real, "some-task", "done()") == 1.0, real.report
+
+
+COOKIES = """<h1>Shop</h1><script>
+document.cookie = "kept=1; max-age=9999"; document.cookie = "passing=1";
+localStorage.seen = (localStorage.seen || 0) * 1 + 1; document.title = "visit " + localStorage.seen;
+</script><button onclick="document.cookie = 'kept=; max-age=0'">Forget me</button>"""
+
+
+@pytest.mark.browser
+def test_a_browser_is_started_again_and_a_page_is_looked_at_before_the_grade(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text(COOKIES)
+    (tmp_path / "site" / "other.html").write_text("<h1>Other</h1>")
+    first, last = "http://shop.test/", "http://shop.test/other.html"
+    task = raw(
+        config=[{"type": "chrome_open_tabs", "parameters": {"urls_to_open": [first, last]}}],
+        evaluator={
+            "func": ["is_cookie_deleted", "is_expected_tabs", "is_added_to_steam_cart"],
+            "result": [{"type": "cookie_data"}, {"type": "open_tabs_info"},
+                       {"type": "page_info", "url": last}],
+            "expected": [rule(type="domains", domains=["shop.test"]),
+                         rule(type="url", urls=[last]), rule(items=["Other"])],
+            "postconfig": [RELAUNCH[0], {"type": "launch", "parameters": {
+                "command": ["google-chrome", last]}}],
+        },
+        sites={"shop.test": "site"},
+    )  # fmt: skip
+    with closing(GuiEnv(tasks=str(write(tmp_path, task)))) as real:
+        assert told(real, "some-task", "done()") == 0.0
+        assert "is_cookie_deleted" in real.report
+        assert "is_expected_tabs" not in real.report
+        forget = ("switch_tab(1)", "click(<Forget me>)", "done()")
+        assert told(real, "some-task", *forget) == 1.0, real.report

@@ -67,6 +67,10 @@ class FinalState:
     """Index of the tab that was seen last."""
     page_result: object = None
     """What the task's page says of itself (`result_script`)."""
+    end_pages: Mapping[str, PageFacts] = field(default_factory=dict)
+    """By URL: the task's `end_pages`."""
+    cookie_domains: tuple[str, ...] = ()
+    """Of each cookie that is left; only where the grader asks for pages."""
 
 
 class Grader(Protocol):
@@ -114,6 +118,11 @@ class GuiTask:
     result_script: str = ""
     """Gives `FinalState.page_result`; asked after each reply, too: a value that is not null ends
     the task there. Read where the page cannot have changed it afterwards."""
+    relaunch: tuple[str, ...] | None = None
+    """The browser is closed and started again before the grade, with these URLs in its tabs: other
+    tabs and what lasts as long as a session are gone. None: it is graded as it was left."""
+    end_pages: tuple[str, ...] = ()
+    """URLs that are opened for the grade alone, with the cookies that are left."""
     facts_script: str = ""
     """An expression over the document, run in each tab at the end, apart from the page's own
     scripts: gives `PageFacts.facts`."""

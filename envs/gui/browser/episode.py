@@ -13,7 +13,7 @@ from clawrl_gym.envs.gui.browser.context import open_context
 from clawrl_gym.envs.gui.browser.navigation import Navigation
 from clawrl_gym.envs.gui.browser.network import Allowed, Network
 from clawrl_gym.envs.gui.browser.pool import ProcessBrowsers, SharedBrowser
-from clawrl_gym.envs.gui.browser.tabs import Tabs
+from clawrl_gym.envs.gui.browser.tabs import MOST_TABS, Tabs
 from clawrl_gym.envs.gui.config import GuiEnvConfig
 from clawrl_gym.envs.gui.observation import View
 from clawrl_gym.envs.gui.page.tab import DocumentLeft, PageGone, PageHangs, Tab
@@ -215,9 +215,51 @@ class BrowserEpisode:
     async def final_state(self, answer: str | None, gave_up: bool, needs_pages: bool) -> FinalState:
         """What is left, for the grade."""
         result = await self.page_result()
+        if self._task.relaunch is not None:
+            await self._relaunch(self._task.relaunch)
         pages = await self._pages() if needs_pages else ()
+        active = self._tabs.index
+        cookies = await self._cookie_domains() if needs_pages else ()
+        end_pages = {url: await self._end_page(url) for url in self._task.end_pages}
         states = await self.network.states()
-        return FinalState(states, answer, gave_up, pages, self._tabs.index, result)
+        return FinalState(states, answer, gave_up, pages, active, result, end_pages, cookies)
+
+    async def _relaunch(self, urls: tuple[str, ...]) -> None:
+        """As if the browser had been closed and started again."""
+        async with self._guarded("starting the browser again"):
+            await self._tabs.ready()
+            for _ in range(len(self._tabs) - 1):
+                await self._tabs.close(0)
+            await self._tabs.replace()
+            context = self._opened_context()
+            for cookie in await context.cookies():
+                if cookie["expires"] <= 0:  # it lasts as long as a session
+                    name, domain, path = cookie["name"], cookie["domain"], cookie["path"]
+                    await context.clear_cookies(name=name, domain=domain, path=path)
+            for number, url in enumerate(urls):
+                if number:
+                    await self._tabs.open()
+                await self._load(url)
+
+    async def _cookie_domains(self) -> tuple[str, ...]:
+        async with self._guarded("reading the cookies"):
+            return tuple(one["domain"] for one in await self._opened_context().cookies())
+
+    async def _end_page(self, url: str) -> PageFacts:
+        """A page as it is now, in a tab that is opened for it. Raises EnvError."""
+        async with self._guarded("reading a page for the grade"):
+            if len(self._tabs) == MOST_TABS:
+                await self._tabs.close(0)
+            tab = await self._tabs.open()
+            failed = await self._navigation.go(url)
+            if failed is not None:
+                raise EnvError(f"{url} does not load: {failed}")
+            return await self._facts(tab)
+
+    def _opened_context(self) -> BrowserContext:
+        if self._context is None:
+            raise EnvError("got a screen without a context, expected an open one")
+        return self._context
 
     async def _facts(self, tab: Tab) -> PageFacts:
         timeout_s = self._options.action_timeout_s

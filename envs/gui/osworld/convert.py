@@ -22,7 +22,9 @@ NAME = re.compile(r"[\w.-]+")
 """What ids and hosts look like."""
 _BROWSERS = ("chrome", "chromium", "google-chrome", "chromium-browser", "socat")
 """What `launch` may name; socat only forwards OSWorld's debugging port."""
-_IGNORED = ("sleep", "activate_window")
+_IGNORED = ("sleep", "activate_window", "update_browse_history")
+"""No page shows what they do."""
+_ENDS_BROWSER = ("pkill", "killall")
 _BLANK = "about:blank"
 
 
@@ -46,12 +48,26 @@ def missing(raw: RawTask, file: Path, allow: Sequence[Allowed]) -> Iterator[str]
     try:
         grader = grader_of(evaluator)
         sites = _sites(raw, file)
-        tabs = [] if steps else _tabs(raw)
+        tabs = [] if steps else [*_tabs(raw), *(_relaunch(raw) or ()), *grader.end_pages]
     except TaskError as error:
         yield str(error)
         return
     if not steps:
         yield from _unreachable(tabs, sites, allow, grader)
+        yield from _elsewhere(raw, grader)
+    yield from _undeletable(grader, sites)
+
+
+def _undeletable(grader: OsworldGrader, sites: Mapping[str, Path]) -> Iterator[str]:
+    """Cookies of the net are deleted in the browser's own windows; a site's own page may do it."""
+    for check in grader.checks:
+        domains = check.rules.get("domains", ()) if check.metric == "is_cookie_deleted" else ()
+        foreign = [one for one in domains if str(one).lstrip(".") not in sites]
+        if foreign:
+            yield (
+                f"evaluator: cookies of {', '.join(map(repr, foreign))} are deleted in the "
+                "browser's own windows, which no page shows"
+            )
 
 
 def _unreachable(
@@ -70,6 +86,13 @@ def _unreachable(
         yield "it opens no page, and env.allow names no host that could be reached"
 
 
+def _elsewhere(raw: RawTask, grader: OsworldGrader) -> Iterator[str]:
+    """What cannot be done in another program says nothing about what can be done in a browser."""
+    commands = [_command(step) for step in raw.get("config") or [] if step["type"] == "launch"]
+    if grader.infeasible and not _tabs(raw) and not any(map(_is_launch, commands)):
+        yield f"it starts no browser: it is to be given up in {_family(raw)!r}"
+
+
 def _missing_steps(where: str, steps: Opaque) -> Iterator[str]:
     for step in steps if isinstance(steps, list) else [None]:
         step = step if isinstance(step, dict) else {}
@@ -78,12 +101,25 @@ def _missing_steps(where: str, steps: Opaque) -> Iterator[str]:
             yield f"{where}: {kind!r} has parameters that are no object"
         elif kind == "launch":
             command = _command(step)
-            if not command or _program(command[0]) not in _BROWSERS:
+            if not _is_launch(command) and not _is_end(command):
                 yield f"{where}: launch of {command[0] if command else None!r} is not supported"
         elif kind not in (*_IGNORED, "chrome_open_tabs", "chrome_close_tabs") or (
             where != "config" and kind not in _IGNORED
         ):
             yield f"{where}: {kind!r} is not supported"
+
+
+def _is_launch(command: Sequence[str]) -> bool:
+    return bool(command) and _program(command[0]) in _BROWSERS
+
+
+def _is_end(command: Sequence[str]) -> bool:
+    """Whether a command ends the browser: a launch after it starts it again."""
+    return (
+        bool(command)
+        and _program(command[0]) in _ENDS_BROWSER
+        and any(_program(part) in _BROWSERS for part in command[1:])
+    )
 
 
 def _command(step: Mapping[str, Opaque]) -> list[str]:
@@ -111,10 +147,25 @@ def _sites(raw: RawTask, file: Path) -> dict[str, Path]:
 
 def _tabs(raw: RawTask) -> list[str]:
     """URLs of the tabs that are open when the task begins."""
+    return _opened(raw.get("config") or [])
+
+
+def _relaunch(raw: RawTask) -> tuple[str, ...] | None:
+    """What the browser shows when it was started again before the grade; None when it was not."""
+    steps = raw["evaluator"].get("postconfig") or []
+    if not any(step["type"] == "launch" and _is_end(_command(step)) for step in steps):
+        return None
+    return tuple(_opened(steps))
+
+
+def _opened(steps: Sequence[Mapping[str, Opaque]]) -> list[str]:
+    """URLs of the tabs that steps leave open, one after the other."""
     tabs: list[str] = []
-    for step in raw.get("config") or []:
+    for step in steps:
         parameters = step.get("parameters") or {}
-        if step["type"] == "launch" and _program((_command(step) or [""])[0]) != "socat":
+        if step["type"] == "launch" and _is_end(_command(step)):
+            tabs = []
+        elif step["type"] == "launch" and _program((_command(step) or [""])[0]) != "socat":
             tabs += _urls([part for part in _command(step)[1:] if not part.startswith("-")])
         elif step["type"] == "chrome_open_tabs":
             tabs += _urls(parameters.get("urls_to_open"))
@@ -158,6 +209,8 @@ def task_of(name: str, raw: RawTask, file: Path, split: Split) -> GuiTask:
             for host, folder in _sites(raw, file).items()
         },
         facts_script=grader.facts_script,
+        relaunch=_relaunch(raw),
+        end_pages=grader.end_pages,
     )
 
 

@@ -1,9 +1,9 @@
 """Tasks in OSWorld's JSON that happen in a browser: id, instruction, config, evaluator.
 
 A file of one task, a folder, or an index `{domain: [ids]}` beside `examples/DOMAIN/ID.json`. What a
-task needs and is not here is named, all of it at once; such a task is left out, and with none left
-the source is refused. Our own key `sites` ({"host": "folder beside the file"}) lets a task run
-without a network.
+task needs and is not here is named, all of it at once; such a task is left out, and with none left,
+or none but tasks to be given up, the source is refused. Our own key `sites`
+({"host": "folder beside the file"}) lets a task run without a network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.gui.browser.network import Allowed
 from clawrl_gym.envs.gui.osworld import Opaque, RawTask
 from clawrl_gym.envs.gui.osworld.convert import NAME, PREFIX, malformed, missing, task_of
+from clawrl_gym.envs.gui.osworld.grading import OsworldGrader
 from clawrl_gym.envs.gui.task import GuiTask
+from clawrl_gym.envs.selection import LeftOut, Selection
 
 HELDOUT_SHARE = 5
 """One task in this many is held out where no second path says which."""
@@ -33,15 +35,15 @@ class OsworldTasks:
 
     tasks: Mapping[str, GuiTask]
     where: str
-    left_out: Mapping[str, str]
-    """Why a task of the files cannot be used here, by id."""
+    selection: Selection
+    """What of the files is used, and why not the rest."""
 
     def ids(self, split: Split) -> Sequence[str]:
         return [task.id for task in self.tasks.values() if task.split == split]
 
     def load(self, task_id: str) -> GuiTask:
-        if task_id in self.left_out:
-            raise TaskError(f"task {task_id!r} cannot be used here: {self.left_out[task_id]}")
+        if (reason := self.selection.reason_of(task_id)) is not None:
+            raise TaskError(f"task {task_id!r} cannot be used here: {reason}")
         if task_id not in self.tasks:
             raise TaskError(
                 f"got task {task_id!r}, expected one of the {len(self.tasks)} of {self.where}, "
@@ -56,7 +58,8 @@ def open_osworld(
     """The usable tasks of a path; with `heldout` all of it are train tasks, and those of the other
     held out, else a task's content decides. `allow`: hosts of the net that may be reached.
 
-    Raises TaskError when none is usable, or a task is in both paths; ConfigError for a bad host.
+    Raises TaskError when none is usable or all are to be given up, or a task is in both paths;
+    ConfigError for a bad host.
     """
     admitted = [Allowed.read(entry) for entry in allow]
     tasks, left_out = _read(path, admitted)
@@ -64,35 +67,49 @@ def open_osworld(
         heldout_tasks, heldout_left_out = _read(heldout, admitted)
         _refuse_shared(tasks, heldout_tasks, path, heldout)
         tasks = {**_all(tasks, "train"), **_all(heldout_tasks, "heldout")}
-        left_out |= {name: why for name, why in heldout_left_out.items() if name not in tasks}
-    return OsworldTasks({name: task for name, (task, _) in tasks.items()}, str(path), left_out)
+        left_out += [entry for entry in heldout_left_out if entry.name not in tasks]
+    selection = Selection(len(tasks), tuple(left_out))
+    return OsworldTasks({name: task for name, (task, _) in tasks.items()}, str(path), selection)
 
 
 _Read = dict[str, tuple[GuiTask, str]]
 """Tasks and hashes of what they ask for, by id."""
 
 
-def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, dict[str, str]]:
+def _read(path: Path, allow: Sequence[Allowed]) -> tuple[_Read, list[LeftOut]]:
     tasks: _Read = {}
-    left_out: dict[str, str] = {}
+    left_out: list[LeftOut] = []
     contents: dict[str, str] = {}
     for file in _files(path):
-        raw = _json(file)
-        name, content = _name(raw, file), _content(raw)
-        if name in tasks or name in left_out:
-            raise TaskError(f"{file}: got a second task {name!r}, expected each id once")
-        lacking = [*malformed(raw), *missing(raw, file, allow)]
-        if lacking:
-            left_out[name] = f"{'; '.join(lacking)} ({file})"
-        elif content in contents:
-            left_out[name] = f"it asks for the same as {contents[content]!r}"
-        else:
-            contents[content] = name
+        name = f"{PREFIX}{file.stem}"
+        try:
+            raw = _json(file)
+            name, content = _name(raw, file), _content(raw)
+            lacking = list(dict.fromkeys([*malformed(raw), *missing(raw, file, allow)]))
+            if name in tasks:
+                raise TaskError(f"it is a second task {name!r}, in {file.name}")
+            if lacking:
+                raise TaskError("; ".join(lacking))
+            if content in contents:
+                raise TaskError(f"it asks for the same as {contents[content]!r}")
             tasks[name] = task_of(name, raw, file, split_of(content)), content
-    if not tasks:
-        reasons = "\n".join(f"- {name}: {why}" for name, why in left_out.items())
-        raise TaskError(f"{path}: none of its tasks can be used here\n{reasons}".rstrip())
+            contents[content] = name
+        except TaskError as why:
+            left_out.append(LeftOut(str(file) if name in tasks else name, str(why)))
+    selection = Selection(len(tasks), tuple(left_out))
+    selection.require_some(str(path))
+    _refuse_infeasible(tasks, selection, path)
     return tasks, left_out
+
+
+def _refuse_infeasible(tasks: _Read, selection: Selection, path: Path) -> None:
+    """Giving up at once would be all that is learned. Raises TaskError."""
+    if all(isinstance(t.grader, OsworldGrader) and t.grader.infeasible for t, _ in tasks.values()):
+        reasons = "".join(f"\n{line}" for line in selection.lines())
+        raise TaskError(
+            f"{path}: all {len(tasks)} tasks that can be used here are infeasible: give_up solves "
+            f"each of them, so nothing can be measured or learned with them{reasons}"
+        )
 
 
 def _refuse_shared(train: _Read, heldout: _Read, path: Path, heldout_path: Path) -> None:
@@ -119,13 +136,21 @@ def _files(path: Path) -> Iterator[Path]:
     """The files of single tasks that a path stands for."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.json") if file.is_file())
-        files = [file for file in files if _is_task(_json(file))]
+        files = [file for file in files if _may_be_task(file)]
     else:
         raw = _json(path)
         files = [path] if _is_task(raw) else list(_of_index(raw, path))
     if not files or len(files) > MAX_TASKS:
         raise TaskError(f"{path}: got {len(files)} tasks, expected 1 to {MAX_TASKS}")
     yield from files
+
+
+def _may_be_task(file: Path) -> bool:
+    """Whether it is a task, or cannot be read and so may be one; an index is none."""
+    try:
+        return _is_task(_json(file))
+    except TaskError:
+        return True
 
 
 def _is_task(raw: Opaque) -> bool:
@@ -140,9 +165,7 @@ def _of_index(raw: Opaque, path: Path) -> Iterator[Path]:
             places = (path.parent / "examples" / domain, path.parent / domain)
             files = [place / f"{name}.json" for place in places]
             existing = next((file for file in files if file.is_file()), None)
-            if existing is None:
-                raise TaskError(f"{path}: there is no {files[0]} for the task {name!r}")
-            yield existing
+            yield existing or files[0]  # which is left out: there is no such file
 
 
 def _name(raw: Opaque, file: Path) -> str:

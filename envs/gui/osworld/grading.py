@@ -7,10 +7,11 @@ it; for all other tasks giving up is worth 0. With "and" any 0 makes 0, else the
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from clawrl_gym.core.errors import TaskError
 from clawrl_gym.envs.gui.osworld import Opaque
@@ -20,8 +21,17 @@ from clawrl_gym.envs.gui.osworld.page_facts import html_script
 from clawrl_gym.envs.gui.task import FinalState, PageFacts
 
 INFEASIBLE = "infeasible"
+_HALF_OFF = "50_PERCENT_ off & more"
 _RULES = ("rule", "rule_relativeTime")
 _NOWHERE = PageFacts("http://nowhere.invalid/a-b?c=d", "Nowhere", "<p>Nowhere</p>", [{}])
+_BROWSERS_OWN = (
+    "bookmarks", "chrome_appearance_mode_ui", "chrome_color_scheme", "chrome_font_size",
+    "chrome_language", "chrome_saved_address", "data_delete_automacally", "default_search_engine",
+    "enable_do_not_track", "enable_enhanced_safety_browsing", "enable_safe_browsing",
+    "enabled_experiments", "extensions_installed_from_shop", "find_installed_extension_name",
+    "find_unpacked_extension_path", "history", "new_startup_page", "profile_name",
+)  # fmt: skip
+"""Getters of what is changed in a browser's own windows, which no page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,8 @@ class OsworldGrader:
     any_counts: bool = False
     """Conjunction "or"."""
     facts_script: str = ""
+    end_pages: tuple[str, ...] = ()
+    """URLs whose pages are looked at when the episode is over."""
 
     @property
     def infeasible(self) -> bool:
@@ -81,12 +93,13 @@ def grader_of(evaluator: Mapping[str, Opaque]) -> OsworldGrader:
     )
     lacking = [
         *(f"metric {name!r}" for name in names if name not in METRICS),
-        *(f"getter {_type(result)!r}" for result in results if _type(result) not in _GETTERS),
+        *(_lacking_getter(_type(result)) for result in results if _type(result) not in _GETTERS),
         *(f"expected {_type(one)!r}" for one in expected if one and _type(one) not in _RULES),
         *([] if conjunction in ("and", "or") else [f"conjunction {conjunction!r}"]),
     ]
     if lacking:
         raise TaskError(f"evaluator: {', '.join(dict.fromkeys(lacking))} not supported")
+    end_pages = [str(result["url"]) for result in results if _type(result) == "page_info"]
     checks = []
     scripts: list[str] = []
     for name, result, rule, option in zip(names, results, expected, options, strict=True):
@@ -96,10 +109,19 @@ def grader_of(evaluator: Mapping[str, Opaque]) -> OsworldGrader:
             scripts.append(html_script(result))
         checks.append(MetricCheck(name, result, _rules(rule), option or {}, facts))
     grader = OsworldGrader(
-        tuple(checks), conjunction == "or", f"[{', '.join(scripts)}]" if scripts else ""
+        tuple(checks),
+        conjunction == "or",
+        f"[{', '.join(scripts)}]" if scripts else "",
+        tuple(dict.fromkeys(end_pages)),
     )
     _try_out(grader)
     return grader
+
+
+def _lacking_getter(name: Opaque) -> str:
+    if name in _BROWSERS_OWN:
+        return f"getter {name!r} (it is in the browser's own windows, which no page shows)"
+    return f"getter {name!r}"
 
 
 def _rules(expected: Mapping[str, Opaque] | None) -> Opaque:
@@ -111,7 +133,8 @@ def _try_out(grader: OsworldGrader) -> None:
     """Find rules that would fail at the end of an episode."""
     for check in grader.checks:
         try:
-            _measured(check, FinalState({}, None, False, (_NOWHERE,)))
+            end_pages = dict.fromkeys(grader.end_pages, _NOWHERE)
+            _measured(check, FinalState({}, None, False, (_NOWHERE,), end_pages=end_pages))
         except Exception as error:  # whatever a rule of any shape can cause
             raise TaskError(
                 f"evaluator: {check.metric} of {check.result['type']} cannot be judged with "
@@ -194,6 +217,42 @@ def _query(check: MetricCheck, final_state: FinalState) -> Opaque:
     return values
 
 
+def _department(check: MetricCheck, final_state: FinalState) -> Opaque:
+    """What the path of a shop's URL says of its filters, as macys.com writes it."""
+    path = unquote(urlsplit(_active(final_state).url).path)
+    parts = path.strip("/").split("/")
+    pairs = itertools.pairwise(parts)
+    names, values = next(
+        ((a.split(","), b.split(",")) for a, b in pairs if "," in a and "," in b), ([], [])
+    )
+    filters = {name.strip(): value.strip() for name, value in zip(names, values, strict=False)}
+    is_shirts = filters.get("Product_department") in ("shirts", "Shirts", "Shirt")
+    is_short = filters.get("Sleeve_length") in ("short-sleeve", "Short Sleeve")
+    facts: dict[str, Opaque] = {
+        "mens_clothing": "mens-clothing" in path or None,
+        "shirts": "shirts" in path or is_shirts or None,
+        "short_sleeve": "short-sleeve" in path or is_short or None,
+        "Price_discount_range": _discount(filters.get("Price_discount_range", "").split("|")),
+    }
+    named = {key: filters.get(key) or None for key in check.result["parse_keys"]}
+    return {**named, **facts}
+
+
+def _discount(ranges: list[str]) -> str:
+    chosen = {one.strip() for one in ranges}
+    others = {f"{percent}_PERCENT_ off & more" for percent in (20, 30)}
+    is_half = _HALF_OFF in chosen and not chosen & others
+    return _HALF_OFF if is_half else f"not_{_HALF_OFF}"
+
+
+def _page_info(check: MetricCheck, final_state: FinalState) -> Opaque:
+    return _info(final_state.end_pages[check.result["url"]])
+
+
+def _cookies(check: MetricCheck, final_state: FinalState) -> Opaque:
+    return list(final_state.cookie_domains)
+
+
 def _html(check: MetricCheck, final_state: FinalState) -> Opaque:
     facts = _active(final_state).facts
     if not isinstance(facts, list) or check.facts is None or check.facts >= len(facts):
@@ -208,4 +267,8 @@ _GETTERS: Mapping[str, Callable[[MetricCheck, FinalState], Opaque]] = {
     "url_dashPart": _dash_part,
     "active_tab_url_parse": _query,
     "active_tab_html_parse": _html,
+    "cookie_data": _cookies,
+    "macys_product_url_parse": _department,
+    "page_info": _page_info,
+    "url_path_parse": _department,
 }

@@ -104,6 +104,22 @@ def _search_query(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) 
     return float(pattern.search(_url(result)) is not None)
 
 
+def _in_cart(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
+    return float(all(item in result["content"] for item in rules["items"]))
+
+
+def _no_cookie(result: Opaque, rules: Opaque, options: Mapping[str, Opaque]) -> float:
+    """No cookie of any of the domains is left."""
+    if rules["type"] != "domains":
+        raise ValueError(f"got the type {rules['type']!r}, expected 'domains'")
+    left = {_plain_domain(domain) for domain in result}
+    return float(not left & {_plain_domain(domain) for domain in rules["domains"]})
+
+
+def _plain_domain(domain: str) -> str:
+    return domain.lower().lstrip(".").removeprefix("www.")
+
+
 def _url(result: Opaque) -> str:
     return str(result["url"] if isinstance(result, dict) else result or "")
 
@@ -126,6 +142,8 @@ METRICS: Mapping[str, Metric] = {
     "check_direct_json_object": _json_object,
     "check_include_exclude": _include_exclude,
     "exact_match": _exact,
+    "is_added_to_steam_cart": _in_cart,
+    "is_cookie_deleted": _no_cookie,
     "is_expected_active_tab": _active_tab,
     "is_expected_active_tab_approximate": _active_tab_roughly,
     "is_expected_search_query": _search_query,
