@@ -137,6 +137,61 @@ async def test_the_pool_never_runs_more_than_its_slots() -> None:
     assert min(len(worker.specs) for worker in workers) > 5
 
 
+async def test_measured_episodes_go_before_trained_ones_and_no_slot_is_lost() -> None:
+    go, order = asyncio.Event(), list[str]()
+
+    class Waits(Runner):
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            await go.wait()
+            order.append(spec.session_id)
+            return await super().run(spec)
+
+    pool = WorkerPool([Waits()], slots=1)
+
+    def start(name: str, group_id: int | None) -> "asyncio.Task[Episode]":
+        task = TaskRef("a", 0, "train")
+        spec = EpisodeSpec(name, group_id, task, max_turns=1, timeout_s=5.0)
+        return asyncio.create_task(pool.run(spec))
+
+    names = [("t1", 0), ("t2", 0), ("t3", 0), ("h1", None), ("h2", None)]
+    started = [start(name, group_id) for name, group_id in names]
+    await asyncio.sleep(0)
+    started[1].cancel()  # waits for a slot
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(*started, return_exceptions=True)
+    assert order == ["t1", "h1", "h2", "t3"]
+    assert not (await start("t4", 0)).error
+    assert pool.in_flight == 0
+
+
+async def test_pass_at_k_is_of_samples_at_the_policys_own_temperature() -> None:
+    class Half(Runner):
+        """Solves every second sample of each task, and loses the last one of task i."""
+
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            episode = await super().run(spec)
+            if spec.temperature is not None:
+                return episode
+            number = sum(s.task.id == spec.task.id and s.temperature is None for s in self.specs)
+            if spec.task.id == "i" and number > 3:
+                return replace(episode, stop_reason=StopReason.ENV_ERROR, reward=None, error="no")
+            return replace(episode, reward=float(number % 2))
+
+    runner = Half()
+    tasks = [TaskRef(name, 0, "heldout") for name in ("h", "i")]
+    result = await evaluate(tasks, WorkerPool([runner], 1), 4, 5.0, 0, ks=(1, 2, 4), samples=4)
+    assert result.attempts is not None
+    assert result.attempts.solved == ((4, 2), (3, 2))
+    assert {s.temperature for s in runner.specs if s.session_id.startswith("sampled")} == {None}
+    metrics = result.metrics()
+    assert metrics["heldout/success"] == 1.0
+    assert metrics["heldout/pass@1"] == pytest.approx((2 / 4 + 2 / 3) / 2)
+    assert metrics["heldout/pass@2"] == pytest.approx((1 - 1 / 6 + 1.0) / 2)
+    assert metrics["heldout/pass@4"] == 1.0
+    assert (metrics["heldout/samples"], metrics["heldout/samples_lost"]) == (4, 1)
+
+
 async def test_held_out_tasks_run_greedily_once_each() -> None:
     runner = Runner()
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i"]}, seed=0).heldout(9)

@@ -77,7 +77,7 @@ async def run(
         on_update,
         folder / "c",
         timeline,
-        lambda versions: best if best in versions else None,
+        lambda versions: [version for version in versions if version == best],
     )
     with closing(timeline):
         await loop.run(0, steps)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
 import threading
@@ -18,6 +19,7 @@ from clawrl_gym.core.metrics import (
     best_heldout,
     by_step,
     heldout_values,
+    pass_at_k,
     wilson,
 )
 
@@ -47,9 +49,9 @@ def test_wilson_stays_between_zero_and_one_and_holds_the_share(successes: int, n
     assert high - low > 0.05
 
 
-def test_held_out_values_carry_the_four_names() -> None:
+def test_held_out_values_carry_their_names() -> None:
     values = heldout_values(60, 120)
-    assert set(values) == {"heldout/success", "heldout/n", "heldout/low", "heldout/high"}
+    assert set(values) == {f"heldout/{name}" for name in ("success", "n", "lost", "low", "high")}
     assert values["heldout/success"] == 0.5
     assert values["heldout/n"] == 120
 
@@ -205,3 +207,34 @@ def test_an_unknown_loop_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="got loop 'eat'"):
         timeline.add("eat", "x", 0.0, 1.0)  # type: ignore[arg-type]
     timeline.close()
+
+
+@pytest.mark.parametrize(
+    ("n", "solved", "k", "rate"),
+    [
+        (1, 0, 1, 0.0),
+        (1, 1, 1, 1.0),
+        (10, 3, 1, 0.3),
+        (10, 3, 5, 11 / 12),
+        (10, 3, 8, 1.0),
+        (200, 1, 100, 0.5),
+        (200, 17, 10, 0.5974489),
+        (16, 0, 16, 0.0),
+    ],
+)
+def test_pass_at_k_is_the_unbiased_estimate(n: int, solved: int, k: int, rate: float) -> None:
+    assert pass_at_k(n, solved, k) == pytest.approx(rate)
+
+
+def test_pass_at_k_is_the_mean_over_all_choices_of_k_attempts() -> None:
+    for n, solved in [(6, 2), (7, 1), (5, 5)]:
+        attempts = [True] * solved + [False] * (n - solved)
+        for k in range(1, n + 1):
+            choices = [any(choice) for choice in itertools.combinations(attempts, k)]
+            assert pass_at_k(n, solved, k) == pytest.approx(sum(choices) / len(choices))
+
+
+@pytest.mark.parametrize(("n", "solved", "k"), [(4, 5, 1), (4, 2, 5), (4, 2, 0), (4, -1, 1)])
+def test_pass_at_k_of_too_few_attempts_is_refused(n: int, solved: int, k: int) -> None:
+    with pytest.raises(ValueError, match="expected 0 <= solved <= n >= k > 0"):
+        pass_at_k(n, solved, k)

@@ -75,9 +75,9 @@ class TrainLoop:
         on_update: Callable[[Update], Awaitable[None]],
         checkpoints: Path,
         timeline: Timeline,
-        best: Callable[[Collection[int]], int | None] = lambda _: None,
+        kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
     ) -> None:
-        """`best` says which of some updates gave the best weights: their checkpoint is kept."""
+        """`kept` says which of some updates' checkpoints are wanted, such as the best one's."""
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
@@ -85,7 +85,7 @@ class TrainLoop:
         self._on_update = on_update
         self._checkpoints = checkpoints
         self._timeline = timeline
-        self._best = best
+        self._kept = kept
 
     async def run(self, version: int, steps: int) -> None:
         """Update until the weights' version is `steps`."""
@@ -111,7 +111,7 @@ class TrainLoop:
         update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
         await asyncio.shield(self._on_update(update))
         if progress.checkpoint is not None:
-            await asyncio.to_thread(self._prune, self._best(list_checkpoints(self._checkpoints)))
+            await asyncio.to_thread(self._prune, self._kept(list_checkpoints(self._checkpoints)))
         return new
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
@@ -140,11 +140,11 @@ class TrainLoop:
             )
         return str(folder) if version else None
 
-    def _prune(self, best: int | None) -> None:
-        """Keep the newest checkpoints and the best; called once the newest one is recorded."""
+    def _prune(self, kept: Collection[int]) -> None:
+        """Keep the newest checkpoints and some more; called once the newest one is recorded."""
         checkpoints = list_checkpoints(self._checkpoints)
         for version in list(checkpoints)[: -self._config.keep_checkpoints]:
-            if version != best:  # half deleted, it must not pass for a checkpoint
+            if version not in kept:  # half deleted, it must not pass for a checkpoint
                 checkpoints[version].rename(self._checkpoints / f".{version:06d}{_PRUNED}")
         for old in self._checkpoints.glob(f".*{_PRUNED}"):
             shutil.rmtree(old, ignore_errors=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS
@@ -145,6 +145,11 @@ class LearnerConfig(Part):
         return LEARNERS.with_options(values, "backend", "torch")
 
 
+def _several(value: object) -> object:
+    """One number alone is a list of one."""
+    return (value,) if isinstance(value, int) else value
+
+
 class EvalConfig(Part):
     """Held-out evaluation: before the first update, in between, after the last."""
 
@@ -156,6 +161,26 @@ class EvalConfig(Part):
     """Held-out tasks of an evaluation in between (the first of the same list)."""
     temperature: float = Field(0.0, ge=0)
     """0 takes the most likely token; policy.sampling's own shows what a user meets."""
+    k: Annotated[tuple[int, ...], BeforeValidator(_several)] = ()
+    """pass@k beside success, such as 8 or [1,8]: before the first update, after the last, and in
+    `evaluate`; of `samples` more episodes of each task at the policy's own temperature."""
+    samples: int | None = Field(None, ge=1)
+    """Episodes of each task for pass@k; more are more exact. None takes the largest k."""
     also: tuple[str, ...] = ()
     """Options of conf/env/ whose held-out tasks are measured too, before the first update and after
     the last: what was learned elsewhere, and what was forgotten."""
+
+    @model_validator(mode="after")
+    def _has_enough_samples(self) -> Self:
+        largest = max(self.k, default=0)
+        if min(self.k, default=1) < 1 or (self.samples or largest) < largest:
+            raise ValueError(
+                f"got eval.k={list(self.k)} and eval.samples={self.samples}, expected each k to be "
+                "at least 1 and at most eval.samples"
+            )
+        return self
+
+    @property
+    def samples_per_task(self) -> int:
+        """Episodes of each task for pass@k; 0 without it."""
+        return (self.samples or max(self.k)) if self.k else 0

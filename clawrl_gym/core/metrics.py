@@ -34,8 +34,15 @@ HELDOUT_LOW = "heldout/low"
 HELDOUT_HIGH = "heldout/high"
 HELDOUT_DEADLINES = "heldout/deadlines"
 """Tasks that the agent had not ended in time; failures, and part of n."""
+HELDOUT_LAST_VERSION = "heldout/last_version"
+"""Of the policy when an evaluation ended, which began at the version that its step says."""
+HELDOUT_SAMPLES = "heldout/samples"
+"""Episodes of each task that pass@k was estimated from."""
+HELDOUT_SAMPLES_LOST = "heldout/samples_lost"
+PASS_PREFIX = "heldout/pass@"
 HELDOUT_OWN = (
     HELDOUT_SUCCESS, HELDOUT_N, HELDOUT_LOST, HELDOUT_LOW, HELDOUT_HIGH, HELDOUT_DEADLINES,
+    HELDOUT_LAST_VERSION, HELDOUT_SAMPLES, HELDOUT_SAMPLES_LOST,
 )  # fmt: skip
 """Measured of every environment; others under `heldout/` are an environment's own scores."""
 ALSO_PREFIX = "also/"
@@ -85,6 +92,16 @@ def heldout_values(successes: int, n: int, lost: int = 0) -> dict[str, float]:
         HELDOUT_LOW: low,
         HELDOUT_HIGH: high,
     }
+
+
+def pass_at_k(n: int, solved: int, k: int) -> float:
+    """How probable it is that one of k attempts solves a task of which `solved` of n did.
+
+    Unbiased for n of at least k: 1 - C(n - c, k) / C(n, k); Chen et al. 2021, equation 1.
+    """
+    if not 0 <= solved <= n or not 0 < k <= n:
+        raise ValueError(f"got n={n}, solved={solved}, k={k}, expected 0 <= solved <= n >= k > 0")
+    return 1.0 - math.comb(n - solved, k) / math.comb(n, k)
 
 
 def best_heldout(rows: Iterable[MetricRow], steps: Collection[int]) -> int | None:

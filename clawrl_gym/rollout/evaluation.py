@@ -1,17 +1,25 @@
-"""Held-out evaluation: the same workers, gateway and rollout loop, greedy, one episode a task."""
+"""Held-out evaluation: the same workers, gateway and rollout loop, greedy, one episode a task.
+
+Beside it pass@k, from several episodes of each task at the policy's own temperature.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.metrics import (
     HELDOUT_DEADLINES,
+    HELDOUT_SAMPLES,
+    HELDOUT_SAMPLES_LOST,
     HELDOUT_SUCCESS,
+    PASS_PREFIX,
     heldout_values,
     mean_scores,
+    pass_at_k,
 )
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -22,12 +30,39 @@ _MANY = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class Attempts:
+    """Several episodes of each task at the policy's own temperature."""
+
+    solved: tuple[tuple[int, int], ...]
+    """Of each task, how many ended and how many of these solved it."""
+    samples: int
+    """That each task was to have."""
+    ks: tuple[int, ...]
+
+    @property
+    def lost(self) -> int:
+        """Episodes that infrastructure never let end."""
+        return self.samples * len(self.solved) - sum(n for n, _ in self.solved)
+
+    def metrics(self) -> dict[str, float]:
+        """pass@k, the mean over tasks; one that has fewer than k episodes left is not in it."""
+        values = {HELDOUT_SAMPLES: float(self.samples), HELDOUT_SAMPLES_LOST: float(self.lost)}
+        for k in self.ks:
+            rates = [pass_at_k(n, solved, k) for n, solved in self.solved if n >= k]
+            if rates:
+                values[f"{PASS_PREFIX}{k}"] = sum(rates) / len(rates)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluation:
     """Success on held-out tasks."""
 
     episodes: list[Episode]
     lost: tuple[str, ...] = ()
     """What became of tasks that infrastructure never let end: measured by nobody."""
+    attempts: Attempts | None = None
+    """For pass@k, where that was wanted."""
 
     @property
     def n(self) -> int:
@@ -69,6 +104,7 @@ class Evaluation:
             values[f"{HELDOUT_SUCCESS}/{family}"] = sum(own) / len(own)
         if self.deadlines:
             values[HELDOUT_DEADLINES] = float(self.deadlines)
+        values |= self.attempts.metrics() if self.attempts else {}
         return values | mean_scores([episode.scores for episode in self.episodes], "heldout")
 
     @property
@@ -82,17 +118,20 @@ async def evaluate(
     max_turns: int,
     timeout_s: float,
     max_retries: int,
-    temperature: float = 0.0,
+    temperature: float | None = 0.0,
+    ks: Sequence[int] = (),
+    samples: int = 0,
 ) -> Evaluation:
     """Run each task once; one that cannot be run in `max_retries` more attempts is lost.
 
-    Raises EnvError when most are lost: then it is no measure of the policy.
+    For pass@k with each of `ks` it is run `samples` times more at the policy's own temperature.
+    Raises EnvError when most are lost: then it is no measure.
     """
 
-    async def one(task: TaskRef) -> Episode | str:
+    async def one(name: str, task: TaskRef, temperature: float | None) -> Episode | str:
         for _ in range(max_retries + 1):
             spec = EpisodeSpec(
-                session_id=f"heldout-{uuid4().hex[:12]}",
+                session_id=f"{name}-{uuid4().hex[:12]}",
                 group_id=None,
                 task=task,
                 max_turns=max_turns,
@@ -108,11 +147,23 @@ async def evaluate(
         )
 
     async with asyncio.TaskGroup() as running:
-        started = [running.create_task(one(task)) for task in tasks]
+        started = [running.create_task(one("heldout", task, temperature)) for task in tasks]
+        sampled_G = [
+            [running.create_task(one("sampled", task, None)) for _ in range(samples)]
+            for task in tasks
+        ]
     ended = [task.result() for task in started]
     lost = tuple(one for one in ended if isinstance(one, str))
     if len(lost) > len(tasks) / 2:
         raise EnvError(
             f"{len(lost)} of {len(tasks)} held-out tasks were lost; the first: {lost[0]}"
         )
-    return Evaluation([one for one in ended if isinstance(one, Episode)], lost)
+    episodes = [one for one in ended if isinstance(one, Episode)]
+    solved = tuple(_solved([task.result() for task in own]) for own in sampled_G)
+    return Evaluation(episodes, lost, Attempts(solved, samples, tuple(ks)) if ks else None)
+
+
+def _solved(ended: Sequence[Episode | str]) -> tuple[int, int]:
+    """How many ended, and how many of these solved their task."""
+    episodes = [one for one in ended if isinstance(one, Episode)]
+    return len(episodes), sum(episode.success for episode in episodes)

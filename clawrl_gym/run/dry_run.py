@@ -102,12 +102,15 @@ def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
 def _measured(plan: AnyPreflight) -> int:
     """Episodes on held-out tasks, of all evaluations and environments."""
     config = plan.config
-    if not isinstance(config, RunConfig):
-        return len(plan.heldout)
+    if isinstance(config, ServeConfig):
+        return 0
+    whole = len(plan.heldout) * (1 + config.eval.samples_per_task)
+    if isinstance(config, EvaluateConfig):
+        return whole
     others = sum(len(other.tasks) for other in plan.other_envs)
     every = config.eval.every
     between = (config.trainer.steps - 1) // every if every and plan.heldout else 0
-    return 2 * (len(plan.heldout) + others) + between * config.eval.between_tasks
+    return 2 * (whole + others) + between * config.eval.between_tasks
 
 
 def _time(plan: AnyPreflight) -> str:

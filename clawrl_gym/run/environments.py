@@ -116,8 +116,18 @@ class Environments:
         )
         return Group(number, task, list(episodes_G), version)
 
-    async def evaluate(self, tasks: Sequence[TaskRef], *, temperature: float = 0.0) -> Evaluation:
-        """Every task once. Raises EnvError when infrastructure lost most of them."""
+    async def evaluate(
+        self,
+        tasks: Sequence[TaskRef],
+        *,
+        temperature: float = 0.0,
+        ks: Sequence[int] = (),
+        samples: int = 0,
+    ) -> Evaluation:
+        """Every task once, and `samples` times more for pass@k with each of `ks`.
+
+        Raises EnvError when infrastructure lost most of them.
+        """
         return await evaluate(
             list(tasks),
             self.pool,
@@ -125,6 +135,8 @@ class Environments:
             self._timeout_s,
             self._max_retries,
             temperature,
+            ks,
+            samples,
         )
 
     async def __aenter__(self) -> Self:

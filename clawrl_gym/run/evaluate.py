@@ -15,11 +15,12 @@ from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.evaluation import Attempts, Evaluation
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
 from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_of_run
+from clawrl_gym.ui.text import pass_rates
 
 EVALUATION_FILE = "evaluation.json"
 
@@ -47,9 +48,11 @@ class EvaluationRun:
         total = _share("all", sum(solved.values()), evaluation.n, len(evaluation.lost))
         lost = [f"  {reason}" for reason in evaluation.lost[:3]]
         warning = [evaluation.warning] if evaluation.warning else []
+        attempts = evaluation.attempts
+        passes = [_passes(attempts)] if attempts else []
         where = f"every episode: {self.folder / EVALUATION_FILE}"
         many = lines if len(lines) > 1 else []
-        return "\n".join([*many, total, *warning, *lost, where])
+        return "\n".join([*many, total, *passes, *warning, *lost, where])
 
 
 async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:
@@ -89,7 +92,12 @@ async def _evaluate(plan: Preflight[EvaluateConfig], on_phase: OnPhase) -> Evalu
         )
         await stack.enter_async_context(environments)
         on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")
-        evaluation = await environments.evaluate(tasks, temperature=config.eval.temperature)
+        evaluation = await environments.evaluate(
+            tasks,
+            temperature=config.eval.temperature,
+            ks=config.eval.k,
+            samples=config.eval.samples_per_task,
+        )
     _write(folder.path / EVALUATION_FILE, config, evaluation, plan.notes)
     return EvaluationRun(evaluation, folder.path)
 
@@ -99,6 +107,12 @@ def _share(name: str, solved: int, n: int, lost: int = 0) -> str:
     interval = f"{values[HELDOUT_LOW]:.0%} to {values[HELDOUT_HIGH]:.0%}"
     beside = f", {lost} lost" if lost else ""
     return f"{name:<24} {values[HELDOUT_SUCCESS]:5.0%}  ({interval}, n = {n}{beside})"
+
+
+def _passes(attempts: Attempts) -> str:
+    lost = f", {attempts.lost} lost" if attempts.lost else ""
+    of = f"{attempts.samples} samples of each of {len(attempts.solved)} tasks{lost}"
+    return f"{pass_rates(attempts.metrics())}  ({of}, at the policy's own temperature)"
 
 
 def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:

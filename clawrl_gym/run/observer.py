@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Protocol
 
-from clawrl_gym.core.metrics import Metrics, Timeline
+from clawrl_gym.core.metrics import HELDOUT_LAST_VERSION, Metrics, Timeline
 from clawrl_gym.core.types import Episode, Turn, Verdict
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.rollout.evaluation import Evaluation
@@ -81,9 +81,12 @@ class Observer:
         self._counts.count(verdict)
         self._view.verdict(verdict)
 
-    def evaluation(self, step: int, result: Evaluation) -> None:
-        """A held-out evaluation is done."""
-        values = result.metrics() | {"policy/version": float(self._served.gateway.version)}
+    def evaluation(self, step: int, result: Evaluation, versions: range) -> None:
+        """A held-out evaluation is done; the policy had these versions meanwhile."""
+        values = result.metrics() | {
+            "policy/version": float(versions[0]),
+            HELDOUT_LAST_VERSION: float(versions[-1]),
+        }
         self._metrics.log(step, values)
         self._view.step(step, values)
         if result.warning is not None:

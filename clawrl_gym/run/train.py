@@ -14,7 +14,6 @@ from pathlib import Path
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
@@ -24,8 +23,8 @@ from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
+from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
-from clawrl_gym.run.others import other_metrics
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_training
 from clawrl_gym.store import UpdateRow
@@ -102,7 +101,11 @@ class Run:
         self._other_envs = plan.other_envs
         self._notes = plan.notes
         self._new_groups: Iterator[int] = itertools.count()
-        self.evaluations: dict[int, Evaluation] = {}
+
+    @property
+    def evaluations(self) -> dict[int, Evaluation]:
+        """Held-out ones, by the updates before each."""
+        return self._heldout.evaluations
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Start every part; vLLM, which takes longest, beside all others."""
@@ -141,6 +144,15 @@ class Run:
             parts.policy,
             TrainingCounts(config.trainer.steps, parts.policy, self._pool, self._collector),
             find_tokenizer([parts.policy.model]),
+        )
+        self._heldout = HeldOut(
+            config,
+            self._tasks,
+            self._other_envs,
+            self._environments,
+            parts,
+            self._view,
+            self._observer.evaluation,
         )
         if config.resume:
             await self._restore()
@@ -195,20 +207,21 @@ class Run:
             self._on_update,
             parts.folder.checkpoints,
             parts.timeline,
-            lambda steps: best_heldout(parts.metrics.history, steps),
+            self._heldout.kept,
         )
         async with parts.cluster.required(), asyncio.TaskGroup() as running:
+            self._running = running
             watching = [
                 running.create_task(parts.policy.servers.watch()),
                 running.create_task(self._observer.run()),
             ]
             if parts.policy.version == 0:
-                await self._evaluate(0, config.eval.tasks)
+                await self._heldout.measure(0)
             self._view.phase("training", f"{config.trainer.steps} updates")
             collecting = running.create_task(self._dispatcher.run(self._new_groups))
             await loop.run(parts.policy.version, config.trainer.steps)
             collecting.cancel()
-            await self._evaluate(config.trainer.steps, config.eval.tasks)
+            await self._heldout.measure(config.trainer.steps)
             for task in watching:
                 task.cancel()
 
@@ -230,35 +243,4 @@ class Run:
         await self._parts.record(update)
         self._dispatcher.release(update.batch.outstanding)
         await self._observer.update(update)
-        every = self._config.eval.every
-        if every and update.version % every == 0 and update.version < self._config.trainer.steps:
-            await self._evaluate(update.version, self._config.eval.between_tasks)
-
-    async def _evaluate(self, step: int, count: int) -> None:
-        tasks = self._tasks.heldout(count if self._config.eval.tasks else 0)
-        if not tasks:
-            return
-        self._view.phase("held-out", f"{len(tasks)} tasks, after {step} updates")
-        with self._parts.timeline.span("collect", "held-out", step=step):
-            result = await self._environments.evaluate(
-                tasks, temperature=self._config.eval.temperature
-            )
-        self._view.phase("held-out", "ready")
-        self.evaluations[step] = result
-        self._observer.evaluation(step, result)
-        if step in (0, self._config.trainer.steps):
-            await self._evaluate_other_envs(step)
-
-    async def _evaluate_other_envs(self, step: int) -> None:
-        parts = self._parts
-        for other_env in self._other_envs:
-            self._view.phase("held-out", f"{len(other_env.tasks)} tasks of env={other_env.name}")
-            with parts.timeline.span("collect", "held-out", step=step, env=other_env.name):
-                result = await other_env.evaluate(self._config, parts.policy.address)
-            self._view.phase("held-out", "ready")
-            parts.metrics.log(step, other_metrics(other_env.name, result))
-            beside = f"; {result.warning}" if result.warning else ""
-            self._view.message(
-                f"held-out of env={other_env.name}: {result.success:.0%} of {result.n} solved"
-                + beside
-            )
+        self._heldout.begin_if_due(update.version, self._running)

@@ -11,7 +11,7 @@ from clawrl_gym.core.metrics import (
     MetricRow,
 )
 from clawrl_gym.ui.run_data import RunData
-from clawrl_gym.ui.text import number, sample_size, share
+from clawrl_gym.ui.text import number, pass_rates, sample_size, share
 from clawrl_gym.ui.verdicts import (
     FEWEST_CLEAR,
     VerdictShare,
@@ -95,6 +95,7 @@ def _result(label: str, row: MetricRow) -> ResultInWords:
     spread = sample_size(row)
     if HELDOUT_LOW in row and HELDOUT_HIGH in row:
         spread = f"{_interval(row[HELDOUT_LOW], row[HELDOUT_HIGH])}, {spread}"
+    spread = ", ".join(filter(None, (spread, pass_rates(row))))
     return ResultInWords(label, share(row[HELDOUT_SUCCESS]), spread)
 
 

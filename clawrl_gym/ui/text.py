@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from clawrl_gym.core.metrics import (
     FAMILY_PREFIX,
     HELDOUT_HIGH,
+    HELDOUT_LAST_VERSION,
     HELDOUT_LOST,
     HELDOUT_LOW,
     HELDOUT_N,
     HELDOUT_OWN,
     HELDOUT_SUCCESS,
+    PASS_PREFIX,
 )
 
 HELDOUT_PREFIX = "heldout/"
@@ -89,6 +91,22 @@ def sample_size(values: Mapping[str, float]) -> str:
     return f"n = {number(values.get(HELDOUT_N))}" + (f", {number(lost)} lost" if lost else "")
 
 
+def pass_rates(values: Mapping[str, float]) -> str:
+    """`pass@1 41 %, pass@8 80 %`; empty where they were not measured."""
+    rates = {
+        int(name.removeprefix(PASS_PREFIX)): value
+        for name, value in values.items()
+        if name.startswith(PASS_PREFIX)
+    }
+    return ", ".join(f"pass@{k} {share(rates[k])}" for k in sorted(rates))
+
+
+def measured_versions(step: float, values: Mapping[str, float]) -> str:
+    """`versions 5 to 7`, of an evaluation that weights were swapped under; else empty."""
+    last = values.get(HELDOUT_LAST_VERSION, step)
+    return f"versions {number(step)} to {number(last)}" if last > step else ""
+
+
 def scores(values: Mapping[str, float]) -> dict[str, float]:
     """What an environment measured beside success in a held-out evaluation, by its own names."""
     return {
@@ -96,7 +114,7 @@ def scores(values: Mapping[str, float]) -> dict[str, float]:
         for name, value in values.items()
         if name.startswith(HELDOUT_PREFIX)
         and name not in HELDOUT_OWN
-        and not name.startswith(HELDOUT_SUCCESS)
+        and not name.startswith((HELDOUT_SUCCESS, PASS_PREFIX))
     }
 
 

@@ -20,7 +20,9 @@ from clawrl_gym.ui.text import (
     duration,
     family_of,
     interval,
+    measured_versions,
     number,
+    pass_rates,
     scores,
     share,
 )
@@ -231,7 +233,8 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
     if HELDOUT_SUCCESS in values:
         fields = [f"{name} {number(value)}" for name, value in scores(values).items()]
         result = f"held-out after {step} updates: {interval(values)}"
-        lines.append("  ".join([result, *fields]))
+        more = [pass_rates(values), measured_versions(step, values)]
+        lines.append("  ".join([result, *filter(None, more), *fields]))
     return lines
 
 
