@@ -8,7 +8,6 @@ from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import (
     generated_tasks,
     make_task,
-    split_of,
     task_ids,
 )
 
@@ -48,7 +47,6 @@ def test_the_splits_share_no_content_and_no_request():
     assert not {t.content_hash() for t in train} & {t.content_hash() for t in heldout}
     told = [{(t.instruction, t.solution) for t in tasks} for tasks in (train, heldout)]
     assert not told[0] & told[1]
-    assert all(split_of(task) == task.split for task in (*train, *heldout))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -66,9 +64,9 @@ def test_a_task_follows_from_its_id_alone():
 def test_known_tasks_never_change():
     assert make_task("copy-train-000000").solution == ("cp piano.txt tiger.bak",)
     assert make_task("trail-heldout-000007").solution == (
-        "cat ocean.log",
-        "cat yellow.cfg",
-        "echo hazel > violin.dat",
+        "cat eagle.dat",
+        "cat basket.ini",
+        "echo raven > candle.bak",
     )
 
 

@@ -1,8 +1,8 @@
 """The space of generated tasks: ids, splits, and the task that an id names.
 
 `copy-train-000123` is family, split and number, and everything in the task follows from it.
-A request with its solution belongs to one split by its hash, so what is held out is never seen
-in training, not even over other files.
+What is asked belongs to one split by its hash, so what is held out is never seen in training, not
+even over other files. The requests of `note` are two in all: there it is the note that belongs.
 """
 
 from __future__ import annotations
@@ -55,6 +55,6 @@ def make_task(task_id: str) -> Task:
     )
 
 
-def split_of(request: TaskContent | Task) -> Split:
-    """The one split that a request and its solution belong to."""
-    return split_of_content("\n".join((request.instruction, *request.solution)))
+def split_of(content: TaskContent) -> Split:
+    """The one split that a request belongs to."""
+    return split_of_content(content.key or "\n".join((content.instruction, *content.solution)))

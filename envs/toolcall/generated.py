@@ -1,8 +1,8 @@
 """The space of generated tool-call tasks: ids, splits, and the task that an id names.
 
 `call-copy-train-000123` is family, split and number, and everything in the task follows from it.
-A request with its solution belongs to one split by its hash, so what is held out is never seen
-in training, not even with other files beside it.
+What is asked belongs to one split by its hash, so what is held out is never seen in training, not
+even with other files beside it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make_task(task_id: str) -> ToolTask:
 
 
 def split_of(draft: TaskContent) -> Split:
-    """The one split that a request and its solution belong to."""
+    """The one split that a request belongs to."""
     return split_of_content(
-        "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))
+        draft.key or "\n".join((draft.instruction, *(encode(reply) for reply in draft.solution)))
     )

@@ -20,6 +20,9 @@ class TaskContent:
     files: Mapping[str, bytes] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     grader: str = ""
+    key: str = ""
+    """What is asked, where the solution says more than that, such as what stands in a file: decides
+    the split. Empty: the request with its solution decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ def note(draw: Draw) -> TaskContent:
         solution=(f"cat {name}", *inner.solution),
         checks=inner.checks,
         files={**inner.files, name: text([inner.instruction])},
+        key="\n".join((inner.instruction, *inner.solution)),
     )
 
 
@@ -38,6 +39,7 @@ def lookup(draw: Draw) -> TaskContent:
         solution=(f"cat {pointer}", f"cp {source} {target}"),
         checks=(FileIs(target, content, exact=True),),
         files={pointer: text([source]), source: content, decoy: decoy_content},
+        key=f"lookup {pointer} {target}",
     )
 
 
@@ -53,4 +55,5 @@ def trail(draw: Draw) -> TaskContent:
             first: text([f"Look into {second}."]),
             second: text([f"Write {word} to {target}."]),
         },
+        key=f"trail {first}",
     )

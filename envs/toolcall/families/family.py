@@ -25,6 +25,9 @@ class TaskContent:
     tools: tuple[str, ...]
     """At most four: a small policy sees no more signatures."""
     state: Mapping[str, object] = field(default_factory=dict)
+    key: str = ""
+    """What is asked, where the solution says more than that, such as what stands in a file: decides
+    the split. Empty: the request with its solution decides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ def append(draw: Draw) -> TaskContent:
         [read_file(name)],
         [write_file(name, whole)],
         goal={name: whole},
+        key=f"append {item} {name}",
     )
 
 
@@ -50,6 +51,7 @@ def copy(draw: Draw) -> TaskContent:
         [read_file(source)],
         [write_file(target, content)],
         goal={source: content, target: content},
+        key=f"copy {source} {target}",
     )
 
 
@@ -71,6 +73,7 @@ def look(draw: Draw) -> TaskContent:
         toolsets=FILES,
         tools=("list_files", "read_file"),
         state={"files": dict(zip((target, distractor), contents, strict=True))},
+        key=f"look {stem}",
     )
 
 
@@ -102,11 +105,16 @@ def trail(draw: Draw) -> TaskContent:
         toolsets=FILES,
         tools=("read_file",),
         state={"files": {first: f"Look into {second}.", second: f"The word is {word}."}},
+        key=f"trail {first}",
     )
 
 
 def _stored(
-    files: Mapping[str, str], instruction: str, *turns: list[CallSpec], goal: Mapping[str, str]
+    files: Mapping[str, str],
+    instruction: str,
+    *turns: list[CallSpec],
+    goal: Mapping[str, str],
+    key: str,
 ) -> TaskContent:
     return TaskContent(
         instruction=instruction,
@@ -115,6 +123,7 @@ def _stored(
         toolsets=FILES,
         tools=READ_AND_WRITE,
         state={"files": dict(files)},
+        key=key,
     )
 
 

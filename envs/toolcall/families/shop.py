@@ -64,6 +64,7 @@ def price(draw: Draw) -> TaskContent:
         toolsets=SHOP,
         tools=("get_product", "get_order"),
         state={"shop": world},
+        key=f"price {product}",
     )
 
 

@@ -1,7 +1,7 @@
 """The space of the shop's tasks: `shop-FAMILY-SPLIT-NUMBER`, and everything follows from the id.
 
-The state that is wanted is what the solution's own calls leave. A customer's words with their
-solution belong to one split by their hash.
+The state that is wanted is what the solution's own calls leave. A customer's first words belong to
+one split by their hash.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from clawrl_gym.agents.tool_calls import encode
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.task_ids import (
     GeneratedTasks,
@@ -50,8 +49,8 @@ def make_task(task_id: str) -> ToolTask:
 
 
 def split_of(request: ShopRequest) -> Split:
-    """The one split that a wish and its solution belong to."""
-    return split_of_content("\n".join((request.opening, *map(encode, request.solution))))
+    """The one split that a customer's first words belong to."""
+    return split_of_content(request.opening)
 
 
 def _task(
