@@ -21,10 +21,11 @@ TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
 
 
 def plain(value):
-    """As JSON: dataclasses by class and field values in order, so that a field may be renamed."""
+    """As JSON: dataclasses by class and field values in order, so that a field may be renamed; what
+    is the default is left out, so that a field may be added."""
     if dataclasses.is_dataclass(value):
-        fields = [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
-        return [type(value).__name__, *fields]
+        values = [(getattr(value, field.name), field) for field in dataclasses.fields(value)]
+        return [type(value).__name__, *(plain(v) for v, field in values if v != field.default)]
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
