@@ -89,7 +89,8 @@ def _unreachable(
 def _elsewhere(raw: RawTask, grader: OsworldGrader) -> Iterator[str]:
     """What cannot be done in another program says nothing about what can be done in a browser."""
     commands = [_command(step) for step in raw.get("config") or [] if step["type"] == "launch"]
-    if grader.infeasible and not _tabs(raw) and not any(map(_is_launch, commands)):
+    is_browser = _family(raw) in _BROWSERS or any(map(_is_launch, commands))
+    if grader.infeasible and not is_browser and not _tabs(raw):
         yield f"it starts no browser: it is to be given up in {_family(raw)!r}"
 
 
