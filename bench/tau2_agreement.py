@@ -73,7 +73,7 @@ for line in sys.stdin:
         answer = env.get_response(one)
         failed.append(answer.error)
         messages += [kind(role=side, tool_calls=[one]), answer]
-    messages.append(AssistantMessage(role="assistant", content=case["said"]))
+    messages.append(AssistantMessage(role="assistant", content=case["last_message"]))
     run = SimulationRun(
         id="x", task_id=task.id, timestamp="", start_time="", end_time="", duration=0.0,
         termination_reason="agent_stop", messages=messages,
@@ -98,7 +98,7 @@ class Case:
     row: dict[str, Any]
     """As the file has it."""
     calls: list[dict[str, Any]]
-    said: str
+    last_message: str
     kind: str
     alone: bool
 
@@ -152,24 +152,25 @@ def gold_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def said_of(row: dict[str, Any]) -> str:
-    told = row["evaluation_criteria"].get("communicate_info") or ()
-    return f"Everything is done. {', '.join(told)}".strip()
+def last_message_of(row: dict[str, Any]) -> str:
+    outputs = row["evaluation_criteria"].get("communicate_info") or ()
+    return f"Everything is done. {', '.join(outputs)}".strip()
 
 
 def changed(
     row: dict[str, Any], others: Sequence[dict[str, Any]], draw: random.Random
 ) -> tuple[str, list[dict[str, Any]], str]:
     """A gold list with one or two edits, and what kind they are."""
-    calls, said = copy.deepcopy(gold_of(row)), said_of(row)
+    calls, last_message = copy.deepcopy(gold_of(row)), last_message_of(row)
     kind = draw.choice(["drop", "repeat", "move", "argument", "argument", "foreign", "said"])
     if kind == "said":
-        return kind, calls, draw.choice(["Done.", said.upper(), said.replace(".", ". ,"), ""])
+        others_said = ["Done.", last_message.upper(), last_message.replace(".", ". ,"), ""]
+        return kind, calls, draw.choice(others_said)
     if kind == "foreign" or not calls:
         foreign = gold_of(draw.choice(others))
         at = draw.randrange(len(calls) + 1)
         calls[at:at] = copy.deepcopy(draw.sample(foreign, min(len(foreign), draw.choice([1, 2]))))
-        return "foreign", calls, said
+        return "foreign", calls, last_message
     at = draw.randrange(len(calls))
     if kind == "drop":
         del calls[at]
@@ -182,7 +183,7 @@ def changed(
         if call["arguments"]:
             name = draw.choice(list(call["arguments"]))
             call["arguments"][name] = other_value(call["arguments"][name], others, draw)
-    return kind, calls, said
+    return kind, calls, last_message
 
 
 def other_value(value: Any, others: Sequence[dict[str, Any]], draw: random.Random) -> Any:
@@ -271,19 +272,19 @@ def cases_of(domain: str, folder: Path, alone: bool, count: int, seed: int) -> I
     table = open_tau(folder, context)
     by_task = [(table.tasks[f"tau-{row['id']}"], row) for row in rows if _is_in(row, table)]
     for task, row in by_task:
-        yield Case(domain, task, row, gold_of(row), said_of(row), "gold", alone)
+        yield Case(domain, task, row, gold_of(row), last_message_of(row), "gold", alone)
     others = [row for _, row in by_task]
     for _ in range(count):
         task, row = draw.choice(by_task)
-        kind, calls, said = changed(row, others, draw)
-        yield Case(domain, task, row, calls, said, kind, alone)
+        kind, calls, last_message = changed(row, others, draw)
+        yield Case(domain, task, row, calls, last_message, kind, alone)
     if not alone and domain == "telecom":
         return  # whose calls they are, random ones do not say
     tables = next(iter(by_task[0][0].state.values()))
     anything = Anything(by_task[0][0], tables, context)
     for _ in range(count // 2):
         task, row = draw.choice(by_task)
-        yield Case(domain, task, row, anything.calls(draw), said_of(row), "random", alone)
+        yield Case(domain, task, row, anything.calls(draw), last_message_of(row), "random", alone)
 
 
 def _is_in(row: dict[str, Any], table: Any) -> bool:
@@ -309,7 +310,8 @@ def ours(case: Case) -> tuple[float, list[bool], Any]:
             failed.append(executed[-1][0].failed)
     user_calls = tuple(shared.calls) if shared else ()
     states = box.states()
-    outcome = Outcome((case.said,) if case.said else (), tuple(executed), states, user_calls)
+    replies = (case.last_message,) if case.last_message else ()
+    outcome = Outcome(replies, tuple(executed), states, user_calls)
     reward = grade([goal for goal in case.task.goals if not _is_ours(goal)], outcome).reward
     return reward, failed, next(iter(states.values()))
 
@@ -374,7 +376,8 @@ class OtherSide:
         """Reward or error, which calls failed, and the databases before and after."""
         key = (case.domain, case.alone)
         request = {
-            "domain": case.domain, "task": case.row, "calls": case.calls, "said": case.said,
+            "domain": case.domain, "task": case.row, "calls": case.calls,
+            "last_message": case.last_message,
             "alone": case.alone and case.domain == "telecom", "first": key not in self._before,
         }  # fmt: skip
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -409,7 +412,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cut_data(options.checkout, Path(folder), options.whole)
         other = OtherSide(options.python, options.checkout.resolve(), Path(folder))
-        shown = 0
+        disagreements = 0
         for domain in DOMAINS:
             for alone in (True, False) if domain == "telecom" else (False,):
                 place = Path(folder) / "tau2" / "domains" / domain
@@ -426,8 +429,8 @@ def main() -> None:
                     count[*row, "state"] += is_same
                     count[*row, "failed"] += failed == wanted_failed
                     count[*row, "worth 1"] += wanted == 1.0
-                    if not (reward == wanted and is_same) and shown < options.show:
-                        shown += 1
+                    if not (reward == wanted and is_same) and disagreements < options.show:
+                        disagreements += 1
                         print(json.dumps({
                             "domain": name, "task": case.task.id, "kind": case.kind,
                             "ours": [reward, failed], "theirs": [wanted, wanted_failed],

@@ -22,12 +22,13 @@ from clawrl_gym.envs.toolcall.benchmarks.tau2_goals import (
     WantedCallsGoal,
 )
 from clawrl_gym.envs.toolcall.benchmarks.tau_airline import TauAirline
-from clawrl_gym.envs.toolcall.benchmarks.tau_phone import TauPhone, new_state
+from clawrl_gym.envs.toolcall.benchmarks.tau_phone import new_state
+from clawrl_gym.envs.toolcall.benchmarks.tau_phone_tools import TauPhone
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Tau2Retail
 from clawrl_gym.envs.toolcall.benchmarks.tau_telecom import TauTelecom, start_of
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
-from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome, Said
+from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from tests.test_toolcall_customer import model_that_says
 from tests.test_toolcall_tau import DATA, calling
@@ -480,7 +481,7 @@ def judged(*answers: str, said: str = "Hello.") -> tuple[list[str], list[Any]]:
     with model_that_says(*answers) as (options, asked):
         judge = AssertionJudge(Endpoint(options["user_base_url"], None), "m", 10.0)
         goal = AssertionsGoal(("It greets.", "It thanks."), judge)
-        spoken = (Said("user", "Hi"), Said("assistant", said))
+        spoken = (Utterance("user", "Hi"), Utterance("assistant", said))
         return list(goal.missing(outcome(said, transcript=spoken))), asked
 
 

@@ -23,7 +23,7 @@ from clawrl_gym.envs.toolcall.toolbox import UserTools
 
 MAX_HEARD_CHARS = 8_192
 """Of a reply; what is beyond is not listened to."""
-MAX_TURNS = 30
+MAX_TURNS = 100
 """Messages after which a model that plays a role is not asked again."""
 MAX_STEPS = 20
 """Calls of tools in a row, of a model that plays a role, before it has to say something."""

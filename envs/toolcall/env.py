@@ -15,7 +15,7 @@ from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.grading import grade
 from clawrl_gym.envs.toolcall.source import open_source
-from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, Said, ToolTask
+from clawrl_gym.envs.toolcall.task import Customer, ExecutedCall, Outcome, ToolTask, Utterance
 from clawrl_gym.envs.toolcall.toolbox import Toolbox, UserTools
 from clawrl_gym.envs.toolcall.toolset import ToolContext
 
@@ -79,7 +79,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         self._source = open_source(self._context)
         self._customer: Customer | None = None
         self._user_tools: UserTools | None = None
-        self._spoken: list[Said] = []
+        self._utterances: list[Utterance] = []
         self._ended = False
         """Nobody has more to say."""
         self._replies: list[str] = []
@@ -116,7 +116,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         except BaseException:
             tools.close()
             raise
-        self._spoken, self._ended = [Said("user", task.instruction)], False
+        self._utterances, self._ended = [Utterance("user", task.instruction)], False
         self._replies, self._calls, self._awaits_results = [], [], False
         self._tools = tools.schemas
         return tools
@@ -134,15 +134,15 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
         """What comes back; None when nothing does and the episode ends."""
         if reply.content.strip():
             self._replies.append(reply.content)
-        self._spoken.append(Said("assistant", encode(reply)))
+        self._utterances.append(Utterance("assistant", encode(reply)))
         if reply.calls:
             calls = tools.carry_out(reply.calls, self._call_timeout_s)
             self._calls.append(calls)
-            self._spoken += [Said("tool", call.result) for call in calls]
+            self._utterances += [Utterance("tool", call.result) for call in calls]
             return encode_results(reply.calls, [call.result for call in calls])
         answer = None if self._customer is None else self._customer.hear(reply.content)
         if answer is not None:
-            self._spoken.append(Said("user", answer))
+            self._utterances.append(Utterance("user", answer))
         return answer
 
     def _grade(self, task: ToolTask, tools: Toolbox) -> tuple[float, str]:
@@ -152,7 +152,7 @@ class ToolCallEnv(TaskEnv[ToolTask, Toolbox]):
                 tuple(self._calls),
                 tools.states(),
                 tuple(self._user_tools.calls) if self._user_tools else (),
-                tuple(self._spoken),
+                tuple(self._utterances),
                 self._ended,
             )
         finally:

@@ -22,7 +22,7 @@ class ExecutedCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Utterance:
     """One message of a conversation, as a judge reads it."""
 
     role: Literal["assistant", "user", "tool"]
@@ -41,7 +41,7 @@ class Outcome:
     """By toolset: its state as JSON."""
     user_calls: tuple[Call, ...] = ()
     """What the user did with tools of its own."""
-    transcript: tuple[Said, ...] = ()
+    transcript: tuple[Utterance, ...] = ()
     """All of the conversation, in order."""
     ended: bool = True
     """It came to its end by itself: neither cut off nor out of turns."""

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import copy
 import json
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
 from clawrl_gym.core.errors import ConfigError, TaskError
-from clawrl_gym.core.types import Json, Split
+from clawrl_gym.core.types import Split
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.task_ids import split_of_content
@@ -41,7 +38,23 @@ from clawrl_gym.envs.toolcall.benchmarks.tau2_goals import (
     WantedCall,
     WantedCallsGoal,
 )
-from clawrl_gym.envs.toolcall.benchmarks.tau_phone import TauPhone
+from clawrl_gym.envs.toolcall.benchmarks.tau2_rows import (
+    Action,
+    Assertion,
+    Criteria,
+    FunctionCall,
+    InitialState,
+    TaskRow,
+    Unusable,
+    has_id,
+    read_row,
+    read_rows,
+    read_toml,
+    splits_of,
+    tasks_file,
+)
+from clawrl_gym.envs.toolcall.benchmarks.tau_operator import TauOperator
+from clawrl_gym.envs.toolcall.benchmarks.tau_phone_tools import TauPhone
 from clawrl_gym.envs.toolcall.benchmarks.tau_telecom import TauTelecom
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.goals import StateGoal
@@ -54,73 +67,7 @@ OPENING = "Hi, I need some help."
 TURNS = 100
 """Replies of the assistant; tau2-bench counts 200 steps of both sides."""
 BASES = ("DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE", "NL_ASSERTION")
-_SPLITS: Mapping[str, Split] = {"train": "train", "test": "heldout"}
-_SCENARIO = ("reason_for_call", "known_info", "unknown_info", "task_instructions")
 _CALL_TIMEOUT_S = 1.0
-
-Side = Literal["assistant", "user"]
-
-
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class Action(_Row):
-    name: str
-    arguments: dict[str, Any]
-    requestor: Side = "assistant"
-    compare_args: tuple[str, ...] | None = None
-
-
-class FunctionCall(_Row):
-    env_type: Side
-    func_name: str
-    arguments: dict[str, Any]
-
-
-class Assertion(FunctionCall):
-    assert_value: bool = True
-
-
-class Criteria(_Row):
-    actions: tuple[Action, ...] | None = None
-    env_assertions: tuple[Assertion, ...] | None = None
-    communicate_info: tuple[str, ...] | None = None
-    nl_assertions: tuple[str, ...] | None = None
-    reward_basis: tuple[str, ...] = ("DB", "COMMUNICATE")
-
-
-class InitialState(_Row):
-    initialization_data: dict[str, Any] | None = None
-    initialization_actions: tuple[FunctionCall, ...] | None = None
-    message_history: tuple[object, ...] | None = None
-
-
-class Scenario(_Row):
-    instructions: str | dict[str, Any]
-    persona: str | None = None
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.instructions, str):
-            return self.instructions
-        return "\n".join(
-            str(self.instructions[key]) for key in _SCENARIO if self.instructions.get(key)
-        )
-
-
-class TaskRow(_Row):
-    """One task of tasks.json: the fields that are read."""
-
-    id: str | int
-    user_scenario: Scenario
-    evaluation_criteria: Criteria | None = None
-    initial_state: InitialState | None = None
-    ticket: str | None = Field(None)
-
-
-class Unusable(Exception):
-    """Why a task is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +96,17 @@ def is_second(path: Path) -> bool:
 
 def open_second(path: Path, context: ToolContext) -> TaskTable:
     """The usable tasks of a domain. Raises TaskError for another domain, or with none usable."""
-    file = path if path.is_file() else _tasks_file(path)
+    file = path if path.is_file() else tasks_file(path)
     domain = domain_of(file.parent, context.config)
     judge = _judge(context.config)
     is_played = context.config.user == "model"
-    split_of = _splits(file)
+    split_of = splits_of(file)
     tasks: dict[str, ToolTask] = {}
     left_out: list[LeftOut] = []
-    for number, content in enumerate(_rows(file), 1):
-        name = f"tau-{content['id']}" if _has_id(content) else f"task {number}"
+    for number, content in enumerate(read_rows(file), 1):
+        name = f"tau-{content['id']}" if has_id(content) else f"task {number}"
         try:
-            row = _row(content)
+            row = read_row(content)
             split = split_of(str(row.id)) or split_of_content(row.user_scenario.text)
             if name in tasks:
                 raise Unusable("its id is taken already")
@@ -205,10 +152,11 @@ def _telecom(folder: Path, config: ToolCallEnvConfig) -> Domain:
         f"<main_policy>\n{main}\n</main_policy>\n"
         f"<tech_support_policy>\n{manual}\n</tech_support_policy>"
     )
+    tables, phone = read_toml(folder / "db.toml"), read_toml(folder / "user_db.toml")
     return Domain(
         name="telecom",
         toolset=tau_telecom.NAME,
-        state=tau_telecom.start_of(_toml(folder / "db.toml"), _toml(folder / "user_db.toml")),
+        state=tau_telecom.start_of(tables, phone),
         policy=policy,
         open=partial(_open_telecom, alone=alone),
         guidelines=_guidelines(folder, "simulation_guidelines_tools.md"),
@@ -322,14 +270,14 @@ def _checks(
 
 
 def _has_function(one: FunctionCall) -> bool:
-    side = TauPhone if one.env_type == "user" else tau_telecom.TauOperator
+    side = TauPhone if one.env_type == "user" else TauOperator
     return hasattr(side, one.func_name)
 
 
 def _is_true(assertion: Assertion, state: object) -> bool:
     telecom = _open_telecom(state, alone=True)
-    told = telecom.run(assertion.env_type, assertion.func_name, assertion.arguments)
-    return told is assertion.assert_value
+    result = telecom.run(assertion.env_type, assertion.func_name, assertion.arguments)
+    return result is assertion.assert_value
 
 
 def _check_gold(actions: Sequence[Action], domain: Domain) -> None:
@@ -370,59 +318,8 @@ def _solution(criteria: Criteria, domain: Domain) -> tuple[Reply, ...]:
         Reply("", (Call(f"call-{number}", action.name, json.dumps(action.arguments)),))
         for number, action in enumerate(actions, 1)
     )
-    told = ", ".join(criteria.communicate_info or ())
-    return (*calls, Reply(f"Everything is done. {told}".strip()))
-
-
-def _has_id(content: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(content, dict) and isinstance(content.get("id"), str | int)
-
-
-def _row(content: object) -> TaskRow:
-    try:
-        return TaskRow.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "row"
-        raise Unusable(f"it cannot be read: {field}: {first['msg']}") from None
-
-
-def _rows(file: Path) -> list[object]:
-    rows = read_json(file)
-    if isinstance(rows, dict):
-        rows = rows.get("tasks")
-    if not isinstance(rows, list) or not rows:
-        raise TaskError(f"{file}: expected a list of tasks")
-    return rows
-
-
-def _tasks_file(folder: Path) -> Path:
-    file = folder / "tasks.json"
-    others = sorted(one.name for one in folder.glob("tasks_*.json"))
-    if not file.is_file() and others:
-        raise TaskError(f"{folder} has no tasks.json; say env.tasks={folder / others[0]}")
-    return file
-
-
-def _splits(file: Path) -> Callable[[str], Split | None]:
-    """The split of an id, as split_tasks.json has it; None where it does not say.
-
-    Where the file has a set `base`, the other tasks are left out, as tau2-bench does by default.
-    """
-    own = file.with_name(f"split_{file.name}")
-    shared = file.with_name("split_tasks.json")
-    sets: Any = next((read_json(one) for one in (own, shared) if one.is_file()), {})
-    if not isinstance(sets, dict):
-        raise TaskError(f"{own}: expected an object with the ids of train and test")
-    by_id = {str(i): split for name, split in _SPLITS.items() for i in sets.get(name) or ()}
-    base = {str(i) for i in sets.get("base") or ()} if own.is_file() else set()
-
-    def split_of(task_id: str) -> Split | None:
-        if base and task_id not in base and task_id not in by_id:
-            raise Unusable(f"it is not in the set 'base' of {own.name}")
-        return by_id.get(task_id)
-
-    return split_of
+    outputs = ", ".join(criteria.communicate_info or ())
+    return (*calls, Reply(f"Everything is done. {outputs}".strip()))
 
 
 def _judge(config: ToolCallEnvConfig) -> AssertionJudge | None:
@@ -438,12 +335,3 @@ def _guidelines(folder: Path, name: str) -> str:
     """tau2-bench's own words to the player of the user, from `data/tau2/user_simulator`."""
     file = folder.resolve().parent.parent / "user_simulator" / name
     return read_text(file) if file.is_file() else ""
-
-
-def _toml(file: Path) -> Json:
-    try:
-        tables = tomllib.loads(read_text(file))
-    except tomllib.TOMLDecodeError as error:
-        raise TaskError(f"{file} is no TOML: {error}") from None
-    plain: Json = json.loads(json.dumps(tables, default=str))  # days as text
-    return plain

@@ -17,7 +17,7 @@ from clawrl_gym.core.errors import ClawError, EnvError
 from clawrl_gym.core.types import Json
 from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.conversation.model_user import words_of
-from clawrl_gym.envs.toolcall.task import Outcome, Said
+from clawrl_gym.envs.toolcall.task import Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolFailure
 
 MAX_FAILED_CALLS = 10
@@ -44,8 +44,9 @@ class CommunicatedGoal:
     texts: tuple[str, ...]
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
-        said = [reply.lower().replace(",", "") for reply in outcome.replies]
-        lacking = sum(not any(text.lower() in reply for reply in said) for text in self.texts)
+        messages = [reply.lower().replace(",", "") for reply in outcome.replies]
+        texts = [text.lower() for text in self.texts]
+        lacking = sum(not any(text in message for message in messages) for text in texts)
         return [f"{lacking} of {len(self.texts)} things were not said"] if lacking else []
 
 
@@ -102,7 +103,7 @@ class AssertionJudge:
         self._model = model
         self._timeout_s = timeout_s
 
-    def unmet(self, transcript: Sequence[Said], assertions: Sequence[str]) -> list[int]:
+    def unmet(self, transcript: Sequence[Utterance], assertions: Sequence[str]) -> list[int]:
         """The numbers of those that are not met. Raises EnvError."""
         messages = _prompt(transcript, assertions)
         body = {"model": self._model, "messages": messages, "temperature": 0.0}
@@ -148,7 +149,7 @@ class _Results(BaseModel):
     results: list[_Result]
 
 
-def _prompt(transcript: Sequence[Said], assertions: Sequence[str]) -> list[dict[str, str]]:
+def _prompt(transcript: Sequence[Utterance], assertions: Sequence[str]) -> list[dict[str, str]]:
     # As JSON without a plain "<": no text of a conversation reads as a control token.
     spoken = [{one.role: one.text} for one in transcript]
     quoted = json.dumps(spoken).replace("<", "\\u003c")[:_MAX_TRANSCRIPT_CHARS]

@@ -314,7 +314,7 @@ class TauAirline:
     def _direct(
         self, date: str, origin: str, destination: str | None, leaves_after: str = ""
     ) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = []
+        direct: list[dict[str, object]] = []
         for number in self._flights.ids():
             flight = self._flights.row(number)
             day = flight["dates"].get(date)
@@ -325,8 +325,8 @@ class TauAirline:
                 and day["status"] == "available"
                 and flight["scheduled_departure_time_est"] >= leaves_after
             ):
-                found.append({k: v for k, v in flight.items() if k != "dates"} | dict(day))
-        return found
+                direct.append({k: v for k, v in flight.items() if k != "dates"} | dict(day))
+        return direct
 
     def _charged(self, reservation_id: str, payment_id: str, dollars: int) -> Reservation:
         """The reservation, to be written, after so much was paid for it or given back."""
@@ -393,9 +393,9 @@ def _kept(former: Reservation, cabin: str, flight: FlightOnDay) -> BookedFlight 
     """The flight as it is booked already, at its price then."""
     if cabin != former["cabin"]:
         return None
-    asked = (flight["flight_number"], flight["date"])
+    wanted = (flight["flight_number"], flight["date"])
     return next(
-        (one for one in former["flights"] if (one["flight_number"], one["date"]) == asked), None
+        (one for one in former["flights"] if (one["flight_number"], one["date"]) == wanted), None
     )
 
 
