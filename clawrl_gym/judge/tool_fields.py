@@ -55,7 +55,7 @@ _WORDS_OF_SUCCESS = _words(
 )
 _ABOUT_THE_CALL = _words(
     "status state outcome result success ok message msg error errors reason detail details code"
-    " tool name type title output stdout stderr data response description hint traceid requestid"
+    " tool type title output stdout stderr data response description hint traceid requestid"
     " timestamp time duration durationms took path instance kind deniedreason explanation"
     " content structuredcontent meta metadata"
 ) | _ERRORS | _RAISED | _DONE | _EXIT_CODES | _HTTP | _SIGNAL  # fmt: skip
@@ -214,13 +214,19 @@ def _is_error(key: str, value: object) -> bool:
 
 def _succeeded(answer: Json) -> bool:
     fields = {_plain(key): value for key, value in answer.items()}
+    inner = fields.get("metadata")
+    if isinstance(inner, dict) and _exit_code({_plain(k): v for k, v in inner.items()}) == 0:
+        return True
     if _exit_code(fields) == 0 or any(_is_true(fields[key]) for key in _DONE & fields.keys()):
         return True
     if fields.get("iserror") is False:
         return True
-    if "error" in fields and not fields["error"] and fields.get("result") not in (None, "", [], {}):
+    if fields.get("error") is False:
         return True
-    words = {_plain(fields[key]) for key in ("status", "outcome", "result") if key in fields}
+    is_reply = "jsonrpc" in fields or ("error" in fields and not fields["error"])
+    if is_reply and fields.get("result") not in (None, "", [], {}):
+        return True
+    words = {_plain(fields[key]) for key in ("status", "outcome", "result", "msg") if key in fields}
     if words & _WORDS_OF_SUCCESS:
         return True
     return any(_is_http_success(fields[key]) for key in _HTTP & fields.keys())

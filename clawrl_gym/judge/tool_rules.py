@@ -28,7 +28,8 @@ _MARKS = re.compile(r"[^0-9A-Za-z]")
 _SERVER = re.compile(r"^.*(?:__|[./:])(?=\w)")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _ELEMENT = re.compile(
-    r"<(?P<name>result|output|tool_result|tool_response|response|content|stdout)>"
+    r"<(?P<name>result|output|tool_result|tool_response|response|content|source|stdout)"
+    r"(?: [^<>]*)?>"
     r"(?P<inside>.*)</(?P=name)>",
     re.DOTALL,
 )
@@ -108,6 +109,8 @@ class ToolRules:
                 return Finding(-1, {"rule": "fields" if outcome == "failed" else "empty"})
             if outcome == "succeeded":
                 return self._success("fields")
+            if answer:
+                return _UNKNOWN  # what words in it are about is not known
         return self._in_words(text, call)
 
     def _in_words(self, text: str, call: ToolUse) -> Finding:
@@ -163,10 +166,11 @@ class _Result:
         return f"{self.head}\n{self.tail.partition(chr(10))[2]}"
 
     @property
-    def outer_lines(self) -> str:
-        """The first and the last line, where a result speaks of itself."""
+    def own_words(self) -> str:
+        """Where a result speaks of itself: its first and last line. Contents do so nowhere, and
+        what else they are may stand anywhere in them."""
         lines = self.text.splitlines() or [""]
-        return f"{lines[0]}\n{lines[-1]}"
+        return self.text if self.is_contents else f"{lines[0]}\n{lines[-1]}"
 
 
 class _ToolRule:
@@ -194,7 +198,7 @@ class _ToolRule:
             return False
         if self._tail is not None and not self._tail.search(result.tail):
             return False
-        return not (self.doubtless and doubts is not None and doubts.search(result.outer_lines))
+        return not (self.doubtless and doubts is not None and doubts.search(result.own_words))
 
 
 def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:

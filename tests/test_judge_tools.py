@@ -1,0 +1,141 @@
+"""What tools give back: no written failure earns +1, hardly a success -1, and no text takes long.
+
+The lists are in tests/fixtures/judge_tools/; bench/judge_tools.py prints the same as a table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from clawrl_gym.config import ServeConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.judge.interface import Case
+from clawrl_gym.judge.rules import RuleJudge
+from clawrl_gym.judge.tool_rules import ToolRules, ToolUse
+from tests.fakes_judge import reply, shipped_rules, tool
+from tests.tool_results import ToolResult, of_list, rule_judge, value_of
+
+JUDGE = rule_judge()
+RULES = ToolRules(shipped_rules())
+OTHER_TOOLS = ("read", "web_fetch", "web_search", "exec", "edit", "do_it", "")
+
+
+def values(results: list[ToolResult], tool: str | None = None) -> list[int | None]:
+    named = [r if tool is None else replace(r, tool=tool) for r in results]
+
+    async def all_of() -> list[int | None]:
+        return [await value_of(JUDGE, result) for result in named]
+
+    return asyncio.run(all_of())
+
+
+@pytest.mark.parametrize("name", ["failures_dev", "failures_check"])
+def test_written_failures_are_failures_and_never_a_success(name: str) -> None:
+    results = of_list(name)
+    assert len(results) >= 200
+    found = values(results)
+    assert [r for r, v in zip(results, found, strict=True) if v in (0, 1)] == []
+    assert found.count(-1) >= 0.9 * len(found)
+
+
+@pytest.mark.parametrize("other", OTHER_TOOLS)
+@pytest.mark.parametrize("name", ["failures_dev", "failures_check"])
+def test_a_failure_is_no_success_whatever_the_tool_is_called(name: str, other: str) -> None:
+    results = of_list(name)
+    found = values(results, other)
+    assert [r for r, v in zip(results, found, strict=True) if v in (0, 1)] == []
+    assert found.count(-1) >= 0.5 * len(found)
+
+
+@pytest.mark.parametrize("name", ["successes_dev", "successes_check"])
+def test_written_successes_are_hardly_ever_failures(name: str) -> None:
+    found = values(of_list(name))
+    assert found.count(-1) <= 0.02 * len(found)
+    assert found.count(1) >= 0.3 * len(found)
+
+
+def test_a_success_is_weak_evidence_and_a_failure_or_a_report_is_not() -> None:
+    def weight(text: str, **config: float) -> float:
+        judge = RuleJudge(shipped_rules(**config))
+        case = Case(1, "x", reply(None, ("c", "write", "{}")), [tool(text, "c")])
+        return asyncio.run(judge.judge(case)).weight
+
+    assert weight("Successfully wrote 4 bytes to a.txt") == 0.1
+    assert weight('{"ok": true}', tool_success_weight=0.3) == 0.3
+    assert weight("Error: no") == 1.0
+    assert weight("Test report: passed") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ({"result": {"data": {"error": "x"}}}, -1),
+        ({"ok": True, "items": [{"error": "x"}]}, None),  # says both
+        ([{"ok": True}, {"ok": False}], -1),
+        ([{"id": 1, "name": "a", "error": None}, {"id": 2, "name": "b", "error": "x"}], None),
+        ({"status": "failed"}, -1),
+        ({"status": "failed", "order": 7}, None),
+        ({"status": "error", "order": 7}, -1),
+        ({"success": True}, 1),
+        ({"success": True, "results": []}, None),
+        ({"results": []}, -1),
+        ({"code": 404, "message": "x"}, -1),
+        ({"code": 404, "country": "x"}, None),
+        ({"code": -32602, "message": "x"}, -1),
+        ({"exit_code": 1, "success": True}, -1),
+        ({"temperature": 21}, None),
+        ({"isError": False, "content": [{"type": "text", "text": "Error: x"}]}, -1),
+        ({"isError": False, "content": [{"type": "text", "text": "Tea"}]}, 1),
+        ({"error": ""}, None),
+        ({"errors": 0, "warnings": 2}, None),
+        ({"a": {"b": {"c": {"d": {"e": {"f": {"error": "deep"}}}}}}}, None),
+    ],
+)
+def test_fields_say_whether_the_call_failed(answer: object, value: int | None) -> None:
+    assert RULES.find(json.dumps(answer), ToolUse("call", "")).value == value
+    fenced = f"```json\n{json.dumps(answer)}\n```"
+    assert RULES.find(fenced, ToolUse("call", "")).value == value
+
+
+@pytest.mark.parametrize("name", ["readFile", "mcp__files__read_file", "files.read_file", "READ"])
+def test_a_reader_is_known_by_its_name_in_any_form(name: str) -> None:
+    log = "Error: the disk is full\nit was written\n"
+    assert RULES.find(log, ToolUse(name, "")).value is None
+    assert RULES.find(log, ToolUse("write_log", "")).value == -1
+
+
+def test_a_user_adds_a_rule_for_results_and_wrong_ones_are_one_clear_error() -> None:
+    mine = "judge.results.mine={line: 'ALARM\\b', tools: '^siren', value: -1, weight: 0.5}"
+    rules = ToolRules(compose("serve", [mine], ServeConfig).judge)
+    found = rules.find("first\nALARM in room 3", ToolUse("siren_status", ""))
+    assert (found.value, found.weight) == (-1, 0.5)
+    assert rules.find("first\nALARM in room 3", ToolUse("lamp", "")).value is None
+    with pytest.raises(ConfigError, match=r"got \{hues\} in the pattern .*judge.result_words"):
+        ToolRules(shipped_rules(results={"mine": {"head": "{hues}", "value": -1}}))
+    for weight in (0, 1.5):
+        with pytest.raises(ConfigError, match="tool_success_weight"):
+            compose("serve", [f"judge.tool_success_weight={weight}"], ServeConfig)
+
+
+LONG = [
+    "a: " * 300, "x" * 20_000, " " * 20_000, "\n" * 20_000, "error " * 300, "the " * 400,
+    "1 passed, " * 200, "((((" * 300, "path " * 300, "successfully " * 100, "a b c d " * 160,
+    "[x] " * 300, "12 " * 500, "<output>" * 200, "<html>" * 200,
+    "<!doctype html><html" + " a" * 500,
+    '{"a":' * 3000, "[" * 5000, "user " * 300, "rate limit " * 100, "not " * 400, "0 " * 600,
+    "W" * 50 + ": " + "x" * 5000, "exit code " * 120, "it.has.dots " * 100, "no errors, " * 100,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LONG)
+def test_no_result_takes_long(text: str) -> None:
+    started_s = time.process_time()
+    for name in OTHER_TOOLS:
+        RULES.find(text, ToolUse(name, ""))
+    assert time.process_time() - started_s < 2.0  # milliseconds; a runaway pattern takes minutes
