@@ -538,3 +538,29 @@ def test_a_reply_of_calls_alone_is_in_the_transcript(tmp_path: Path) -> None:
         content = asked[0]["messages"][1]["content"]
         assert "check_sim_status" in content
         assert "active and working" in content
+
+
+def test_the_files_of_a_domain_are_read_once_and_again_when_they_change(tmp_path: Path) -> None:
+    folder = telecom_folder(tmp_path)
+    first = open_tau(folder, ToolContext())
+    assert open_tau(folder, ToolContext()) is first
+    assert open_tau(folder, ToolContext(ToolCallEnvConfig(user="model"))) is not first
+    telecom_folder(tmp_path, telecom_task(), telecom_task(id="new"))
+    assert len(open_tau(folder, ToolContext()).tasks) == 2
+
+
+WRONG = [(name, text) for name in ("db.toml", "user_db.toml", "tasks.json")
+         for text in (None, "[", "lines = 3", "\x00")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), [*WRONG, ("main_policy_solo.md", None)])
+def test_files_that_are_wrong_are_refused_in_words(
+    name: str, text: str | None, tmp_path: Path
+) -> None:
+    folder = telecom_folder(tmp_path)
+    if text is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(text)
+    with pytest.raises(TaskError, match=r"toml|json|main_policy_solo"):
+        open_tau(folder, ToolContext())

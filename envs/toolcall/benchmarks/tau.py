@@ -11,12 +11,14 @@ import ast
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.core.errors import TaskError
+from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Json, Split
+from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks import tau2
@@ -26,6 +28,7 @@ from clawrl_gym.envs.toolcall.benchmarks.task_table import (
     read_json,
     read_text,
 )
+from clawrl_gym.envs.toolcall.benchmarks.tau2_goals import AssertionJudge
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail import NAME, TABLES, RetailData, TauRetail
 from clawrl_gym.envs.toolcall.benchmarks.tau_retail_tools import TOOLS
 from clawrl_gym.envs.toolcall.goals import MentionGoal, StateGoal
@@ -54,10 +57,61 @@ def is_domain(path: Path) -> bool:
     return tau2.is_second(path) or (path / "data" / "users.json").is_file()
 
 
+@dataclass(frozen=True, slots=True)
+class _Players:
+    """Who plays the user and who judges."""
+
+    is_played: bool
+    judge_base_url: str | None
+    judge_key: str | None
+    judge_model: str | None
+    judge_timeout_s: float
+
+    @property
+    def judge(self) -> AssertionJudge | None:
+        """Raises ConfigError."""
+        if self.judge_base_url is None:
+            return None
+        if self.judge_model is None:
+            raise ConfigError(
+                "got env.judge_base_url and no env.judge_model, expected the model's name there"
+            )
+        endpoint = Endpoint(self.judge_base_url, self.judge_key)
+        return AssertionJudge(endpoint, self.judge_model, self.judge_timeout_s)
+
+
 def open_tau(path: Path, context: ToolContext) -> TaskTable:
-    """The usable tasks of a domain. Raises TaskError for another domain, or with none usable."""
+    """The usable tasks of a domain. Raises TaskError for another domain, or with none usable.
+
+    Read once for all environments of a process, as long as its files stay the same.
+    """
+    config = context.config
+    players = _Players(
+        config.user == "model",
+        config.judge_base_url,
+        config.judge_key,
+        config.judge_model,
+        config.judge_timeout_s,
+    )
+    return _open(path, _stamp(path), players)
+
+
+@lru_cache(maxsize=2)
+def _open(path: Path, stamp: object, players: _Players) -> TaskTable:
     if tau2.is_second(path):
-        return tau2.open_second(path, context)
+        return tau2.open_second(path, players.is_played, players.judge)
+    return _open_first(path, players.is_played)
+
+
+def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Changes when a file of the domain does."""
+    folder = path.parent if path.is_file() else path
+    files = [file for file in (*folder.glob("*"), *folder.glob("data/*")) if file.is_file()]
+    stats = {str(file): file.stat() for file in files}
+    return tuple(sorted((name, one.st_mtime_ns, one.st_size) for name, one in stats.items()))
+
+
+def _open_first(path: Path, is_played: bool) -> TaskTable:
     tables = _tables(path)
     if not all(isinstance(tables.get(table), dict) for table in TABLES):
         raise TaskError(
@@ -70,7 +124,6 @@ def open_tau(path: Path, context: ToolContext) -> TaskTable:
         "products": tables["products"],
     }
     policy = read_text(path / "wiki.md")
-    is_played = context.config.user == "model"
     tasks: dict[str, ToolTask] = {}
     left_out: list[LeftOut] = []
     for row in _rows(path):

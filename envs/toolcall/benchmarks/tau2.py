@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.errors import TaskError, boundary
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.conversation.endpoint import Endpoint
 from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.toolcall.benchmarks import tau_airline, tau_retail, tau_telecom
@@ -56,11 +55,10 @@ from clawrl_gym.envs.toolcall.benchmarks.tau2_rows import (
 from clawrl_gym.envs.toolcall.benchmarks.tau_operator import TauOperator
 from clawrl_gym.envs.toolcall.benchmarks.tau_phone_tools import TauPhone
 from clawrl_gym.envs.toolcall.benchmarks.tau_telecom import TauTelecom
-from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.goals import StateGoal
 from clawrl_gym.envs.toolcall.schema import arguments_of
 from clawrl_gym.envs.toolcall.task import Goal, ToolTask
-from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure, Toolset
+from clawrl_gym.envs.toolcall.toolset import ToolFailure, Toolset
 
 OPENING = "Hi, I need some help."
 """The first message where a model plays the user; it tells the rest when asked."""
@@ -94,12 +92,14 @@ def is_second(path: Path) -> bool:
     return has_data and (path.is_dir() or path.name.startswith("tasks"))
 
 
-def open_second(path: Path, context: ToolContext) -> TaskTable:
-    """The usable tasks of a domain. Raises TaskError for another domain, or with none usable."""
+def open_second(path: Path, is_played: bool, judge: AssertionJudge | None) -> TaskTable:
+    """The usable tasks of a domain; `is_played`: a model plays the user.
+
+    Raises TaskError for another domain, or with none usable.
+    """
     file = path if path.is_file() else tasks_file(path)
-    domain = domain_of(file.parent, context.config)
-    judge = _judge(context.config)
-    is_played = context.config.user == "model"
+    with boundary(TaskError, f"the data of {file.parent}"):
+        domain = domain_of(file.parent, is_played)
     split_of = splits_of(file)
     tasks: dict[str, ToolTask] = {}
     left_out: list[LeftOut] = []
@@ -118,10 +118,10 @@ def open_second(path: Path, context: ToolContext) -> TaskTable:
     return TaskTable(tasks, str(path), selection)
 
 
-def domain_of(folder: Path, config: ToolCallEnvConfig) -> Domain:
+def domain_of(folder: Path, is_played: bool) -> Domain:
     """Which domain a folder is, told by its data. Raises TaskError for one that is not here."""
     if (folder / "db.toml").is_file():
-        return _telecom(folder, config)
+        return _telecom(folder, is_played)
     tables = read_json(folder / "db.json")
     names = {*tables} if isinstance(tables, dict) else set()
     for name, module, open_tools in (
@@ -144,8 +144,8 @@ def domain_of(folder: Path, config: ToolCallEnvConfig) -> Domain:
     )
 
 
-def _telecom(folder: Path, config: ToolCallEnvConfig) -> Domain:
-    alone = config.user == "scripted"
+def _telecom(folder: Path, is_played: bool) -> Domain:
+    alone = not is_played
     main = read_text(folder / ("main_policy_solo.md" if alone else "main_policy.md"))
     manual = read_text(folder / "tech_support_manual.md")
     policy = (
@@ -320,15 +320,6 @@ def _solution(criteria: Criteria, domain: Domain) -> tuple[Reply, ...]:
     )
     outputs = ", ".join(criteria.communicate_info or ())
     return (*calls, Reply(f"Everything is done. {outputs}".strip()))
-
-
-def _judge(config: ToolCallEnvConfig) -> AssertionJudge | None:
-    if config.judge_base_url is None:
-        return None
-    if config.judge_model is None:
-        raise ConfigError("got env.judge_base_url and no env.judge_model, expected its name there")
-    endpoint = Endpoint(config.judge_base_url, config.judge_key)
-    return AssertionJudge(endpoint, config.judge_model, config.judge_timeout_s)
 
 
 def _guidelines(folder: Path, name: str) -> str:

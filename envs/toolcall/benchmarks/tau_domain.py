@@ -60,7 +60,7 @@ def call_method(owner: object, name: str, arguments: Json) -> str:
     """Raises ToolFailure, as either benchmark does for whatever goes wrong within a tool."""
     try:
         result = getattr(owner, name)(**arguments)
-    except (LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ToolFailure(f"it failed: {type(error).__name__}: {error}") from error
     return result if isinstance(result, str) else json.dumps(result)
 
