@@ -28,6 +28,7 @@ from clawrl_gym.envs.toolcall.benchmarks.tau_retail import Tau2Retail
 from clawrl_gym.envs.toolcall.benchmarks.tau_telecom import TauTelecom, start_of
 from clawrl_gym.envs.toolcall.config import ToolCallEnvConfig
 from clawrl_gym.envs.toolcall.env import ToolCallEnv
+from clawrl_gym.envs.toolcall.source import open_source
 from clawrl_gym.envs.toolcall.task import ExecutedCall, Outcome, Utterance
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from tests.test_toolcall_customer import model_that_says
@@ -547,6 +548,15 @@ def test_the_files_of_a_domain_are_read_once_and_again_when_they_change(tmp_path
     assert open_tau(folder, ToolContext(ToolCallEnvConfig(user="model"))) is not first
     telecom_folder(tmp_path, telecom_task(), telecom_task(id="new"))
     assert len(open_tau(folder, ToolContext()).tasks) == 2
+
+
+def test_a_whole_checkout_is_no_domain_but_names_them(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "tau2" / "domains" / "telecom"
+    folder.mkdir(parents=True)
+    telecom_folder(folder)
+    for path in (tmp_path, folder.parent):
+        with pytest.raises(TaskError, match=f"1 domains, .*say env.tasks={folder}"):
+            open_source(ToolContext(ToolCallEnvConfig(tasks=str(path))))
 
 
 WRONG = [(name, text) for name in ("db.toml", "user_db.toml", "tasks.json")

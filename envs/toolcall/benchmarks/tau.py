@@ -54,7 +54,8 @@ class _TauTask:
 
 def is_domain(path: Path) -> bool:
     """Whether a path is a domain of either benchmark."""
-    return tau2.is_second(path) or (path / "data" / "users.json").is_file()
+    is_first = (path / "data" / "users.json").is_file()
+    return is_first or tau2.is_second(path) or bool(tau2.domains_in(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,10 @@ def open_tau(path: Path, context: ToolContext) -> TaskTable:
 def _open(path: Path, stamp: object, players: _Players) -> TaskTable:
     if tau2.is_second(path):
         return tau2.open_second(path, players.is_played, players.judge)
+    if domains := tau2.domains_in(path):
+        raise TaskError(
+            f"{path} has {len(domains)} domains, expected one of them: say env.tasks={domains[0]}"
+        )
     return _open_first(path, players.is_played)
 
 

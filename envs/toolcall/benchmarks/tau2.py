@@ -66,6 +66,8 @@ TURNS = 100
 """Replies of the assistant; tau2-bench counts 200 steps of both sides."""
 BASES = ("DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE", "NL_ASSERTION")
 _CALL_TIMEOUT_S = 1.0
+_MARKS = ("db.json", "db.toml", "policy.md", "main_policy.md", "split_tasks.json")
+"""Files that a domain's folder has some of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,15 @@ class Domain:
 
 def is_second(path: Path) -> bool:
     """Whether a path is a domain's folder of tau2-bench, or a file of tasks in one."""
-    folder = path.parent if path.is_file() else path
-    has_data = (folder / "db.json").is_file() or (folder / "db.toml").is_file()
-    return has_data and (path.is_dir() or path.name.startswith("tasks"))
+    if path.is_file():
+        return path.name.startswith("tasks") and is_second(path.parent)
+    return any((path / name).is_file() for name in _MARKS)
+
+
+def domains_in(path: Path) -> list[Path]:
+    """The domains' folders of a checkout of tau2-bench, or of the folder that holds them."""
+    places = [place for place in (path / "data" / "tau2" / "domains", path) if place.is_dir()]
+    return [one for place in places for one in sorted(place.iterdir()) if is_second(one)]
 
 
 def open_second(path: Path, is_played: bool, judge: AssertionJudge | None) -> TaskTable:
@@ -122,6 +130,8 @@ def domain_of(folder: Path, is_played: bool) -> Domain:
     """Which domain a folder is, told by its data. Raises TaskError for one that is not here."""
     if (folder / "db.toml").is_file():
         return _telecom(folder, is_played)
+    if not (folder / "db.json").is_file():
+        raise TaskError(f"{folder} has neither db.json nor db.toml: is your copy whole?")
     tables = read_json(folder / "db.json")
     names = {*tables} if isinstance(tables, dict) else set()
     for name, module, open_tools in (
