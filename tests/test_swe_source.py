@@ -287,10 +287,10 @@ def test_a_task_folder_reads_no_file_through_a_link_out_of_it(tmp_path: Path) ->
     [
         ("a.json", "{", "no JSON"),
         ("a.json", '"x"', "expected a list"),
-        ("a.json", "[]", "no row"),
-        ("a.json", "[1]", "row 1 has no 'instance_id'"),
-        ("a.json", '[{"repo": "a"}]', "row 1 has no 'instance_id'"),
-        ("a.jsonl", '{"instance_id": "a"}\n{"instance_id": "a"}', "row 2 is a second 'a'"),
+        ("a.json", "[]", "there is none"),
+        ("a.json", "[1]", r"no 'instance_id'.*row 1"),
+        ("a.json", '[{"repo": "a"}]', r"no 'instance_id'.*row 1"),
+        ("a.jsonl", '{"instance_id": "a"}\n{"instance_id": "a"}', "field 'repo'"),
         ("a.jsonl", '{"instance_id": "a"}\nnot', "line 2"),
         ("a.json", "[" * 100_000, "no JSON"),
         ("a.jsonl", b"\xff\xfe", "UTF-8"),
@@ -304,6 +304,62 @@ def test_a_wrong_file_is_an_error_that_names_it(
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(TaskError, match=rf"a\.json.*{why}|a\.parquet.*{why}|{why}.*a\.json"):
         open_source(SweEnvConfig.of({"instances": str(path)}))
+
+
+@pytest.mark.parametrize(
+    ("bad", "name", "why"),
+    [
+        ("{", "rows.jsonl: row 2", "line 2: no JSON"),
+        ("[1]", "rows.jsonl: row 2", "it has no 'instance_id'"),
+        (json.dumps(fifth(1)), "pallets__flask-1", "it is a second row of this id"),
+        (json.dumps(fifth(2, FAIL_TO_PASS=[])), "pallets__flask-2", "at least one test"),
+        (json.dumps(fifth(2, log_parser="magic")), "pallets__flask-2", "one of swebench's parsers"),
+        (json.dumps(fifth(2, patch=7)), "pallets__flask-2", "field 'patch'"),
+        (
+            json.dumps(classic(2, repo="me/shop")),
+            "pallets__flask-2",
+            "knows none for this repository",
+        ),
+    ],
+)
+def test_one_bad_row_is_left_out_and_never_drawn(
+    tmp_path: Path, bad: str, name: str, why: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(f"{json.dumps(fifth(1))}\n{bad}\n{json.dumps(fifth(3))}\n")
+    config = SweEnvConfig.of({"instances": str(path)})
+    source = open_source(config)
+    drawn = {*source.ids("train"), *source.ids("heldout")}
+    assert drawn == {"pallets__flask-1", "pallets__flask-3"}
+    selection = selection_of(source)
+    assert selection is not None
+    assert selection.summary == "2 tasks used, 1 left out"
+    assert selection.left_out[0].name.endswith(name)
+    assert why in selection.left_out[0].reason
+    assert why in config.left_out()[1]
+    if name not in drawn:
+        with pytest.raises(TaskError, match=r"cannot be used here|expected one of 2"):
+            source.load(name)
+
+
+def test_one_bad_file_or_folder_does_not_refuse_the_others(tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "good.json", [fifth(1)])
+    (tmp_path / "rows" / "bad.json").write_text("{")
+    config = SweEnvConfig.of({"instances": str(tmp_path / "rows")})
+    assert config.left_out()[0] == "1 task used, 1 left out:"
+    assert "no JSON" in config.left_out()[1]
+
+
+def test_what_is_left_out_of_rows_beside_the_corpus_is_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", [fifth(1), fifth(2, FAIL_TO_PASS=[])])
+    config = SweEnvConfig.of({"instances": path, "heldout": "corpus"})
+    assert config.left_out()[0] == "1 task used, 1 left out:"
+
+
+def test_a_parser_that_swebench_has_not_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", [classic(1)])
+    with pytest.raises(ConfigError, match=r"env\.log_parser='magic', expected one of"):
+        open_source(SweEnvConfig.of({"instances": path, "log_parser": "magic"}))
 
 
 def test_a_place_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Rows from where people keep them: a file, a folder, a task repository of swebench, the hub.
 
-Nothing is checked here but that rows are rows; a row's fields are read when its instance is loaded.
+Nothing is checked here but that rows are rows with ids of their own; what is none is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.installation import how_to_install
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.selection import LeftOut, Selection
 from clawrl_gym.envs.swe.row import CONTEXT_FIELD, Row
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -42,10 +43,11 @@ class Rows:
 
     rows: Mapping[str, Row]
     splits: Mapping[str, Split]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def read_rows(where: str, hub_split: str = "test") -> Rows:
-    """All rows of a place. Raises ConfigError for no such place, TaskError for what is in it."""
+    """All rows of a place. Raises ConfigError for no such place, TaskError when it has none."""
     path = Path(where).expanduser()
     if path.is_file():
         return _gather([(path, _read_file(path))])
@@ -79,24 +81,42 @@ def _files(folder: Path) -> list[Path]:
 def _gather(parts: list[tuple[Path, Iterator[object]]]) -> Rows:
     rows: dict[str, Row] = {}
     splits: dict[str, Split] = {}
+    left_out: list[LeftOut] = []
     for path, part_rows in parts:
         split = _split_of(path)
-        for number, row in enumerate(part_rows, 1):
-            if (
-                not isinstance(row, Mapping)
-                or not isinstance(instance_id := row.get("instance_id"), str)
-                or not instance_id
-            ):
-                raise TaskError(f"{path}: row {number} has no 'instance_id', expected a text in it")
-            if instance_id in rows:
-                raise TaskError(f"{path}: row {number} is a second {instance_id!r}, expected one")
-            rows[instance_id] = row
-            if split is not None:
-                splits[instance_id] = split
-    if not rows:
-        raise TaskError(f"there is no row in {', '.join(str(path) for path, _ in parts[:5])}")
+        for number, row in enumerate(_whole_or_error(part_rows), 1):
+            instance_id = row.get("instance_id") if isinstance(row, Mapping) else None
+            place = f"{path}: row {number}"
+            if isinstance(row, TaskError):
+                left_out.append(LeftOut(place, str(row)))
+            elif not isinstance(row, Mapping) or not instance_id or type(instance_id) is not str:
+                left_out.append(LeftOut(place, "it has no 'instance_id', expected a text in it"))
+            elif instance_id in rows:
+                left_out.append(LeftOut(instance_id, "it is a second row of this id"))
+            else:
+                rows[instance_id] = row
+                if split is not None:
+                    splits[instance_id] = split
+    Selection(len(rows), tuple(left_out)).require_some(
+        ", ".join(str(path) for path, _ in parts[:5])
+    )
     both = {"train", "heldout"} <= set(splits.values()) and len(splits) == len(rows)
-    return Rows(rows, splits if both else {})
+    return Rows(rows, splits if both else {}, tuple(left_out))
+
+
+def _whole_or_error(rows: Iterator[object]) -> Iterator[object]:
+    """Rows; a TaskError stands for one that cannot be read, or for all that would come after it."""
+    try:
+        yield from rows
+    except TaskError as error:
+        yield error
+
+
+def _or_error(read: Callable[..., object], *arguments: object) -> object:
+    try:
+        return read(*arguments)
+    except TaskError as error:
+        return error
 
 
 def _split_of(path: Path) -> Split | None:
@@ -137,7 +157,7 @@ def _read_json(path: Path) -> Iterator[object]:
 def _read_jsonl(path: Path) -> Iterator[object]:
     for number, line in enumerate(_text(path).split("\n"), 1):
         if line.strip():
-            yield _loads(line, f"{path}, line {number}")
+            yield _or_error(_loads, line, f"{path}, line {number}")
 
 
 def _read_parquet(path: Path) -> Iterator[object]:
@@ -177,7 +197,7 @@ def _read_tasks(root: Path) -> Iterator[object]:
     """A task repository of swebench 5: tasks/ID/ with task.yaml, tests.json, patches, eval.sh."""
     for folder in sorted(path for path in (root / "tasks").iterdir() if path.is_dir()):
         if (folder / _TASK).is_file():
-            yield _read_task(folder)
+            yield _or_error(_read_task, folder)
 
 
 def _read_task(folder: Path) -> Row:

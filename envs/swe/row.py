@@ -27,6 +27,7 @@ SMITH_PREFIX = "swesmith/"
 CONTEXT_FIELD = "_context"
 """Put into rows of a task repository: the folder of the task."""
 _PYTEST = "parse_log_pytest"
+_PARSER_CURE = "give env.log_parser, such as parse_log_pytest"
 _EVAL_TYPES = ("pass_and_fail", "fail_only")
 
 
@@ -171,7 +172,10 @@ def _command(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
 
 def _parser(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
     if row.get("log_parser"):
-        return reader.text("log_parser")
+        named = reader.text("log_parser")
+        if named not in parser_registry().parsers:
+            raise reader.wrong("log_parser", "the name of one of swebench's parsers", _PARSER_CURE)
+        return named
     parser = parser_registry().repositories.get(repository_of(row)) or defaults.log_parser
     if parser is None and (repository_of(row) in SWE_GYM_REPOSITORIES or _names_python(row)):
         parser = _PYTEST
@@ -179,7 +183,7 @@ def _parser(row: Row, reader: _Fields, defaults: RowDefaults) -> str:
         raise reader.wrong(
             "log_parser",
             "the name of a parser of swebench, which knows none for this repository",
-            "give env.log_parser, such as parse_log_pytest",
+            _PARSER_CURE,
         )
     return parser
 

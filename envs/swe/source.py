@@ -2,7 +2,7 @@
 
 Train and held-out share no instance, by id and by content. SWE-bench Verified is a benchmark: its
 instances, known by their ids or their commits whatever file they are in, are held out unless
-training on them was asked for.
+training on them was asked for. A row that cannot be run or graded is left out.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
-from clawrl_gym.envs.selection import Selection
+from clawrl_gym.envs.selection import LeftOut, Selection, select, selection_of
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.instance import Instance
 from clawrl_gym.envs.swe.loader import Rows, read_rows
+from clawrl_gym.envs.swe.logs import parser_registry
 from clawrl_gym.envs.swe.row import Row, RowDefaults, instance_of, repository_of
 from clawrl_gym.envs.task_source import TaskSource
 from clawrl_gym.envs.verified import held_out_note, verified_row
@@ -31,7 +32,7 @@ HELDOUT_SHARE = 5
 def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
     """Where the configured instances come from.
 
-    Raises ConfigError for a place that is none, TaskError for what is wrong in it.
+    Raises ConfigError for a place that is none, TaskError for one of which nothing can be used.
     """
     train, heldout = config.instances or CORPUS, config.heldout
     families: Sequence[str] | None = config.families
@@ -41,17 +42,34 @@ def open_source(config: SweEnvConfig) -> TaskSource[Instance]:
         raise ConfigError(f"env.families chooses from the corpus, got env.instances={train!r}")
     if CORPUS in (train, heldout):
         return _with_corpus(train, heldout, families, config)
-    hub_split = config.hub_split or "test"
-    train_rows = read_rows(train, hub_split)
-    heldout_rows = read_rows(heldout, hub_split) if heldout is not None else None
+    train_rows = _usable_rows(train, config)
+    heldout_rows = _usable_rows(heldout, config) if heldout is not None else None
     splits = _splits(train_rows, heldout_rows, config.train_on_verified, train)
     held_out = [] if config.train_on_verified or heldout_rows else _verified(train_rows.rows)
     return RowInstances(
         {**(heldout_rows.rows if heldout_rows else {}), **train_rows.rows},
         splits,
         _defaults(config),
+        (*train_rows.left_out, *(heldout_rows.left_out if heldout_rows else ())),
         frozenset(held_out),
     )
+
+
+def _usable_rows(where: str, config: SweEnvConfig) -> Rows:
+    """The rows of a place that are instances. Raises as `open_source` does."""
+    read = read_rows(where, config.hub_split or "test")
+    defaults = _defaults(config)
+    parsers = parser_registry().parsers  # where swebench is missing that is said now, and once
+    if config.log_parser not in (None, *parsers):
+        raise ConfigError(
+            f"got env.log_parser={config.log_parser!r}, expected one of swebench's: "
+            f"{', '.join(sorted(parsers))}"
+        )
+    names, left_out = select(read.rows.items(), lambda row: instance_of(row, "train", defaults))
+    left_out = (*read.left_out, *left_out)
+    Selection(len(names), left_out).require_some(where)
+    splits = {name: read.splits[name] for name in names if name in read.splits}
+    return Rows({name: read.rows[name] for name in names}, splits, left_out)
 
 
 def corpus_families(config: SweEnvConfig) -> Sequence[str]:
@@ -73,23 +91,27 @@ def lives_in_images(config: SweEnvConfig) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RowInstances:
-    """Instances made of rows, each when it is asked for."""
+    """Instances made of rows that can be used, each when it is asked for."""
 
     rows: Mapping[str, Row]
     splits: Mapping[str, Split]
     defaults: RowDefaults
+    left_out: tuple[LeftOut, ...] = ()
     held_out: frozenset[str] = frozenset()
     """Instances of SWE-bench Verified that would be trained on otherwise."""
 
     @property
     def selection(self) -> Selection:
-        return Selection(len(self.rows), notes=held_out_note(self.held_out, len(self.rows)))
+        notes = held_out_note(self.held_out, len(self.rows))
+        return Selection(len(self.rows), self.left_out, notes=notes)
 
     def ids(self, split: Split) -> Sequence[str]:
         return sorted(name for name, row_split in self.splits.items() if row_split == split)
 
     def load(self, instance_id: str) -> Instance:
         if instance_id not in self.rows:
+            if (reason := self.selection.reason_of(instance_id)) is not None:
+                raise TaskError(f"instance {instance_id!r} cannot be used here: {reason}")
             raise TaskError(
                 f"got instance {instance_id!r}, expected one of {len(self.rows)}, "
                 f"such as {sorted(self.rows)[:5]}"
@@ -103,6 +125,11 @@ class _SourcePerSplit:
 
     train: TaskSource[Instance]
     heldout: TaskSource[Instance]
+
+    @property
+    def selection(self) -> Selection:
+        """Of the rows: the corpus is used whole."""
+        return selection_of(self.train) or selection_of(self.heldout) or Selection(0)
 
     def ids(self, split: Split) -> Sequence[str]:
         return (self.train if split == "train" else self.heldout).ids(split)
@@ -123,11 +150,13 @@ def _with_corpus(
     rows_place = heldout if train == CORPUS else train
     if rows_place in (None, CORPUS):
         return corpus
-    place_rows = read_rows(rows_place, config.hub_split or "test")
+    place_rows = _usable_rows(rows_place, config)
     split: Split = "heldout" if train == CORPUS else "train"
     if split == "train":
         _refuse_verified(place_rows.rows, config.train_on_verified, rows_place)
-    rows = RowInstances(place_rows.rows, _all(place_rows.rows, split), _defaults(config))
+    rows = RowInstances(
+        place_rows.rows, _all(place_rows.rows, split), _defaults(config), place_rows.left_out
+    )
     return _SourcePerSplit(corpus, rows) if split == "heldout" else _SourcePerSplit(rows, corpus)
 
 
