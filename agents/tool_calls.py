@@ -3,6 +3,8 @@
 Plain text is what the reply says; tool calls are JSON, and so are their results:
 
 {"content": null, "tool_calls": [{"id": "1", "name": "read", "arguments": "{...}"}]}
+
+A message in OpenAI's form, or its `tool_calls` alone, is read as well: what calls is never speech.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict, TypeGuard
 
+from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import FunctionCall, Message, ToolCall
 
 
@@ -54,8 +57,10 @@ def encode(reply: Reply) -> str:
     return json.dumps({"content": reply.content, "tool_calls": calls})
 
 
-def decode(text: str) -> Reply:
-    """The reply of a text; whatever is not the form is something said."""
+def decode(text: str | Message) -> Reply:
+    """The reply of a text; whatever is not the form is something said. A message is one."""
+    if not isinstance(text, str):
+        return Reply(text_of(text), calls_of(text))
     form = _form(text)
     if form is None:
         return Reply(text)
@@ -78,13 +83,13 @@ def failure(tool: str, why: str) -> str:
 
 
 def _form(text: str) -> _ReplyForm | None:
-    if not text.startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         return None
     try:
         form = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return form if _is_form(form) else None
+    return form if _is_form(form) else _openai_form(form)
 
 
 def _is_form(form: object) -> TypeGuard[_ReplyForm]:
@@ -103,6 +108,24 @@ def _is_call(call: object) -> bool:
         and set(call) == {"id", "name", "arguments"}
         and all(isinstance(value, str) for value in call.values())
     )
+
+
+def _openai_form(form: object) -> _ReplyForm | None:
+    """A message of the OpenAI API with calls, or its calls alone, as ours; None for others."""
+    message: dict[str, object] = form if isinstance(form, dict) else {"tool_calls": form}
+    wires, content = message.get("tool_calls"), message.get("content")
+    if not isinstance(wires, list) or not wires or not all(map(_is_openai_call, wires)):
+        return None
+    calls = [_call(wire) for wire in wires]
+    return {
+        "content": content if isinstance(content, str) else None,
+        "tool_calls": [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in calls],
+    }
+
+
+def _is_openai_call(call: object) -> TypeGuard[ToolCall]:
+    function = call.get("function") if isinstance(call, dict) else None
+    return isinstance(function, dict) and isinstance(function.get("name"), str)
 
 
 def calls_of(reply: Message) -> tuple[Call, ...]:

@@ -312,3 +312,36 @@ def test_an_argument_that_a_tool_does_not_know_is_the_models_mistake(task, name,
     env.close()
     assert info["error"] is None
     assert "unexpected" in json.loads(observation)[0]["content"]
+
+
+OPENAI_CALL = {
+    "id": "call_1",
+    "type": "function",
+    "function": {"name": "calculate", "arguments": '{"expression": "17 * 23"}'},
+}
+WITH_AN_OBJECT = {"function": {"name": "calculate", "arguments": {"expression": "17 * 23"}}}
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]},
+        json.dumps({"role": "assistant", "content": None, "tool_calls": [OPENAI_CALL]}),
+        json.dumps({"tool_calls": [OPENAI_CALL], "refusal": None}, indent=2),
+        "\n " + json.dumps({"content": "", "tool_calls": [WITH_AN_OBJECT]}),
+        json.dumps([OPENAI_CALL]),
+    ],
+)
+def test_calls_in_openais_form_are_calls_and_no_speech(tmp_path, action):
+    env = started(tmp_path)
+    observation, _, terminated, truncated, _ = env.step(action)
+    assert not terminated
+    assert not truncated
+    assert "391" in observation
+    assert env.step("391")[1] == 1.0
+
+
+@pytest.mark.parametrize("action", ["[1, 2]", '{"tool_calls": "none"}', '{"answer": 391}', "[]"])
+def test_json_that_calls_nothing_is_said(tmp_path, action):
+    env = started(tmp_path)
+    assert env.step(action)[2]

@@ -27,6 +27,9 @@ class RolloutConfig(Part):
     max_staleness: int = Field(2, ge=0)
     """A group whose oldest token is more versions old than this is dropped."""
     episode_timeout_s: float = Field(120.0, gt=0)
+    growth_mb: int = Field(1024, ge=0)
+    """Memory that a worker may gain once its environments are warm; above it they are made anew,
+    and the worker after them. 0 watches nothing."""
     max_retries: int = Field(3, ge=0)
     """How often an episode that infrastructure ended is run again."""
     min_group: int = Field(2, ge=1)

@@ -286,6 +286,8 @@ class Episode:
     duration_s: float = 0.0
     scores: dict[str, float] = field(default_factory=dict)
     """What else the environment measured, by name; averaged in the run's metrics."""
+    notice: str | None = None
+    """What its worker noticed after it, for people, such as a leak."""
 
     @property
     def success(self) -> bool:

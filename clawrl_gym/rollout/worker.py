@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
-from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.errors import ClawError, ConfigError, EnvError
 from clawrl_gym.core.plugins import (
     AGENTS,
     ENVIRONMENTS,
@@ -26,6 +28,7 @@ from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
+from clawrl_gym.rollout.memory import Cure, MemoryWatch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,6 +64,10 @@ def _difference(plugins: Mapping[str, str]) -> ConfigError | None:
     return None
 
 
+class WorkerRetired(EnvError):
+    """This worker takes no more episodes: it is about to be replaced."""
+
+
 class RolloutWorker:
     """Runs episodes; as many at a time as it has slots. `run/cluster.py` makes an actor of it."""
 
@@ -72,8 +79,10 @@ class RolloutWorker:
         policy: PolicyAddress,
         request_timeout_s: float,
         plugins: Mapping[str, str] | None = None,
+        growth_mb: int = 0,
     ) -> None:
-        """`plugins`: fingerprints that the driver has; another one here is told by `ready`."""
+        """`plugins`: fingerprints that the driver has; another one here is told by `ready`.
+        `growth_mb`: as `MemoryWatch` has it."""
         self._problem = _difference(plugins or {})
         if self._problem is not None:
             return
@@ -84,10 +93,20 @@ class RolloutWorker:
         self._all = [EnvironmentThread(env, number) for number in range(slots)]
         for slot in self._all:
             self._slots.put_nowait(slot)
+        self._memory = MemoryWatch(slots, growth_mb)
+        self._stale: set[EnvironmentThread] = set()
+        """Those to be made anew before their next episode."""
+        self._in_flight = 0
+        self._retires = False
         self._films = getattr(env, "films", "none")
         self._policy = policy
         self._request_timeout_s = request_timeout_s
+        self._replaceable = False
         self._chat: PolicyChat | None = None
+
+    def may_be_replaced(self) -> None:
+        """It is a process of its own, which somebody starts again."""
+        self._replaceable = True
 
     async def ready(self) -> bool:
         """Answers once the actor runs; opens the connection pool on the actor's own loop.
@@ -101,10 +120,44 @@ class RolloutWorker:
         return True
 
     async def run(self, spec: EpisodeSpec) -> Episode:
-        """One episode on the next free slot."""
+        """One episode on the next free slot. Raises WorkerRetired once it has to make room."""
         await self.ready()
+        if self._retires:
+            raise WorkerRetired
+        self._in_flight += 1
+        try:
+            episode = await self._run(spec)
+            return replace(episode, notice=self._look_at_memory())
+        finally:
+            self._in_flight -= 1
+
+    def process_id(self) -> int:
+        """Another one once a worker was replaced."""
+        return os.getpid()
+
+    def retire_if_empty(self) -> bool:
+        """Whether it has to end; it does once no episode is lost by it, and Ray starts it again."""
+        if self._retires and not self._in_flight:
+            os._exit(0)
+        return self._retires
+
+    def _look_at_memory(self) -> str | None:
+        cure = self._memory.episode_ended()
+        if cure is Cure.RENEW:
+            self._stale = set(self._all)
+            return f"{self._memory.words}: its environments are made anew"
+        if cure is Cure.RETIRE:
+            self._retires = self._replaceable
+            what = "it is replaced" if self._replaceable else "stop the run before memory is full"
+            return f"{self._memory.words}, and new environments freed nothing: {what}"
+        return None
+
+    async def _run(self, spec: EpisodeSpec) -> Episode:
         assert self._chat is not None
         slot = await self._slots.get()
+        if slot in self._stale:
+            self._stale.remove(slot)
+            slot.discard()
         measured = spec.group_id is None
         slot.filming = self._films == "all" or (self._films == "measured" and measured)
         try:

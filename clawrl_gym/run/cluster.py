@@ -19,8 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.descendants import command_of, descendants
-from clawrl_gym.core.errors import ClusterError, ConfigError, LearnerDied, TrainerError, boundary
+from clawrl_gym.core.errors import (
+    ClusterError,
+    ConfigError,
+    EnvError,
+    LearnerDied,
+    TrainerError,
+    boundary,
+)
 from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.pictures import Images
 
 _OBJECT_STORE_BYTES = 128 << 20
+_REVIVAL_S = 120.0
 _RAY_PROCESSES = ("gcs_server", "raylet")
 
 
@@ -177,6 +186,7 @@ class RayWorker:
         slots: int,
         policy: PolicyAddress,
         request_timeout_s: float,
+        growth_mb: int = 0,
     ) -> None:
         import ray
 
@@ -186,7 +196,11 @@ class RayWorker:
             num_cpus=0, max_concurrency=slots + 8, max_restarts=-1, max_task_retries=0
         )
         self._plugins = plugins_of(env, agent)
-        self._actor = actor.remote(env, agent, slots, policy, request_timeout_s, self._plugins)
+        self._actor = actor.remote(
+            env, agent, slots, policy, request_timeout_s, self._plugins, growth_mb
+        )
+        self._process_id = 0
+        self._revival: asyncio.Task[None] | None = None
 
     async def ready(self) -> None:
         """Raises ConfigError when plug-ins of the worker's process are not this one's."""
@@ -194,13 +208,57 @@ class RayWorker:
 
         try:
             await _awaited(self._actor.ready.remote())
+            await self._actor.may_be_replaced.remote()
+            self._process_id = await self._actor.process_id.remote()
         except ray.exceptions.RayError:  # a class that is not there cannot even be handed over
             await _checked_remotely(self._plugins)
             raise
 
     async def run(self, spec: EpisodeSpec) -> Episode:
-        episode: Episode = await self._actor.run.remote(spec)
-        return episode
+        """Raises EnvError when the worker's process ends under it; the next episode waits until
+        there is another one."""
+        import ray.exceptions
+
+        from clawrl_gym.rollout.worker import WorkerRetired
+
+        while True:
+            if self._revival is not None:
+                await asyncio.shield(self._revival)
+            try:
+                episode: Episode = await self._actor.run.remote(spec)
+                return episode
+            except ray.exceptions.RayActorError as error:
+                self._revive()
+                raise EnvError(
+                    "the worker's process ended under this episode and all others in it: its "
+                    "memory was full, or an environment's code crashed or called os._exit "
+                    f"({_last_line(error)})"
+                ) from None
+            except ray.exceptions.RayTaskError as error:
+                if not isinstance(error.cause, WorkerRetired):
+                    raise
+                self._revive()
+
+    def _revive(self) -> None:
+        if self._revival is None:
+            self._revival = asyncio.create_task(self._await_another())
+
+    async def _await_another(self) -> None:
+        """Until Ray has started another process, or for long."""
+        import ray.exceptions
+
+        pauses_s = growing_pauses_s(0.1, 1.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REVIVAL_S):
+                while True:
+                    with contextlib.suppress(ray.exceptions.RayError):
+                        is_another = await self._actor.process_id.remote() != self._process_id
+                        if is_another:
+                            await self.ready()
+                        if is_another or not await self._actor.retire_if_empty.remote():
+                            break
+                    await asyncio.sleep(next(pauses_s))
+        self._revival = None
 
     async def close(self) -> None:
         await self._actor.close.remote()

@@ -50,10 +50,12 @@ class Environments:
         timeout_s: float = 120.0,
         max_retries: int = 3,
         request_timeout_s: float = 120.0,
+        growth_mb: int = 1024,
     ) -> None:
         """`slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
 
-        `timeout_s` of one episode, `request_timeout_s` of one reply of the policy.
+        `timeout_s` of one episode, `request_timeout_s` of one reply of the policy; `growth_mb`:
+        memory that a worker may gain before its environments are made anew.
         """
         if slots < 1 or workers < 0:
             raise ConfigError(
@@ -68,6 +70,7 @@ class Environments:
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._request_timeout_s = request_timeout_s
+        self._growth_mb = growth_mb
         self._numbers = itertools.count()
         self._stack = AsyncExitStack()
         self._pool: WorkerPool | None = None
@@ -158,7 +161,11 @@ class Environments:
     def _worker(self) -> Worker:
         env, agent, slots, policy = self._env, self._agent, self._slots, self._policy
         if self._workers:
-            return cluster.RayWorker(env, agent, slots, policy, self._request_timeout_s)
+            return cluster.RayWorker(
+                env, agent, slots, policy, self._request_timeout_s, self._growth_mb
+            )
         from clawrl_gym.rollout.worker import RolloutWorker
 
-        return RolloutWorker(env, agent, slots, policy, self._request_timeout_s)
+        return RolloutWorker(
+            env, agent, slots, policy, self._request_timeout_s, growth_mb=self._growth_mb
+        )

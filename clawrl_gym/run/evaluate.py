@@ -89,6 +89,7 @@ async def _evaluate(plan: Preflight[EvaluateConfig], on_phase: OnPhase) -> Evalu
             timeout_s=rollout.episode_timeout_s,
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
+            growth_mb=config.rollout.growth_mb,
         )
         await stack.enter_async_context(environments)
         on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")

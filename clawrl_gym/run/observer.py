@@ -68,6 +68,8 @@ class Observer:
     def episode(self, episode: Episode) -> None:
         """A training episode ended, or an attempt failed."""
         self._counts.count(episode)
+        if episode.notice is not None:
+            self._view.message(episode.notice)
         if episode.error is not None:
             self._view.message(f"{episode.stop_reason.value}: {episode.error}")
 

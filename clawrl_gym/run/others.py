@@ -37,6 +37,7 @@ class OtherEnv:
             timeout_s=run.rollout.episode_timeout_s,
             max_retries=run.rollout.max_retries,
             request_timeout_s=run.policy.request_timeout_s,
+            growth_mb=run.rollout.growth_mb,
         )
         async with environments:
             return await environments.evaluate(self.tasks, temperature=run.eval.temperature)

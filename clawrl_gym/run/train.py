@@ -177,6 +177,7 @@ class Run:
             timeout_s=rollout.episode_timeout_s,
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
+            growth_mb=config.rollout.growth_mb,
         )
         self._pool = await environments.start(stack)
         self._environments = environments

@@ -1,0 +1,114 @@
+"""Leaks of environments: seen, cured by new ones, and by a new process where that is not enough."""
+
+import gc
+import itertools
+from typing import Any, ClassVar
+
+import gymnasium
+import pytest
+
+from clawrl_gym.config import AgentConfig
+from clawrl_gym.core.types import TaskRef
+from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.memory import Cure, MemoryWatch, resident_bytes
+from clawrl_gym.rollout.worker import RolloutWorker, WorkerRetired
+
+MIB = 1 << 20
+
+
+def watch(readings: "itertools.chain[int] | itertools.repeat[int]", environments: int = 2) -> Any:
+    return MemoryWatch(environments, 100, lambda: next(readings) * MIB)
+
+
+def test_growth_while_environments_are_made_is_no_leak() -> None:
+    memory = watch(itertools.chain([10, 900], itertools.repeat(950)))
+    assert {memory.episode_ended() for _ in range(50)} == {Cure.NONE}
+
+
+def test_a_leak_that_new_environments_free_is_cured_by_them() -> None:
+    memory = watch(itertools.chain([10, 20, 60, 130], itertools.repeat(30)))
+    cures = [memory.episode_ended() for _ in range(20)]
+    assert cures == [Cure.NONE] * 3 + [Cure.RENEW] + [Cure.NONE] * 16
+
+
+def test_a_leak_that_stays_ends_the_process() -> None:
+    memory = watch(itertools.chain([10, 20], itertools.repeat(130)))
+    cures = [memory.episode_ended() for _ in range(7)]
+    assert cures[2] is Cure.RENEW
+    assert cures[6] is Cure.RETIRE
+    assert "grew by 110 MiB in 5 episodes, 55.0 MiB for each of 2 environments" in memory.words
+
+
+def test_nothing_is_watched_where_that_is_not_wanted() -> None:
+    memory = MemoryWatch(1, 0, lambda: 1 << 60)
+    assert {memory.episode_ended() for _ in range(9)} == {Cure.NONE}
+    assert resident_bytes() > MIB
+
+
+class Leaks(gymnasium.Env[str, str]):  # type: ignore[misc]
+    """Keeps 32 MiB of every episode, as long as it lives."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self.kept: list[bytes] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.kept.append(bytes(range(256)) * (32 * MIB // 256))
+        return "go", {}
+
+
+class LeaksForEver(Leaks):
+    """Keeps it in its module."""
+
+    made = 0
+    everything: ClassVar[list[bytes]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = self.everything
+
+
+async def notices_of(name: str, *, replaceable: bool) -> list[str | None]:
+    """What a worker with one environment says of five episodes, whose policy is not there."""
+    gc.collect()  # what earlier workers held must not be freed meanwhile
+    config = GymEnvConfig(target=f"{__name__}:{name}")
+    address = PolicyAddress("http://127.0.0.1:1", "k", "m")
+    worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0, growth_mb=48)
+    if replaceable:
+        worker.may_be_replaced()
+    notices: list[str | None] = []
+    for number in range(6):
+        spec = EpisodeSpec(f"s{number}", 0, TaskRef(None, 1, "train"), 1, 5.0)
+        try:
+            notices.append((await worker.run(spec)).notice)
+        except WorkerRetired:
+            notices.append("retired")
+    await worker.close()
+    return notices
+
+
+async def test_a_worker_makes_leaking_environments_anew_and_says_so() -> None:
+    notices = await notices_of("Leaks", replaceable=True)
+    assert [notice is None for notice in notices] == [True, True, False, True, True, False]
+    assert "its environments are made anew" in (notices[2] or "")
+    assert Leaks.made == 2
+
+
+@pytest.mark.parametrize(
+    ("replaceable", "words"),
+    [(True, "it is replaced"), (False, "stop the run before memory is full")],
+)
+async def test_a_leak_that_new_environments_do_not_free_asks_for_more(
+    replaceable: bool, words: str
+) -> None:
+    try:
+        notices = await notices_of("LeaksForEver", replaceable=replaceable)
+    finally:
+        LeaksForEver.everything.clear()
+    assert "its environments are made anew" in (notices[2] or "")
+    assert f"new environments freed nothing: {words}" in (notices[4] or "")
+    assert (notices[5] == "retired") is replaceable
