@@ -13,7 +13,7 @@ import posixpath
 import secrets
 import shlex
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from clawrl_gym.core.errors import SandboxError
@@ -126,12 +126,13 @@ def _members(
 ) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
     """What is taken, links last: nothing is ever written through one."""
     links: dict[str, str] = {}
+    taken = list[str]()
     repositories = _repositories(old)
     for member in old:
         path = posixpath.join("/", posixpath.normpath(member.name))
         if not any(is_below(path, place) for place in plain.places):
             continue
-        if any(is_below(path, f"{repository}/hooks") for repository in repositories):
+        if _is_hook(path, repositories):
             continue
         if member.issym():
             links[path] = member.linkname
@@ -142,9 +143,10 @@ def _members(
         folder, name = posixpath.split(path)
         if data is not None and folder in repositories and name in _GIT_CONFIGS:
             data = plain_git_config(data)
+        taken.append(path)
         yield _plain_member(path, member, data), data
     if plain.links:
-        yield from _safe_links(links, plain)
+        yield from _safe_links(links, plain, taken)
 
 
 def _repositories(archive: tarfile.TarFile) -> set[str]:
@@ -155,6 +157,12 @@ def _repositories(archive: tarfile.TarFile) -> set[str]:
         if name in _GIT_SIGNS:
             names.setdefault(folder, set()).add(name)
     return {folder for folder, signs in names.items() if "HEAD" in signs or len(signs) > 1}
+
+
+def _is_hook(path: str, repositories: Collection[str]) -> bool:
+    """Whether it is a repository's folder of hooks, or in it."""
+    folders = (posixpath.split(each) for each in (path, *_above(path)))
+    return any(name == "hooks" and folder in repositories for folder, name in folders)
 
 
 def _content(old: tarfile.TarFile, member: tarfile.TarInfo, max_bytes: int) -> bytes | None:
@@ -178,17 +186,24 @@ def _plain_member(path: str, member: tarfile.TarInfo, data: bytes | None) -> tar
 
 
 def _safe_links(
-    links: Mapping[str, str], plain: Plain
+    links: Mapping[str, str], plain: Plain, taken: Iterable[str]
 ) -> Iterator[tuple[tarfile.TarInfo, bytes | None]]:
+    folders = {above for path in taken for above in _above(path)}
     for path, target in links.items():
         end = _end_of(path, links, plain.places)
-        through_link = any(is_below(path, link) for link in links if link != path)
+        is_odd = path in plain.places or path in folders or any(a in links for a in _above(path))
         is_safe = end is not None and not any(is_below(end, place) for place in _ONLY_GRADERS)
-        if path in plain.places or through_link or not is_safe or not plain.wanted(path, None):
+        if is_odd or not is_safe or not plain.wanted(path, None):
             continue
         member = tarfile.TarInfo(path.lstrip("/"))
         member.type, member.linkname = tarfile.SYMTYPE, target
         yield member, None
+
+
+def _above(path: str) -> Iterator[str]:
+    """The folders that a path is in."""
+    while (path := posixpath.dirname(path)) != "/":
+        yield path
 
 
 def _end_of(path: str, links: Mapping[str, str], places: Sequence[str]) -> str | None:
