@@ -146,7 +146,7 @@ def test_tokens_and_sequences_that_another_policy_sampled_are_masked(model_dir: 
     learner = make_learner(model_dir)
     samples = on_policy(learner, make_samples([20, 30, 25, 40]))
     far = [replace(s, logprobs_T=[p + shift for p in s.logprobs_T])
-           for s, shift in zip(samples, (0.0, 0.8, -0.8, 0.0), strict=True)]  # fmt: skip
+           for s, shift in zip(samples, (0.0, 1.6, -1.6, 0.0), strict=True)]  # fmt: skip
     one = far[3].mask_T.index(True)
     far[3].logprobs_T[one] += 3.0
     tokens = [sum(sample.mask_T) for sample in far]

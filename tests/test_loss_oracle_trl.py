@@ -87,7 +87,9 @@ def trl_trainer(model_dir: str, folder: Path, scale_rewards: str) -> Any:
     )
 
 
-def trl_results(model_dir: str, folder: Path, scale_rewards: str) -> tuple[list[float], float, Any]:
+def trl_results(
+    model_dir: str, folder: Path, scale_rewards: str, kl_correction: bool
+) -> tuple[list[float], float, Any]:
     """trl's advantages, loss and gradient at a policy that has moved away from the old one."""
     trainer = trl_trainer(model_dir, folder, scale_rewards)
     trainer.model.train()
@@ -101,9 +103,10 @@ def trl_results(model_dir: str, folder: Path, scale_rewards: str) -> tuple[list[
         )[0]
     inputs["old_per_token_logps"] = logprobs + padded(OLD_SHIFTS)
     inputs["ref_per_token_logps"] = logprobs + padded(REF_SHIFTS)
-    inputs["importance_sampling_ratio"] = padded(TIS_WEIGHTS)
+    inputs["importance_sampling_ratio"] = padded(weights(kl_correction))
     inputs["num_items_in_batch"] = inputs["completion_mask"].sum()
     trainer.beta = BETA
+    trainer.args.use_bias_correction_kl = kl_correction
     trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
     trainer.current_gradient_accumulation_steps = 1
     trainer._compute_metrics = False
@@ -116,7 +119,14 @@ def trl_results(model_dir: str, folder: Path, scale_rewards: str) -> tuple[list[
     return inputs["advantages"].tolist(), loss.item(), gradient
 
 
-def our_results(model_dir: str, normalize_std: bool) -> tuple[list[float], float, Any]:
+def weights(kl_correction: bool) -> list[list[float]]:
+    """Of importance: trl leaves them out of the KL term, also of a corrected one."""
+    return [[1.0] * len(row) for row in TIS_WEIGHTS] if kl_correction else TIS_WEIGHTS
+
+
+def our_results(
+    model_dir: str, normalize_std: bool, kl_correction: bool
+) -> tuple[list[float], float, Any]:
     task = TaskRef(None, 0, "train")
     episodes = [
         Episode(str(n), 0, task, StopReason.TERMINATED, reward, 1)
@@ -140,18 +150,18 @@ def our_results(model_dir: str, normalize_std: bool) -> tuple[list[float], float
     model = PackedModel(model_dir, "cpu", temperature=0.8)
     lp = model.score(pack).logprobs_M
     order = sorted(range(len(COMPLETIONS)), key=lambda i: -len(COMPLETIONS[i]))
-    old, ref, weights = (
+    old, ref, importance = (
         torch.tensor([value for i in order for value in rows[i]])
-        for rows in (OLD_SHIFTS, REF_SHIFTS, TIS_WEIGHTS)
+        for rows in (OLD_SHIFTS, REF_SHIFTS, weights(kl_correction))
     )
     old, ref = lp.detach() + old, lp.detach() + ref
     terms = policy_loss(
         lp,
         old,
-        old - weights.log(),
+        old - importance.log(),
         torch.from_numpy(pack.advantages_M),
         len(lp),
-        LossSettings(0.2, 0.28, 2.0, BETA),
+        LossSettings(0.2, 0.28, 2.0, BETA, kl_correction=kl_correction),
         ref,
     )
     assert terms.clipped.any()
@@ -160,13 +170,18 @@ def our_results(model_dir: str, normalize_std: bool) -> tuple[list[float], float
     return [max(s.advantages_T, key=abs) for s in samples], terms.loss.item(), gradient
 
 
-@pytest.mark.parametrize(("scale_rewards", "normalize_std"), [("group", True), ("none", False)])
+@pytest.mark.parametrize(
+    ("scale_rewards", "normalize_std", "kl_correction"),
+    [("group", True, False), ("none", False, False), ("group", True, True)],
+)
 def test_advantages_loss_and_gradient_equal_trls(
-    tmp_path: Path, scale_rewards: str, normalize_std: bool
+    tmp_path: Path, scale_rewards: str, normalize_std: bool, kl_correction: bool
 ) -> None:
     model_dir = write_tiny_qwen3(tmp_path / "model")
-    advantages, loss, gradient = trl_results(model_dir, tmp_path / "out", scale_rewards)
-    our_advantages, our_loss, our_gradient = our_results(model_dir, normalize_std)
+    advantages, loss, gradient = trl_results(
+        model_dir, tmp_path / "out", scale_rewards, kl_correction
+    )
+    our_advantages, our_loss, our_gradient = our_results(model_dir, normalize_std, kl_correction)
     # trl adds 1e-4 to the deviation where we add 1e-6
     assert our_advantages == pytest.approx(advantages, rel=5e-4)
     assert our_loss == pytest.approx(loss, rel=2e-4)

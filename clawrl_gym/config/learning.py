@@ -97,9 +97,9 @@ class TrainerConfig(Part):
     out of the loss, not of its denominator; 0: no bound."""
     token_ratio_max: float | None = Field(8.0, ge=1)
     """And one whose ratio is above this; None: no bound."""
-    sequence_ratio_min: float = Field(0.5, ge=0, le=1)
+    sequence_ratio_min: float = Field(0.25, ge=0, le=1)
     """So are all tokens of a sequence whose ratios' geometric mean is below this; 0: no bound."""
-    sequence_ratio_max: float | None = Field(2.0, ge=1)
+    sequence_ratio_max: float | None = Field(4.0, ge=1)
     """Or above this; None: no bound."""
     kl_coef: float = Field(0.0, ge=0)
     """Weight of the KL term against the first weights; 0 keeps no reference model."""
