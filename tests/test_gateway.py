@@ -372,6 +372,18 @@ async def test_readiness_follows_the_policy(bench: Bench) -> None:
         assert (answer.status, (await answer.json())["error"]["code"]) == (503, "not_ready")
 
 
+async def test_a_probe_without_a_key_learns_whether_it_is_ready_and_nothing_else(
+    bench: Bench,
+) -> None:
+    async with aiohttp.ClientSession(bench.url) as probe:
+        async with probe.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, {"ready": True})
+        bench.policy.down = 1
+        async with probe.get("/readyz") as answer:
+            assert answer.status == 503
+            assert (await answer.json())["error"]["message"] == "the policy is not ready"
+
+
 async def test_text_parts_and_developer_messages_are_understood(bench: Bench) -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     body: Any = [{"role": "developer", "content": "rules"}, {"role": "user", "content": parts}]
@@ -387,7 +399,7 @@ async def test_only_what_the_template_may_read_reaches_the_policy(bench: Bench) 
 
 async def test_without_the_key_nothing_but_health_is_answered(bench: Bench) -> None:
     async with aiohttp.ClientSession(bench.url) as stranger:
-        for path in ("/readyz", "/v1/models", "/sessions/s1"):
+        for path in ("/metrics", "/v1/models", "/sessions/s1"):
             async with stranger.get(path) as answer:
                 assert answer.status == 401
         wrong = {"Authorization": "Bearer wrong"}

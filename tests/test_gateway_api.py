@@ -295,9 +295,18 @@ async def test_a_turn_under_way_in_a_deleted_session_is_not_recorded(bench: Benc
     assert await bench.store.turns_of("s1") == []
 
 
-async def test_metrics_are_prometheus_text(bench: Bench) -> None:
+def samples_of(text: str) -> dict[tuple[str, ...], float]:
+    """Of Prometheus text, by name and labels."""
     from prometheus_client.parser import text_string_to_metric_families
 
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def test_metrics_are_prometheus_text(bench: Bench) -> None:
     await bench.say(HELLO)
     await bench.events([user("more")])
     await bench.get("/v1/nothing/here")
@@ -307,11 +316,7 @@ async def test_metrics_are_prometheus_text(bench: Bench) -> None:
     async with bench.http.get("/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = await answer.text()
-    samples = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    samples = samples_of(text)
     chat = "/sessions/{id}/v1/chat/completions"
     assert samples["clawrl_requests_total", chat, "200"] == 2
     assert samples["clawrl_requests_total", "none", "404"] == 1
@@ -324,6 +329,37 @@ async def test_metrics_are_prometheus_text(bench: Bench) -> None:
     assert samples[("clawrl_first_token_seconds_count",)] == 1
     assert samples[("clawrl_swap_hold_seconds_count",)] == 1
     assert samples[("clawrl_policy_running",)] == 0
+
+
+async def test_metrics_tell_what_is_judged_and_learned(bench: Bench) -> None:
+    learning = bench.gateway.stats.learning
+    async with bench.http.get("/metrics") as answer:
+        assert "clawrl_loss" not in await answer.text()  # nothing was learned yet
+    for kind, value in (("rule", -1), ("rule", -1), ("rule", None), ("feedback", 1)):
+        learning.judged(kind, value)  # type: ignore[arg-type]
+    learning.samples, learning.updates = 16, 2
+    learning.loss, learning.heldout_success = -0.25, 0.5
+    async with bench.http.get("/metrics") as answer:
+        text = await answer.text()
+    samples = samples_of(text)
+    assert samples["clawrl_verdicts_total", "rule", "negative"] == 2
+    assert samples["clawrl_verdicts_total", "feedback", "positive"] == 1
+    assert samples["clawrl_abstentions_total", "rule"] == 1
+    assert samples[("clawrl_samples_total",)] == 16
+    assert samples[("clawrl_updates_total",)] == 2
+    assert samples[("clawrl_loss",)] == -0.25
+    assert samples[("clawrl_heldout_success",)] == 0.5
+
+
+async def test_a_full_disk_is_507_until_there_is_room(bench: Bench) -> None:
+    await bench.say(HELLO)
+    limit = "PRAGMA max_page_count="
+    await bench.store._write(lambda t: t.db.execute(f"{limit}1"))  # no page more than there are
+    full = await bench.chat([user("x" * 50_000)], "s2")
+    assert (full[0], full[1]["error"]["code"]) == (507, "insufficient_storage")
+    assert "live.record=false" in full[1]["error"]["message"]
+    await bench.store._write(lambda t: t.db.execute(f"{limit}1000000"))
+    assert (await bench.chat([user("x" * 50_000)], "s2"))[0] == 200
 
 
 async def test_metrics_do_without_a_policy_that_is_down(bench: Bench) -> None:

@@ -15,6 +15,7 @@ import pytest
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import TIMELINE_FILE, Metrics, Timeline, judged_shares
 from clawrl_gym.core.types import Episode, StepStats, StopReason, TaskRef, Taught, Verdict
+from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.run.counts import ServingCounts, TrainingCounts
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.trainers.batch_queue import Batch
@@ -54,7 +55,7 @@ def update(version: int, taught: list[Taught] | None = None) -> Update:
 
 
 GATEWAY = SimpleNamespace(
-    stats=SimpleNamespace(tokens_sampled=0, inside=0), version=1,
+    stats=GatewayStats(), version=1,
     sessions=SimpleNamespace(open_count=2),
 )  # fmt: skip
 SERVED: Any = SimpleNamespace(gateway=GATEWAY)
@@ -114,6 +115,25 @@ async def test_serving_counts_feedback_as_a_verdict_and_only_the_judges_own_in_i
     assert values["judge/votes_invalid"] == pytest.approx(1 / 3)
     assert view.readings == [(1, [("a", 0.5)])]
     assert metrics.latest["verdicts/hints"] == 1
+
+
+async def test_what_is_judged_and_learned_is_counted_for_those_who_watch_from_outside(
+    metrics: Metrics,
+) -> None:
+    queue: Any = SimpleNamespace(counters=Counter(), waiting=0)
+    collector: Any = SimpleNamespace(counters=Counter())
+    ready: Any = SimpleNamespace(waiting_samples=0, flush_in_s=0.0)
+    stats = GatewayStats()
+    served: Any = SimpleNamespace(gateway=SimpleNamespace(**vars(GATEWAY) | {"stats": stats}))
+    view: Any = RecordingView()
+    counts = ServingCounts(served, collector, queue, ready)
+    observer = Observer(metrics, TIMELINE, view, served, counts)
+    observer.verdict(Verdict(1, "rule", -1, -1.0, {}, 0.0))
+    observer.verdict(Verdict(2, "rule", None, None, {}, 0.0))
+    await observer.update(update(1))
+    assert stats.learning.verdicts == {("rule", "negative"): 1}
+    assert stats.learning.abstentions == {"rule": 1}
+    assert (stats.learning.updates, stats.learning.samples) == (1, 0)
 
 
 async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(

@@ -14,6 +14,7 @@
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
     └── StoreError         the run's database or folder cannot be used
+        └── DiskFull       there is no room for what is to be written
 
 Errors propagate. Four borders (environment, policy, judge, trainer) wrap foreign exceptions once,
 with `boundary`; from there they are recorded as data.
@@ -98,6 +99,10 @@ class ClusterError(ClawError):
 
 class StoreError(ClawError):
     """The run's database or folder cannot be used."""
+
+
+class DiskFull(StoreError):
+    """There is no room for what is to be written; nothing of it was acknowledged."""
 
 
 @contextmanager

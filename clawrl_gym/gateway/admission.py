@@ -72,11 +72,16 @@ class Admission:
         rate = config.max_requests_per_s
         self._bucket = None if rate is None else TokenBucket(rate)
 
-    def check(self, request: web.Request, inside: int) -> None:
-        """Raises Refusal for a stranger, and when as many as may be are inside already."""
+    def has_key(self, request: web.Request) -> bool:
+        """Whether it is no stranger's."""
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
         matches = hmac.compare_digest(key.strip().encode(errors="replace"), self._key)
-        if scheme.lower() != "bearer" or not matches:
+        return scheme.lower() == "bearer" and matches
+
+    def check(self, request: web.Request, inside: int) -> None:
+        """Raises Refusal for a stranger who wants more than to know whether it is ready, and when
+        as many as may be are inside already."""
+        if request.path != "/readyz" and not self.has_key(request):
             raise Refusal(
                 401, "expected 'Authorization: Bearer KEY' with the gateway's key", "invalid_key"
             )

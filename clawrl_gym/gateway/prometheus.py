@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -21,11 +22,36 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _POLICY_TIMEOUT_S = 2.0
 _FIRST_TOKEN_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
 _HOLD_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+_VALUES = {1: "positive", 0: "neutral", -1: "negative"}
 _POLICY_GAUGES = {
     "running": ("clawrl_policy_running", "requests that vLLM decodes"),
     "waiting": ("clawrl_policy_waiting", "requests that wait in vLLM"),
     "kv_usage": ("clawrl_policy_kv_usage", "share of the key-value cache in use"),
 }
+
+
+@dataclass(slots=True)
+class LearningStats:
+    """What the run that the gateway belongs to judges and learns, since the start."""
+
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By who judged (rule, model, feedback) and the value in words."""
+    abstentions: Counter[str] = field(default_factory=Counter)
+    """By who did."""
+    samples: int = 0
+    """That updates were made of."""
+    updates: int = 0
+    loss: float | None = None
+    """Of the last update."""
+    heldout_success: float | None = None
+    """Of the last evaluation."""
+
+    def judged(self, kind: str, value: Literal[-1, 0, 1] | None) -> None:
+        """Count a verdict."""
+        if value is None:
+            self.abstentions[kind] += 1
+        else:
+            self.verdicts[kind, _VALUES[value]] += 1
 
 
 @dataclass(slots=True)
@@ -54,6 +80,7 @@ class GatewayStats:
     """Turns by kind."""
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Answers by route and status; 499 for clients that left."""
+    learning: LearningStats = field(default_factory=LearningStats)
 
 
 class GatewayMetrics:
@@ -130,6 +157,7 @@ class _Counts(Collector):
             "clawrl_waited", "attempts that found the policy down", value=stats.waited
         )
         yield from self._gauges()
+        yield from _of_learning(stats.learning)
 
     def _gauges(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
@@ -144,3 +172,30 @@ class _Counts(Collector):
         for key, (name, help_) in _POLICY_GAUGES.items():
             if key in self.policy:
                 yield GaugeMetricFamily(name, help_, value=self.policy[key])
+
+
+def _of_learning(learning: LearningStats) -> Iterator[Metric]:
+    verdicts = CounterMetricFamily(
+        "clawrl_verdicts", "verdicts on turns, by who judged and value", labels=("kind", "value")
+    )
+    for (kind, value), count in learning.verdicts.items():
+        verdicts.add_metric((kind, value), count)
+    yield verdicts
+    abstentions = CounterMetricFamily(
+        "clawrl_abstentions", "turns that a judge gave no verdict on", labels=("kind",)
+    )
+    for kind, count in learning.abstentions.items():
+        abstentions.add_metric((kind,), count)
+    yield abstentions
+    yield CounterMetricFamily(
+        "clawrl_samples", "samples that updates were made of", value=learning.samples
+    )
+    yield CounterMetricFamily("clawrl_updates", "updates that serve", value=learning.updates)
+    if learning.loss is not None:
+        yield GaugeMetricFamily("clawrl_loss", "loss of the last update", value=learning.loss)
+    if learning.heldout_success is not None:
+        yield GaugeMetricFamily(
+            "clawrl_heldout_success",
+            "share of held-out tasks solved in the last evaluation",
+            value=learning.heldout_success,
+        )

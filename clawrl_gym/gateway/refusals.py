@@ -7,9 +7,15 @@ from typing import TypedDict
 from clawrl_gym.core.errors import (
     ClawError,
     ContextError,
+    DiskFull,
     PolicyError,
     ReplyTimeout,
     RequestError,
+)
+
+_DISK_FULL = (
+    "the gateway's disk is full and what is not recorded is not answered: make room on it and ask "
+    "again, or serve with live.record=false, which goes on unrecorded"
 )
 
 
@@ -59,6 +65,8 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal(504, str(error), "policy_unavailable")
     if isinstance(error, PolicyError):
         return Refusal(502, str(error), "policy_unavailable")
+    if isinstance(error, DiskFull):
+        return Refusal(507, _DISK_FULL, "insufficient_storage")
     if isinstance(error, RecursionError):
         return Refusal(400, "the request is nested too deeply")
     is_ours = isinstance(error, ClawError)

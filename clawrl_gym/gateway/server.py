@@ -244,7 +244,7 @@ class Gateway:
         return refusal
 
     def _answer(self, refusal: Refusal) -> web.Response:
-        if refusal.status in (500, 502, 504):
+        if refusal.status in (500, 502, 504, 507):
             self.stats.failed += 1
         else:
             self.stats.refused += 1
@@ -253,14 +253,17 @@ class Gateway:
             headers["Retry-After"] = retry_after(refusal.retry_after_s)
         return web.json_response(error_json(refusal), status=refusal.status, headers=headers)
 
-    async def _ready(self, _: web.Request) -> web.Response:
-        """200 when a policy answers; requests wait for it either way."""
+    async def _ready(self, request: web.Request) -> web.Response:
+        """200 when a policy answers; requests wait for it either way. Probes have no key and are
+        told nothing else."""
+        knows_key = self._admission.has_key(request)
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
                 await self._policies.metrics()
         except (PolicyError, TimeoutError) as error:
-            raise Refusal(503, f"the policy is not ready: {error}", "not_ready") from error
-        return web.json_response({"ready": True, "version": self.version})
+            why = f": {error}" if knows_key else ""
+            raise Refusal(503, f"the policy is not ready{why}", "not_ready") from error
+        return web.json_response({"ready": True} | ({"version": self.version} if knows_key else {}))
 
     async def _show_metrics(self, _: web.Request) -> web.Response:
         text = await self._metrics.text()

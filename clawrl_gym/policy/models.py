@@ -33,12 +33,35 @@ HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 _HUB_ANSWER_S = 3.0
 _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_token_index")
+_SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
+"""What training does not change."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 
 
 def shipped_dir(name: str = "tiny") -> Path:
     """Folder of a shipped model. Imports nothing heavy."""
     return Path(__file__).resolve().parent / SHIPPED[name]
+
+
+def is_shipped(model: str) -> bool:
+    """Whether it is a model that comes with the package, or a checkpoint of one.
+
+    What is not here is none. Downloads nothing.
+    """
+    if model in SHIPPED:
+        return True
+    try:
+        folder = _local(model)
+    except ConfigError:
+        return False
+    return folder is not None and any(
+        _shape(folder) == _shape(shipped_dir(name)) for name in SHIPPED
+    )
+
+
+def _shape(folder: Path) -> list[object]:
+    config = model_config(folder)
+    return [config.get(name) for name in _SHAPE]
 
 
 def resolve_model(model: str) -> Path:

@@ -45,16 +45,19 @@ class Collector:
         people: bool = False,
         marks_failures: bool = False,
         enhancer: Enhancer | None = None,
+        on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
         """`people`: user messages are a person's words, not what an environment shows, which
         `marks_failures` of the policy's actions, or leaves that open.
 
-        `on_dropped` gets the number of outstanding groups that no batch will give back.
+        `on_dropped` gets the number of outstanding groups that no batch will give back,
+        `on_verdict` each verdict once it is on disk.
         """
         self._config = config
         self._store = store
         self._algorithm = algorithm
         self._on_dropped = on_dropped
+        self._on_verdict = on_verdict
         self._verdict_maker = (
             None
             if judge is None
@@ -164,6 +167,8 @@ class Collector:
     async def _record(self, verdicts_G: list[dict[int, Verdict]]) -> None:
         verdicts = [verdict for verdicts in verdicts_G for verdict in verdicts.values()]
         await asyncio.gather(*(self._store.add_verdict(verdict) for verdict in verdicts))
+        for verdict in verdicts:
+            self._on_verdict(verdict)
 
     def _count(self, merged: MergeResult) -> None:
         self._counters["merge/turns"] += merged.merged + merged.forks.total()

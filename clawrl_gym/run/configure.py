@@ -12,6 +12,7 @@ from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, ServeConfi
 from clawrl_gym.config.compose import compose, split_search_path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.checkpoints import is_run, pinned, run_of
+from clawrl_gym.policy.models import is_shipped
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
@@ -20,6 +21,7 @@ C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Command = Literal["train", "serve", "evaluate", "bench"]
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger")
 """Keys that may be given together with resume=."""
+_CHOICE_OF_JUDGE = {"judge", "judge.type", "judge.chain"}
 _BENCH_LISTS = ("experiment", "environments")
 
 
@@ -122,7 +124,7 @@ def _train_config(arguments: list[str]) -> RunConfig:
 
 def _serve_config(arguments: list[str]) -> ServeConfig:
     """`resume=` takes the folder's own configuration, and whatever keys change it."""
-    config = _composed("serve", arguments, ServeConfig)
+    config = _judged(_composed("serve", arguments, ServeConfig), arguments)
     if config.resume is not None:
         folder = RunFolder(Path(config.resume))
         if folder.exists and split_config(arguments)[0] is None:
@@ -130,6 +132,18 @@ def _serve_config(arguments: list[str]) -> ServeConfig:
         run = config.run.model_copy(update={"dir": config.resume})
         config = config.model_copy(update={"run": run})
     return _pinned(_as_begun(config))
+
+
+def _judged(config: ServeConfig, arguments: list[str]) -> ServeConfig:
+    """With the judge that suits its policy, unless one was chosen.
+
+    A model judges what no rule knows; a shipped one is too small for it and has rules alone.
+    """
+    file, overrides = split_config(arguments)
+    names = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    if file is not None or names & _CHOICE_OF_JUDGE or is_shipped(config.policy.model):
+        return config
+    return compose("serve", ["judge=chain", *arguments], ServeConfig)
 
 
 def _as_begun(config: ServeConfig) -> ServeConfig:

@@ -34,6 +34,17 @@ def check_judge(config: JudgeConfig) -> None:
         HINT_SOURCES.resolve(config.hints.source)
 
 
+def judge_in_words(config: JudgeConfig) -> str:
+    """Who judges, in a line for people."""
+    names = {
+        "rule": "rules",
+        "model": f"{config.votes} votes of {config.base_url or 'the policy itself'}",
+        "reward_model": f"the classifier at {config.base_url}",
+    }
+    judges = ", then ".join(names.get(name, name) for name in config.judges)
+    return f"judge: {judges or 'people alone'} (judge={config.type}); feedback always wins"
+
+
 class JudgeMaker:
     """Makes judges that ask a run's policy, or a server of their own."""
 

@@ -10,8 +10,14 @@ import asyncio
 import time
 from typing import Protocol
 
-from clawrl_gym.core.metrics import HELDOUT_LAST_VERSION, Metrics, Timeline
+from clawrl_gym.core.metrics import (
+    HELDOUT_LAST_VERSION,
+    HELDOUT_SUCCESS,
+    Metrics,
+    Timeline,
+)
 from clawrl_gym.core.types import Episode, Turn, Verdict
+from clawrl_gym.gateway.prometheus import LearningStats
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.trainers.loop import Update
@@ -65,6 +71,10 @@ class Observer:
         self._counts = counts
         self._decoder = decoder
 
+    @property
+    def _learning(self) -> LearningStats:
+        return self._served.gateway.stats.learning
+
     def episode(self, episode: Episode) -> None:
         """A training episode ended, or an attempt failed."""
         self._counts.count(episode)
@@ -82,6 +92,11 @@ class Observer:
         """A turn of a conversation was judged."""
         self._counts.count(verdict)
         self._view.verdict(verdict)
+        self.judged(verdict)
+
+    def judged(self, verdict: Verdict) -> None:
+        """A turn was judged: for those who watch from outside."""
+        self._learning.judged(verdict.kind, verdict.value)
 
     def evaluation(self, step: int, result: Evaluation, versions: range) -> None:
         """A held-out evaluation is done; the policy had these versions meanwhile."""
@@ -89,6 +104,7 @@ class Observer:
             "policy/version": float(versions[0]),
             HELDOUT_LAST_VERSION: float(versions[-1]),
         }
+        self._learning.heldout_success = values.get(HELDOUT_SUCCESS)
         self._metrics.log(step, values)
         self._view.step(step, values)
         if result.warning is not None:
@@ -103,6 +119,9 @@ class Observer:
         }
         values |= update.stats.metrics if update.stats else {}
         values |= await self._counts.of_update(update)
+        self._learning.updates += 1
+        self._learning.samples += len(update.batch.samples)
+        self._learning.loss = values.get("learner/loss")
         self._metrics.log(update.version, values)
         self._view.step(update.version, values)
         if self._decoder is not None and update.stats is not None:

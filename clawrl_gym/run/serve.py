@@ -21,6 +21,7 @@ from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.run.clients import key_of, key_place
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
+from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
@@ -102,6 +103,7 @@ class Service:
         if config.learn:
             await self._collector.restore()
         await parts.policy.listen(stack, hooks, sock)
+        self._view.message(judge_in_words(config.judge))
         self._view.message(f"base URL: {parts.policy.address.base_url}/v1   key: {self._key_place}")
 
     async def run(self, stack: AsyncExitStack) -> None:

@@ -128,6 +128,7 @@ class Run:
             people=config.env.has_people,
             marks_failures=config.env.marks_failures,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
+            on_verdict=lambda verdict: self._observer.judged(verdict),
         )
         self._dispatcher = Dispatcher(
             config.rollout,

@@ -7,6 +7,7 @@ that refers to it. Those of a run that is not recorded are in memory only, and g
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.errors import DiskFull, StoreError, boundary
 from clawrl_gym.core.pictures import digest_of_part, pictures_of
 from clawrl_gym.core.types import ContentPart, Message
 from clawrl_gym.store.writer import Transaction
@@ -35,6 +36,9 @@ def find_picture(folder: Path, digest: str) -> Path:
         if path.exists():
             return path
     raise FileNotFoundError(f"the picture {digest} is not in {folder} (any more)")
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class PictureFiles:
@@ -60,8 +64,13 @@ class PictureFiles:
         digest = hashlib.sha256(image).hexdigest()
         with boundary(StoreError, "writing a picture"):
             path = self.folder / f"{digest}.{suffix}"
-            if not path.exists():
-                _write_durably(path, image)
+            try:
+                if not path.exists():
+                    _write_durably(path, image)
+            except OSError as error:
+                if error.errno in _NO_ROOM:
+                    raise DiskFull(f"cannot write a picture: {error}; make room") from error
+                raise
         return digest
 
     @contextmanager

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.errors import DiskFull, StoreError
 from clawrl_gym.core.jsonl import JsonLines
 
 T = TypeVar("T")
@@ -195,7 +195,7 @@ class Writer:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._on_undo()
-            failure = StoreError(f"cannot write to the run's database: {error}; {_cure(error)}")
+            failure = _failure(error)
             return [(request.future, None, failure) for request in jobs]
         self.commits += 1
         _append(transaction.lines)
@@ -266,7 +266,8 @@ def _settle(outcomes: list[_Outcome]) -> None:
             future.set_exception(failure)
 
 
-def _cure(error: sqlite3.Error) -> str:
+def _failure(error: sqlite3.Error) -> StoreError:
+    what = f"cannot write to the run's database: {error}"
     if "full" in str(error) or "disk I/O" in str(error):
-        return "make room on the disk, then go on with resume="
-    return "nothing of it was acknowledged; go on with resume="
+        return DiskFull(f"{what}; make room on the disk, then go on with resume=")
+    return StoreError(f"{what}; nothing of it was acknowledged; go on with resume=")
