@@ -105,8 +105,9 @@ def test_all_that_a_task_needs_and_is_missing_is_named_at_once(tmp_path: Path) -
     with pytest.raises(TaskError) as refused:
         open_osworld(write(tmp_path, task))
     for name_of_task in (
-        "osworld-some-task", "config: 'download'", "launch of 'gimp'", "postconfig: 'execute'",
-        "metric 'compare_table'", "getter 'vm_file'", "getter 'vm_command_line'",
+        "osworld-some-task", "config: 'download'", "launch of 'gimp'",
+        "postconfig: execute of 'ls'", "metric 'compare_table'", "getter 'vm_file'",
+        "getter 'vm_command_line'",
         "expected 'cloud_file'",
     ):  # fmt: skip
         assert name_of_task in str(refused.value)
@@ -307,7 +308,17 @@ def test_a_browser_that_is_started_again_shows_what_it_is_started_with(tmp_path:
         open_osworld(elsewhere, allow=["a.test"])
 
 
-@pytest.mark.parametrize("command", [["pkill"], ["pkill", "gimp"], ["killall", "-9"], []])
+@pytest.mark.parametrize("kind", ["launch", "execute", "command"])
+def test_a_browser_is_started_again_by_any_kind_of_command(kind: str, tmp_path: Path) -> None:
+    commands: list[Any] = ["pkill -f chrome", ["sleep", "2"], ["google-chrome", "https://a.test/n"]]
+    steps = [{"type": kind, "parameters": {"command": command}} for command in commands]
+    evaluator = {**raw()["evaluator"], "postconfig": steps}
+    task = open_osworld(write(tmp_path, raw(evaluator=evaluator)), allow=["a.test"])
+    assert task.load("osworld-some-task").relaunch == ("https://a.test/n",)
+
+
+@pytest.mark.parametrize("command", [["pkill"], ["pkill", "gimp"], ["killall", "-9"], [],
+                                     "pkill chrome && rm x", ["sleep"]])  # fmt: skip
 def test_only_the_browser_is_ended(command: list[str], tmp_path: Path) -> None:
     steps = [{"type": "launch", "parameters": {"command": command}}]
     with pytest.raises(TaskError, match="launch of"):

@@ -22,9 +22,12 @@ NAME = re.compile(r"[\w.-]+")
 """What ids and hosts look like."""
 _BROWSERS = ("chrome", "chromium", "google-chrome", "chromium-browser", "socat")
 """What `launch` may name; socat only forwards OSWorld's debugging port."""
+_COMMANDS = ("launch", "execute", "command")
+"""Steps that run a program: only those that start or end the browser, or wait, are carried out."""
 _IGNORED = ("sleep", "activate_window", "update_browse_history")
 """No page shows what they do."""
 _ENDS_BROWSER = ("pkill", "killall")
+_SHELL = re.compile(r"[|;<>`]|&&|\$\(")
 _BLANK = "about:blank"
 
 
@@ -88,8 +91,7 @@ def _unreachable(
 
 def _elsewhere(raw: RawTask, grader: OsworldGrader) -> Iterator[str]:
     """What cannot be done in another program says nothing about what can be done in a browser."""
-    commands = [_command(step) for step in raw.get("config") or [] if step["type"] == "launch"]
-    is_browser = _family(raw) in _BROWSERS or any(map(_is_launch, commands))
+    is_browser = _family(raw) in _BROWSERS or any(map(_starts, raw.get("config") or []))
     if grader.infeasible and not is_browser and not _tabs(raw):
         yield f"it starts no browser: it is to be given up in {_family(raw)!r}"
 
@@ -100,10 +102,10 @@ def _missing_steps(where: str, steps: Opaque) -> Iterator[str]:
         kind = step.get("type")
         if not isinstance(step.get("parameters") or {}, dict):
             yield f"{where}: {kind!r} has parameters that are no object"
-        elif kind == "launch":
+        elif kind in _COMMANDS:
             command = _command(step)
-            if not _is_launch(command) and not _is_end(command):
-                yield f"{where}: launch of {command[0] if command else None!r} is not supported"
+            if not _is_launch(command) and not _is_end(command) and not _is_wait(command):
+                yield f"{where}: {kind} of {command[0] if command else None!r} is not supported"
         elif kind not in (*_IGNORED, "chrome_open_tabs", "chrome_close_tabs") or (
             where != "config" and kind not in _IGNORED
         ):
@@ -123,9 +125,23 @@ def _is_end(command: Sequence[str]) -> bool:
     )
 
 
+def _is_wait(command: Sequence[str]) -> bool:
+    return len(command) > 1 and _program(command[0]) == "sleep"
+
+
+def _starts(step: Mapping[str, Opaque]) -> bool:
+    return step["type"] in _COMMANDS and _is_launch(_command(step))
+
+
+def _ends(step: Mapping[str, Opaque]) -> bool:
+    return step["type"] in _COMMANDS and _is_end(_command(step))
+
+
 def _command(step: Mapping[str, Opaque]) -> list[str]:
     command = (step.get("parameters") or {}).get("command")
-    return command.split() if isinstance(command, str) else [str(part) for part in command or ()]
+    parts = command.split() if isinstance(command, str) else [str(part) for part in command or ()]
+    # What a shell would make of it is another program's work.
+    return ["a shell", *parts] if _SHELL.search(" ".join(parts)) else parts
 
 
 def _program(command: str) -> str:
@@ -154,7 +170,7 @@ def _tabs(raw: RawTask) -> list[str]:
 def _relaunch(raw: RawTask) -> tuple[str, ...] | None:
     """What the browser shows when it was started again before the grade; None when it was not."""
     steps = raw["evaluator"].get("postconfig") or []
-    if not any(step["type"] == "launch" and _is_end(_command(step)) for step in steps):
+    if not any(map(_ends, steps)):
         return None
     return tuple(_opened(steps))
 
@@ -164,9 +180,9 @@ def _opened(steps: Sequence[Mapping[str, Opaque]]) -> list[str]:
     tabs: list[str] = []
     for step in steps:
         parameters = step.get("parameters") or {}
-        if step["type"] == "launch" and _is_end(_command(step)):
+        if _ends(step):
             tabs = []
-        elif step["type"] == "launch" and _program((_command(step) or [""])[0]) != "socat":
+        elif _starts(step) and _program(_command(step)[0]) != "socat":
             tabs += _urls([part for part in _command(step)[1:] if not part.startswith("-")])
         elif step["type"] == "chrome_open_tabs":
             tabs += _urls(parameters.get("urls_to_open"))
