@@ -44,7 +44,7 @@ def test_reasons_that_differ_in_names_only_are_one_line(tmp_path):
     assert reasons[0].endswith("asks for gpus: not supported (gpu1, gpu2)")
     assert len(reasons) == 3
     assert "needs sandbox=docker" in "".join(reasons)
-    assert "has no 'task.toml'" in "".join(reasons)
+    assert "has neither task.toml" in "".join(reasons)
 
 
 def test_where_all_are_used_nothing_is_told(tmp_path):

@@ -121,6 +121,11 @@ class FolderTasks:
 
 
 def _load(task_id: str, split: Split, folder: Path, features: SandboxFeatures) -> Task:
+    if not _is_task(folder):
+        raise TaskError(
+            f"task folder {str(folder)!r} has neither task.toml (Harbor) nor task.yaml "
+            "(Terminal-Bench)"
+        )
     with boundary(TaskError, f"task folder {str(folder)!r}"):
         task = _layout(folder).load_task(task_id, split, folder, features)
     if features.only_trusted:
