@@ -50,6 +50,10 @@ def sent_back(reply: Message, form: str, is_last: bool) -> Message:
     thought, content = reply.get("reasoning_content", ""), str(reply["content"])
     if form == "none" or (form == "last" and not is_last):
         return without_thoughts([{**reply, "content": content.strip()}])[0]
+    if form == "unopened" and thought:  # no parser took it out
+        unopened: Message = {**reply, "content": f"{thought}\n</think>{content}"}
+        unopened.pop("reasoning_content")
+        return unopened
     if form == "inline" and thought:
         inline: Message = {**reply, "content": f"<think>\n{thought}\n</think>{content}"}
         inline.pop("reasoning_content")
@@ -65,8 +69,9 @@ class Conversation:
     rule: HistoryRule = KEPT
     form: str = "all"
     """What the client keeps of thoughts: `all`, `none`, of the `last` reply, or all `inline`."""
-    thinks: bool = True
-    """False: the client switches thinking off, and the template writes an empty thought."""
+    mode: str = "on"
+    """`off`: the client switches thinking off, and the template writes an empty thought; `opened`:
+    the template opens each thought, as those of models that always think do."""
 
     async def play(self, observations: list[str], seed: int = 0) -> list[tuple[Turn, Prompt]]:
         """A turn after each observation: `user`, or `tool` after a call."""
@@ -76,8 +81,10 @@ class Conversation:
         turns: list[tuple[Turn, Prompt]] = []
         for index in range(len(observations) + 1):
             body: ChatBody = {"messages": self._shown(history), "tools": TOOLS}
-            if not self.thinks:
+            if self.mode == "off":
                 body["enable_thinking"] = False  # type: ignore[typeddict-unknown-key]
+            if self.mode == "opened":
+                body["opens_thought"] = True  # type: ignore[typeddict-unknown-key]
             prompt = await make_prompt(self.qwen.render, body, past, self.rule, max_tokens=64)
             calls = observations[index : index + 1] == ["tool"]
             turn = self._turn(index, body["messages"], prompt, draw, calls)
@@ -97,8 +104,10 @@ class Conversation:
     def _turn(
         self, index: int, messages: list[Message], prompt: Prompt, draw: random.Random, calls: bool
     ) -> Turn:
-        thought = THOUGHT + draw.choice(["I act.", "é \U0001f600", "ls -la"]) if self.thinks else ""
-        pieces = [f"<think>\n{thought}", "\n</think>\n\n"] if thought else []
+        thought = THOUGHT + draw.choice(["I act.", "é \U0001f600", "ls -la"])
+        thought = "" if self.mode == "off" else thought
+        opening = "" if self.mode == "opened" else "<think>\n"
+        pieces = [f"{opening}{thought}", "\n</think>\n\n"] if thought else []
         words = draw.choice(["ok then", "```bash\nls\n```", "da" + "ta", "s | t"])
         said = [words[:3], words[3:]]
         call: Message = {}
@@ -125,13 +134,13 @@ def cost_of(turns: list[tuple[Turn, Prompt]]) -> tuple[MergeResult, float]:
     return merged, sum(tokens) / max(len(t.prompt_ids_T) + len(t.sampled_ids_T) for t, _ in turns)
 
 
-@pytest.mark.parametrize("form", ["all", "none", "last", "inline"])
+@pytest.mark.parametrize("form", ["all", "none", "last", "inline", "unopened"])
 @pytest.mark.parametrize("observations", OBSERVATIONS.values(), ids=OBSERVATIONS)
-@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize("mode", ["on", "off", "opened"])
 async def test_eight_turns_are_one_sequence_whatever_the_client_keeps(
-    qwen: RealTemplate, form: str, observations: list[str], thinks: bool
+    qwen: RealTemplate, form: str, observations: list[str], mode: str
 ) -> None:
-    turns = await Conversation(qwen, form=form, thinks=thinks).play(observations)
+    turns = await Conversation(qwen, form=form, mode=mode).play(observations)
     assert {prompt.fit for _, prompt in turns[1:]} <= {"exact", "spliced"}
     merged, cost = cost_of(turns)
     assert len(merged.sequences) == 1
@@ -140,7 +149,7 @@ async def test_eight_turns_are_one_sequence_whatever_the_client_keeps(
     last, _ = turns[-1]
     assert sequence.ids_T == last.prompt_ids_T + last.sampled_ids_T
     text = qwen.text(sequence.ids_T)
-    assert text.count(THOUGHT) == (8 if thinks else 0), "what was thought is read, once"
+    assert text.count(THOUGHT) == (0 if mode == "off" else 8), "what was thought is read, once"
 
 
 @pytest.mark.parametrize("seed", range(10))

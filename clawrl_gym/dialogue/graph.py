@@ -35,7 +35,8 @@ _MESSAGE_BYTES = 8
 """Only ever compared within one session."""
 _RECENT = 8
 """Messages, and replies, before a turn's own reply that its node remembers."""
-_THINKING = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+_THINKING = re.compile(r"\A(?:\s*<think>)?(.*?)</think>", re.DOTALL)
+"""Some templates write the opening tag themselves, before the reply."""
 
 
 # What a message says.

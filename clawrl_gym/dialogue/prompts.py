@@ -184,9 +184,12 @@ class Continuation:
 
     async def after_reply(self, keeps_thoughts: bool) -> list[int] | None:
         """The end-of-reply token and all that follows; None when the past is rendered otherwise."""
+        after_T = None
         if self.previous.rendering.begins(self.rendered_T):
-            return await self._after_same_past(keeps_thoughts)
-        return await self._after_thoughtless_past() if keeps_thoughts else None
+            after_T = await self._after_same_past(keeps_thoughts)
+        if after_T is None and keeps_thoughts:
+            after_T = await self._after_thoughtless_past()
+        return after_T
 
     async def _after_same_past(self, keeps_thoughts: bool) -> list[int] | None:
         """Unless thoughts stay, the reply itself must be rendered as at a conversation's end."""
