@@ -85,7 +85,8 @@ def _start_up(folder: Path) -> float:
 
 def _share(row: dict[str, Any]) -> str:
     low, high = row["heldout/low"], row["heldout/high"]
-    return f"{row['heldout/success']:.0%} ({low:.0%} to {high:.0%})"
+    lost = f", {row['heldout/lost']:.0f} lost" if row.get("heldout/lost") else ""
+    return f"{row['heldout/success']:.0%} ({low:.0%} to {high:.0%}{lost})"
 
 
 def _change(held_out: list[dict[str, Any]], name: str) -> str:

@@ -50,6 +50,9 @@ def test_measures_have_the_name_of_their_environment_and_no_counts_or_families()
         "heldout/success": 0.5,
         "heldout/success/files": 0.1,
         "heldout/n": 120,
+        "heldout/lost": 2,
+        "heldout/last_version": 7,
+        "heldout/pass@8": 0.8,
         "heldout/low": 0.4,
         "heldout/high": 0.6,
         "heldout/personalization": 0.2,
@@ -61,6 +64,7 @@ def test_measures_have_the_name_of_their_environment_and_no_counts_or_families()
     assert measured(row, "conversation") == {
         "conversation success": 0.5,
         "conversation personalization": 0.2,
+        "conversation pass@8": 0.8,
         "terminal success": 0.9,
     }
 
@@ -90,13 +94,22 @@ def test_differences_are_between_runs_of_the_same_seed() -> None:
 
 def test_tables_say_before_and_after_and_the_way_there() -> None:
     before_after, way = tables_of([recipe("first", 0.5), recipe("second", 0.75, 1.0)], 0.8)
-    assert before_after.columns == ["recipe", "runs", "updates", MAIN, ELSEWHERE, "wall time"]
+    assert before_after.columns == [
+        "recipe",
+        "runs",
+        "updates",
+        MAIN,
+        ELSEWHERE,
+        "lost",
+        "wall time",
+    ]
     assert before_after.rows[1] == [
         "second",
         "2 of 2",
         "16",
         "0.25 → 0.88 (0.75 to 1.00)",
         "0.50 → 0.25 (0.25 to 0.25)",
+        "0",
         "1:00",
     ]
     assert way.columns[1:] == ["at 0", "at 8", "at 16", "first at 0.8", "last, less first"]
@@ -113,7 +126,7 @@ def test_recipes_of_different_environments_are_not_subtracted() -> None:
 def test_without_a_finished_run_there_is_still_a_table_and_a_page(tmp_path: Path) -> None:
     failed = replace(recipe("failed"), failures={"failed seed 0": "exit code 1: <b>no</b>"})
     tables = tables_of([failed], 0.8)
-    assert [table.rows for table in tables] == [[["failed", "0 of 1", "16", "-"]]]
+    assert [table.rows for table in tables] == [[["failed", "0 of 1", "16", "0", "-"]]]
     page = tmp_path / "bench.html"
     write_page(page, BenchConfig(experiment=("failed",)), [failed], tables, START)
     assert "exit code 1: <b>no</b>" in Page(page.read_text()).words
@@ -123,7 +136,7 @@ def test_without_a_finished_run_there_is_still_a_table_and_a_page(tmp_path: Path
 def test_a_table_stays_whole_in_markdown() -> None:
     (table, *_) = tables_of([recipe("a|b", 0.5)], 0.8)
     lines = table.markdown().splitlines()[2:]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {7}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {8}
 
 
 def test_the_page_draws_every_measure_and_stands_alone(tmp_path: Path) -> None:

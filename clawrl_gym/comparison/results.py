@@ -11,13 +11,24 @@ from dataclasses import dataclass
 from clawrl_gym.comparison.plan import PlannedRun
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.metrics import ALSO_PREFIX, METRICS_FILE, by_step
+from clawrl_gym.core.metrics import (
+    ALSO_PREFIX,
+    HELDOUT_LOST,
+    HELDOUT_OWN,
+    HELDOUT_SUCCESS,
+    METRICS_FILE,
+    MetricRow,
+    by_step,
+)
 from clawrl_gym.core.types import Json
 from clawrl_gym.ui.text import HELDOUT_PREFIX
 
 _MAIN_SCORES = {"conversation": "personalization"}
 """What a recipe of an environment is after, where it is not success."""
-_NO_SCORES = ("n", "low", "high")
+_NO_SCORES = frozenset(
+    name.removeprefix(HELDOUT_PREFIX) for name in HELDOUT_OWN if name != HELDOUT_SUCCESS
+)
+_LOST = HELDOUT_LOST.removeprefix(HELDOUT_PREFIX)
 
 Curve = dict[int, float]
 """Value by update."""
@@ -32,6 +43,8 @@ class RunResult:
     """By measure."""
     training: dict[str, Curve]
     """Of sampled episodes since the update before, by measure."""
+    lost: int = 0
+    """Tasks of all its held-out evaluations that infrastructure lost; not solved, in all shares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +152,19 @@ def _read(run: PlannedRun) -> RunResult:
             training[name] = {
                 int(row["step"]): row[f"train/{score}"] for row in rows if f"train/{score}" in row
             }
-    return RunResult(run.seed, heldout, training)
+    return RunResult(run.seed, heldout, training, sum(map(_lost, rows)))
+
+
+def _lost(row: MetricRow) -> int:
+    """In all evaluations after an update, those of other environments too."""
+    prefixes = (HELDOUT_PREFIX, ALSO_PREFIX)
+    return int(
+        sum(
+            value
+            for name, value in row.items()
+            if name.startswith(prefixes) and name.rpartition("/")[2] == _LOST
+        )
+    )
 
 
 def measured(row: Json, env: str) -> dict[str, float]:

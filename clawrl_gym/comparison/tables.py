@@ -52,11 +52,12 @@ def _before_after(results: Sequence[RecipeResult]) -> ResultTable:
         runs = f"{len(recipe.runs)} of {len(recipe.runs) + len(recipe.failures)}"
         wall = duration(sum(recipe.wall_s) / len(recipe.wall_s)) if recipe.wall_s else "-"
         changes = [_change(recipe.curve(measure)) for measure in measures]
-        rows.append([recipe.name, runs, str(recipe.steps), *changes, wall])
+        lost = str(sum(run.lost for run in recipe.runs))
+        rows.append([recipe.name, runs, str(recipe.steps), *changes, lost, wall])
     return ResultTable(
         "Held-out, before → after",
-        "mean over seeds, and the lowest and highest seed",
-        ["recipe", "runs", "updates", *measures, "wall time"],
+        "mean over seeds, and the lowest and highest seed; lost: tasks that nobody measured",
+        ["recipe", "runs", "updates", *measures, "lost", "wall time"],
         rows,
     )
 
@@ -130,6 +131,7 @@ def data_of(results: Sequence[RecipeResult], target: float) -> list[dict[str, ob
             "problems_per_update": recipe.problems_per_update,
             "episodes_per_update": recipe.episodes_per_update,
             "seeds": [run.seed for run in recipe.runs],
+            "lost": [run.lost for run in recipe.runs],
             "wall_s": recipe.wall_s,
             "failures": recipe.failures,
             "reached_at_update": recipe.reached(target),

@@ -7,7 +7,8 @@ of the OpenAI API, which records nothing; `FunctionChat` to a function of one's 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from io import BytesIO
@@ -31,7 +32,7 @@ _TOO_LONG = 504
 """The gateway's: the policy works and has not ended its reply."""
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
-_ALIVE_S = 5.0
+_SOON = aiohttp.ClientTimeout(total=5.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class EndpointChat:
         try:
             answer = await _post_json(self._http, f"{self._base_url}/chat/completions", body, {})
         except ReplyTimeout:
-            await _get_json(self._http, f"{self._base_url}/models")  # is there anybody at all
+            await _require_answer(self._http, f"{self._base_url}/models")
             raise
         return _reply_of(answer)
 
@@ -239,10 +240,22 @@ def _refusal(url: str, status: int, text: str) -> PolicyError:
 
 async def _get_json(http: aiohttp.ClientSession, url: str) -> Any:
     """Raises PolicyError when it does not come at once."""
-    try:
-        timeout = aiohttp.ClientTimeout(total=_ALIVE_S)
-        async with http.get(url, timeout=timeout, raise_for_status=True) as answer:
+    with _answering(url):
+        async with http.get(url, timeout=_SOON, raise_for_status=True) as answer:
             return await answer.json()
+
+
+async def _require_answer(http: aiohttp.ClientSession, url: str) -> None:
+    """Raises PolicyError where a server says nothing at all, not even 404."""
+    with _answering(url):
+        async with http.get(url, timeout=_SOON):
+            pass
+
+
+@contextmanager
+def _answering(url: str) -> Iterator[None]:
+    try:
+        yield
     except (TimeoutError, ValueError, aiohttp.ClientError) as error:
         raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
 
