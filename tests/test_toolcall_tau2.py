@@ -495,9 +495,18 @@ def test_a_model_judges_each_assertion() -> None:
     assert judged(verdicts(True, False))[0] == ["1 of 2 assertions are not met"]
 
 
+def test_a_judge_may_answer_as_it_does_for_tau2_bench_itself() -> None:
+    rows = [{"expectedOutcome": "x", "metExpectation": is_met} for is_met in (True, False)]
+    assert judged(json.dumps({"results": rows}))[0] == ["1 of 2 assertions are not met"]
+
+
 def test_a_judge_that_answers_nothing_useful_is_asked_twice_and_is_no_reward() -> None:
     assert judged("I think so.", verdicts(True, True))[0] == []
-    for useless in ("yes", verdicts(True), verdicts(True, True, True), '{"results": [1, 2]}'):
+    for useless in (
+        "yes", verdicts(True), verdicts(True, True, True), '{"results": [1, 2]}',
+        '{"results": [{"number": 1, "met": true}, {"number": 1, "met": true}]}',
+        '{"results": [{"number": 1, "met": true}, {"met": true}]}',
+    ):  # fmt: skip
         with pytest.raises(EnvError, match="verdict on each of the 2"):
             judged(useless, useless)
 
