@@ -97,7 +97,8 @@ def is_second(path: Path) -> bool:
 def domains_in(path: Path) -> list[Path]:
     """The domains' folders of a checkout of tau2-bench, or of the folder that holds them."""
     places = [place for place in (path / "data" / "tau2" / "domains", path) if place.is_dir()]
-    return [one for place in places for one in sorted(place.iterdir()) if is_second(one)]
+    inner = [one for place in places for one in sorted(place.iterdir()) if is_second(one)]
+    return [one for one in inner if any(one.glob("tasks*.json"))]
 
 
 def open_second(path: Path, is_played: bool, judge: AssertionJudge | None) -> TaskTable:
