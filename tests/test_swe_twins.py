@@ -7,7 +7,7 @@ import pytest
 from clawrl_gym.envs.swe.corpus import make_instance
 from clawrl_gym.envs.swe.corpus.repository import families
 from clawrl_gym.envs.swe.twin_runs import twins_in
-from clawrl_gym.envs.swe.twins import twins_of, with_twins
+from clawrl_gym.envs.twins.tests import twins_of, with_twins
 
 SEEDS = 12
 TRUE_STATEMENTS = """\
@@ -107,16 +107,17 @@ def test_a_twin_of_a_true_method_of_unittest_is_false():
 def check(test, call, seed):
     exec(compile(f"{test}{call}", "true", "exec"), {})
     (twin,) = twins_of("tests/t.py", test, ["tests/t.py::test_it"], Random(seed))
-    changed = with_twins(test, [twin])
-    code = compile(f"{changed}{call}", "twin", "exec")
-    with pytest.raises((AssertionError, KeyError, ValueError)):
-        exec(code, {})
+    for number in range(len(twin.options)):
+        changed = with_twins(test, [(twin, number)])
+        code = compile(f"{changed}{call}", "twin", "exec")
+        with pytest.raises((AssertionError, KeyError, ValueError)):
+            exec(code, {})
 
 
 def test_a_test_that_expects_nothing_in_words_has_a_twin_that_fails():
     test = 'def test_it():\n    """It runs."""\n    print("x")\n\n\ndef other():\n    pass\n'
     (twin,) = twins_of("t.py", test, ["t.py::test_it"], Random(1))
-    changed = with_twins(test, [twin])
+    changed = with_twins(test, [(twin, 0)])
     assert changed.startswith(test.partition("\n\n\n")[0])
     assert "def other" in changed
     with pytest.raises(AssertionError):
@@ -159,14 +160,14 @@ def test_tests_are_found_by_the_names_that_parsers_give_them(path, text, test_id
     assert bool(twins) == twin
     if twin:
         assert twins[0].ids == (test_id,)
-        assert with_twins(text, twins) != text
+        assert with_twins(text, [(twins[0], 0)]) != text
 
 
 def test_names_and_lines_of_a_file_stay():
     text = "def test_a():\n    assert f() == 1\n\n\ndef test_b():\n    assert g() == 'x'\n"
     twins = twins_of("t.py", text, ["t.py::test_a", "t.py::test_b"], Random(0))
     assert [twin.ids for twin in twins] == [("t.py::test_a",), ("t.py::test_b",)]
-    changed = with_twins(text, twins[:1])
+    changed = with_twins(text, [(twins[0], 0)])
     assert changed.partition("\n\n\n")[2] == text.partition("\n\n\n")[2]
     assert len(changed.splitlines()) == len(text.splitlines())
 
@@ -179,7 +180,7 @@ def test_every_test_of_the_corpus_has_a_twin(family):
         ids = {test_id for twin in twins for test_id in twin.ids}
         assert ids == {*instance.fail_to_pass, *instance.pass_to_pass}
         for path, text in instance.test_files.items():
-            changed = with_twins(text, [twin for twin in twins if twin.path == path])
+            changed = with_twins(text, [(twin, number) for twin in twins if twin.path == path])
             assert changed != text
             if path.endswith(".py"):
                 compile(changed, path, "exec")
@@ -193,4 +194,4 @@ def test_odd_files_are_read_quickly_and_without_an_error():
     for text in odd:
         for path in ("t.py", "t.js", "t.unknown"):
             twins = twins_of(path, text, ["test_x", "x"], Random(0))
-            with_twins(text, twins)
+            with_twins(text, [(twin, 0) for twin in twins])

@@ -9,7 +9,8 @@ one, for not every change of an expectation is one that its test notices.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from random import Random, SystemRandom
 
 from clawrl_gym.envs.swe.evaluation import Evaluations, PatchFails
@@ -19,12 +20,13 @@ from clawrl_gym.envs.swe.patch import Patch, PatchRefused
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.protected_files import files_named_by, own_patch
 from clawrl_gym.envs.swe.script import swebench_log, test_files_of, with_files
-from clawrl_gym.envs.swe.twins import TestTwin, twins_of, with_twins
+from clawrl_gym.envs.twins.tests import TestTwin, twins_of, with_twins
 
-RUNS = 4
-SLOW_RUNS = 2
+LEAST_PAIRS, MOST_PAIRS = 2, 5
+"""Runs come in pairs, in each of which every test and its twin are met once: as many as a test has
+expectations."""
 SLOW_S = 60.0
-"""Tests that take longer than this are run `SLOW_RUNS` times more, others `RUNS` times."""
+"""Tests that take longer are run in one pair."""
 MAX_OTHERS = 12
 """Tests that pass before the fix, too, and have twins: so many of those in the same files."""
 _MAX_KEPT = 200
@@ -39,11 +41,41 @@ def require_twins_fail(evaluations: Evaluations, patch: Patch) -> None:
     twins = twins_in(evaluations.instance, files, random)
     if not twins:
         return
+    pairs = min(max(LEAST_PAIRS, *(len(twin.options) for twin in twins)), MOST_PAIRS)
     start = time.monotonic()
-    for number, standing in enumerate(_draws(len(twins), random)):
-        if number >= SLOW_RUNS and time.monotonic() - start > SLOW_S * number:
+    for number in range(pairs):
+        if number and time.monotonic() - start > 2 * SLOW_S:
             return
-        _require_told_apart(evaluations, patch, files, dict(zip(twins, standing, strict=True)))
+        first = {twin: random.random() < 0.5 for twin in twins}
+        for stands_in in (True, False):
+            standing = frozenset(twin for twin, stands in first.items() if stands == stands_in)
+            _require_told_apart(evaluations, patch, files, _Draw(twins, standing, number))
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """What stands in a run's test files."""
+
+    twins: tuple[TestTwin, ...]
+    standing: frozenset[TestTwin]
+    """In the places of their tests."""
+    option: int
+
+    def files(self, originals: Mapping[str, str]) -> Mapping[str, str]:
+        return {
+            path: with_twins(
+                text, [(twin, self.option) for twin in self.standing if twin.path == path]
+            )
+            for path, text in originals.items()
+        }
+
+    @property
+    def ids(self) -> frozenset[str]:
+        return frozenset(test_id for twin in self.twins for test_id in twin.ids)
+
+    @property
+    def failing(self) -> frozenset[str]:
+        return frozenset(test_id for twin in self.standing for test_id in twin.ids)
 
 
 def twins_in(instance: Instance, files: Mapping[str, str], random: Random) -> tuple[TestTwin, ...]:
@@ -53,32 +85,16 @@ def twins_in(instance: Instance, files: Mapping[str, str], random: Random) -> tu
     return tuple(twin for path, text in files.items() for twin in twins_of(path, text, ids, random))
 
 
-def _draws(tests: int, random: Random) -> Iterator[Sequence[bool]]:
-    """By run, which twins stand in the places of their tests: in two runs each does once."""
-    first = [random.random() < 0.5 for _ in range(tests)]
-    yield first
-    yield [not stands for stands in first]
-    for _ in range(RUNS - 2):
-        yield [random.random() < 0.5 for _ in range(tests)]
-
-
 def _require_told_apart(
-    evaluations: Evaluations,
-    patch: Patch,
-    files: Mapping[str, str],
-    standing: Mapping[TestTwin, bool],
+    evaluations: Evaluations, patch: Patch, files: Mapping[str, str], draw: _Draw
 ) -> None:
     instance = evaluations.instance
-    changed = {
-        path: with_twins(text, [t for t, stands in standing.items() if stands and t.path == path])
-        for path, text in files.items()
-    }
-    script = with_files(instance, files, changed)
-    deviating = _deviating(evaluations, patch, script, standing)
+    script = with_files(instance, files, draw.files(files))
+    deviating = _deviating(evaluations, patch, script, draw)
     if not deviating:
         return
     gold = _gold(instance)
-    if gold.files and deviating <= _deviating(evaluations, gold, script, standing):
+    if gold.files and deviating <= _deviating(evaluations, gold, script, draw):
         return
     raise PatchFails(
         "with the patch a test's result does not follow from what it expects: "
@@ -86,23 +102,15 @@ def _require_told_apart(
     )
 
 
-def _deviating(
-    evaluations: Evaluations, patch: Patch, script: str, standing: Mapping[TestTwin, bool]
-) -> frozenset[str]:
+def _deviating(evaluations: Evaluations, patch: Patch, script: str, draw: _Draw) -> frozenset[str]:
     """Tests that fail, and twins that pass; all where the run does not come to its end."""
     try:
         output = evaluations.run(patch, script)
     except PatchFails:
-        return frozenset(test_id for twin in standing for test_id in twin.ids)
+        return draw.ids
     report = grade_log(evaluations.instance, swebench_log(output))
-    failing = {*report.failed_to_pass, *report.broken}
-    expected = {test_id for twin, stands in standing.items() if stands for test_id in twin.ids}
-    return frozenset(
-        test_id
-        for twin in standing
-        for test_id in twin.ids
-        if (test_id in expected) != (bool(report.no_result) or test_id in failing)
-    )
+    failing = draw.ids if report.no_result else {*report.failed_to_pass, *report.broken}
+    return draw.ids & (draw.failing ^ failing)
 
 
 def _test_files(evaluations: Evaluations) -> Mapping[str, str]:

@@ -5,28 +5,34 @@ from __future__ import annotations
 import ast
 import json
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import SystemRandom
 
 from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.report import Grade, report_of
 from clawrl_gym.envs.sandbox.interface import Sandbox
 from clawrl_gym.envs.toolcall.task import Goal, Outcome
+from clawrl_gym.envs.twins.programs import twins_of_program
 
 _RUNNER = "/root/run.py"
 _PROGRAM = "/root/check.py"
 _OUTCOME = "/root/outcome.json"
 _TOKEN_FILE = "/root/done"
 _MAX_SAID_CHARS = 500
+_SPOILT = "what was left passes a check that nothing can pass"
+_DRAWS = 2
+_QUICK_S = 2.0
+"""A check that takes longer meets twins of one draw only."""
 _KILLED = 128
 """Exit codes above it are signals."""
 _RUN = """\
-import sys
+import runpy, sys
 path, done = sys.argv[1], sys.stdin.readline().strip()
 sys.argv[1:] = sys.argv[2:]
-scope = {"__name__": "__main__", "__file__": path}
 try:
-    exec(compile(open(path).read(), path, "exec"), scope)
+    runpy.run_path(path, run_name="__main__")
 except SystemExit as end:
     if end.code not in (None, 0):
         raise
@@ -48,7 +54,8 @@ class ProgramGoal:
 
     It finds the path of a JSON file in `sys.argv[1]`: `said` (texts), `calls` (name, arguments,
     result, failed, in order) and `states` (by toolset). What it prints is the report, so it should
-    not print the answer. Code of the policy that it runs belongs into a process of its own.
+    not print the answer. What passes is held against the program's twins, for code of the policy
+    that it runs may do with its process what it likes.
     """
 
     program: str
@@ -62,15 +69,39 @@ class ProgramGoal:
             raise TaskError(f"the program of a goal is no Python: {error}") from error
 
     def missing(self, outcome: Outcome) -> Sequence[str]:
+        try:
+            return self._missing(outcome)
+        except SandboxError:
+            try:
+                return self._missing(outcome)  # what failed once may not fail again
+            except SandboxError:
+                self._run(self.program, Outcome((), (), {}))  # raises when the machine is to blame
+                return ["with what was left the check does not come to its end"]
+
+    def _missing(self, outcome: Outcome) -> list[str]:
+        """Passed is what passes the program each time and none of its twins."""
+        start, random = time.monotonic(), SystemRandom()
+        missing = self._run(self.program, outcome)
+        draws = _DRAWS if time.monotonic() - start < _QUICK_S else 1
+        twins = [twin for _ in range(draws) for twin in twins_of_program(self.program, random)]
+        for program in random.sample([*twins, self.program], len(twins) + 1):
+            if missing:
+                return missing
+            failed = self._run(program, outcome)
+            missing = failed if program == self.program else [] if failed else [_SPOILT]
+        return missing
+
+    def _run(self, program: str, outcome: Outcome) -> list[str]:
+        """What a program says is missing, in a sandbox of its own. Raises SandboxError."""
         sandbox = self.open_sandbox()
         try:
-            return self._missing(sandbox, outcome)
+            return self._said_in(sandbox, program, outcome)
         finally:
             sandbox.close()
 
-    def _missing(self, sandbox: Sandbox, outcome: Outcome) -> list[str]:
+    def _said_in(self, sandbox: Sandbox, program: str, outcome: Outcome) -> list[str]:
         sandbox.write(_RUNNER, _RUN.encode())
-        sandbox.write(_PROGRAM, self.program.encode())
+        sandbox.write(_PROGRAM, program.encode())
         sandbox.write(_OUTCOME, _as_json(outcome))
         token = secrets.token_hex(16)
         command = f"echo {token} | python3 -I {_RUNNER} {_PROGRAM} {_OUTCOME}"
@@ -92,7 +123,7 @@ class ProgramGoal:
 def _read(sandbox: Sandbox, path: str) -> str:
     try:
         return sandbox.read(path, 256).decode(errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, SandboxError):
         return ""
 
 

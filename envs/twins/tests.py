@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from random import Random
 
-from clawrl_gym.envs.swe.twin_python import python_changes
-from clawrl_gym.envs.swe.twin_text import Change, applied, text_changes
+from clawrl_gym.envs.twins.python import of_function
+from clawrl_gym.envs.twins.text import Change, applied, of_lines
 
 _IDENTIFIER_HEADS = (
     re.compile(r"\s*(?:async\s+)?def\s+(?P<name>test\w*)"),
@@ -52,7 +52,8 @@ class TestTwin:
     path: str
     ids: tuple[str, ...]
     """What the instance calls it; several for a test with parameters."""
-    changes: tuple[Change, ...]
+    options: tuple[tuple[Change, ...], ...]
+    """Each makes its twin; each of its expectations is wrong in one of them."""
 
 
 def twins_of(path: str, text: str, ids: Iterable[str], random: Random) -> tuple[TestTwin, ...]:
@@ -68,15 +69,27 @@ def twins_of(path: str, text: str, ids: Iterable[str], random: Random) -> tuple[
             by_names.setdefault(own, []).append(test_id)
     twins = list[TestTwin]()
     for own, names in _merged(by_names).items():
-        changes = [change for at in sorted(own) for change in _changes(path, bodies[at], random)]
-        if changes:
-            twins.append(TestTwin(path, tuple(names), tuple(changes)))
+        options = [_options(path, bodies[at], random) for at in sorted(own)]
+        if all(options):
+            twins.append(TestTwin(path, tuple(names), _side_by_side(options)))
     return tuple(twins)
 
 
-def with_twins(text: str, twins: Iterable[TestTwin]) -> str:
-    """The file with these twins in the place of their tests."""
-    return applied(text, [change for twin in twins for change in twin.changes])
+def with_twins(text: str, twins: Iterable[tuple[TestTwin, int]]) -> str:
+    """The file with these twins in the place of their tests, each made by one of its options."""
+    return applied(
+        text,
+        [change for twin, number in twins for change in twin.options[number % len(twin.options)]],
+    )
+
+
+def _side_by_side(options: Sequence[Sequence[Sequence[Change]]]) -> tuple[tuple[Change, ...], ...]:
+    """Bodies of one name are changed together."""
+    most = max(map(len, options))
+    return tuple(
+        tuple(change for each in options for change in each[number % len(each)])
+        for number in range(most)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +176,17 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _changes(path: str, body: _Body, random: Random) -> list[Change]:
+def _options(path: str, body: _Body, random: Random) -> list[list[Change]]:
+    """One expectation at a time, for one that is wrong hides the others; all of them where none is
+    sure to be met; where there is none, a failure."""
     suffix = PurePosixPath(path).suffix
-    find = python_changes if suffix == ".py" else text_changes
-    changes = find(body.text, random) or _must_fail(body.text, suffix, random)
-    return [change.moved(body.start) for change in changes]
+    expectations = (of_function if suffix == ".py" else of_lines)(body.text, random)
+    options = [[one.change] for one in expectations if one.is_sure]
+    random.shuffle(options)
+    if not options:
+        changes = [one.change for one in expectations] or _must_fail(body.text, suffix, random)
+        options = [changes] if changes else []
+    return [[change.moved(body.start) for change in option] for option in options]
 
 
 def _must_fail(text: str, suffix: str, random: Random) -> list[Change]:

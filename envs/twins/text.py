@@ -70,6 +70,16 @@ class Change:
         return replace(self, start=self.start + offset, end=self.end + offset)
 
 
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One thing that a test expects."""
+
+    change: Change
+    """What makes it wrong."""
+    is_sure: bool
+    """The test never passes without coming to it."""
+
+
 def applied(text: str, changes: Iterable[Change]) -> str:
     """The text with changes, none of which overlap."""
     for change in sorted(changes, key=lambda one: one.start, reverse=True):
@@ -77,16 +87,21 @@ def applied(text: str, changes: Iterable[Change]) -> str:
     return text
 
 
-def text_changes(text: str, random: Random) -> list[Change]:
-    """What makes each expectation of a test wrong; empty where none is recognised."""
-    changes = list[Change]()
-    start = 0
-    for line in text.splitlines(keepends=True):
+def of_lines(text: str, random: Random) -> list[Expectation]:
+    """What a test expects, given with its head; sure where it is no further in than the body."""
+    lines = text.splitlines(keepends=True)
+    depth = next((_indent(line) for line in lines[1:] if line.strip()), 0)
+    found, start = list[Expectation](), 0
+    for line in lines:
         change = _expected_value(line, random) or _expected_error(line, random) or _sense(line)
         if change is not None:
-            changes.append(change.moved(start))
+            found.append(Expectation(change.moved(start), _indent(line) <= depth))
         start += len(line)
-    return changes
+    return found
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def other_value(literal: str, random: Random) -> str:
