@@ -1,5 +1,6 @@
 import pickle
 
+import gymnasium
 import pytest
 from gymnasium.vector.utils import batch_space
 
@@ -47,3 +48,14 @@ def test_equality_repr_and_pickle_are_those_of_the_length():
 
 def test_a_batch_of_text_is_a_tuple_of_texts():
     assert ("a", "b") in batch_space(Unicode(5), 2)
+
+
+def test_a_vector_of_ours_takes_the_options_that_the_page_says() -> None:
+    options = {"shared_memory": False}
+    envs = gymnasium.make_vec("ClawRL/ToolCall-v0", 2, "async", vector_kwargs=options)
+    try:
+        observations, _ = envs.reset(seed=3)
+        assert all(isinstance(observation, str) for observation in observations)
+        assert list(envs.step(("391", "391"))[2]) == [True, True]
+    finally:
+        envs.close()

@@ -1,0 +1,123 @@
+"""Held-out evaluations of a run: which ones hold training up, and what each says of itself."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from clawrl_gym.config import RunConfig
+from clawrl_gym.config.compose import compose
+from clawrl_gym.core.types import Episode, StopReason, TaskRef
+from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run.heldout import HeldOut
+
+
+class Environments:
+    """Evaluations that end when they may."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+        self.requests: list[dict[str, Any]] = []
+
+    async def evaluate(self, tasks: list[TaskRef], **options: Any) -> Evaluation:
+        self.requests.append({"tasks": len(tasks), **options})
+        await self.may_end.wait()
+        solved = [Episode("s", None, task, StopReason.TERMINATED, 1.0, 1) for task in tasks]
+        return Evaluation(solved)
+
+
+class Timeline:
+    @contextmanager
+    def span(self, *names: str, **details: object) -> Iterator[None]:
+        yield
+
+
+class View:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def phase(self, name: str, detail: str) -> None: ...
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+
+class Bench:
+    """A run's held-out evaluations, and what is around them."""
+
+    def __init__(self, *overrides: str) -> None:
+        config = compose("train", ["eval.every=2", *overrides], RunConfig)
+        ids = [f"h{n}" for n in range(200)]
+        self.environments, self.view = Environments(), View()
+        self.policy = SimpleNamespace(version=0)
+        self.rows: list[dict[str, float]] = []
+        self.reported: list[tuple[int, range]] = []
+        parts: Any = SimpleNamespace(
+            policy=self.policy, timeline=Timeline(), metrics=SimpleNamespace(history=self.rows)
+        )
+        environments: Any = self.environments
+        view: Any = self.view
+        self.heldout = HeldOut(
+            config,
+            TaskSampler({"train": ["t"], "heldout": ids}, 0),
+            [],
+            environments,
+            parts,
+            view,
+            self._report,
+        )
+
+    def _report(self, step: int, result: Evaluation, versions: range) -> None:
+        self.reported.append((step, versions))
+        self.rows.append({"step": step, "heldout/success": result.success})
+
+
+async def test_one_in_between_goes_on_while_updates_come_and_says_which_versions_it_met() -> None:
+    bench = Bench()
+    async with asyncio.TaskGroup() as running:
+        for step in range(1, 6):
+            bench.policy.version = step
+            bench.heldout.begin_if_due(step, running)
+            await asyncio.sleep(0)
+        assert bench.reported == []
+        assert bench.heldout.kept([1, 2, 3]) == {2}  # its weights may prove the best
+        bench.environments.may_end.set()
+    assert bench.reported == [(2, range(2, 6))]
+    assert bench.view.messages == [
+        "no held-out evaluation after 4 updates: the one after 2 is still under way"
+    ]
+    assert bench.environments.requests[0]["tasks"] == 48
+    assert bench.heldout.kept([1, 2, 3]) == {2}
+    assert list(bench.heldout.evaluations) == [2]
+
+
+async def test_the_last_waits_for_the_one_in_between_and_is_of_one_version() -> None:
+    bench = Bench("eval.k=[1,4]", "trainer.steps=3")
+    async with asyncio.TaskGroup() as running:
+        bench.policy.version = 2
+        bench.heldout.begin_if_due(2, running)
+        await asyncio.sleep(0)
+        bench.policy.version = 3
+        bench.heldout.begin_if_due(3, running)
+        last = running.create_task(bench.heldout.measure(3))
+        await asyncio.sleep(0)
+        assert len(bench.environments.requests) == 1
+        bench.environments.may_end.set()
+        await last
+    assert bench.reported == [(2, range(2, 4)), (3, range(3, 4))]
+    between, whole = bench.environments.requests
+    assert (between["tasks"], between["ks"], between["samples"]) == (48, (), 0)
+    assert (whole["tasks"], whole["ks"], whole["samples"]) == (120, (1, 4), 4)
+
+
+@pytest.mark.parametrize("overrides", [["eval.every=0"], ["eval.tasks=0"]])
+async def test_none_is_made_where_none_is_wanted(overrides: list[str]) -> None:
+    bench = Bench(*overrides)
+    bench.environments.may_end.set()
+    async with asyncio.TaskGroup() as running:
+        bench.heldout.begin_if_due(2, running)
+    assert bench.reported == []
