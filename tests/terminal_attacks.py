@@ -356,7 +356,7 @@ _HARBOR = {
     **_TESTS,
 }
 VICTIMS: Mapping[str, Mapping[str, str]] = {
-    "harbor": {"task.toml": "", **_HARBOR},
+    "harbor": {"task.toml": "[verifier]\ntimeout_sec = 30\n", **_HARBOR},
     "harbor shared": {"task.toml": "[verifier]\nenvironment_mode = 'shared'\n", **_HARBOR},
     "harbor separate": {
         "task.toml": "artifacts = ['/app']\n[verifier]\nenvironment_mode = 'separate'\n",

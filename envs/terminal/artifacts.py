@@ -32,32 +32,48 @@ _ONLY_GRADERS = ("/tests", "/logs", "/solution", "/oracle", "/proc", "/sys", "/d
 """Where a grader's machine differs from the agent's: no link may lead there."""
 
 
+Wanted = Callable[[str, bytes | None], bool]
+"""Whether something is taken, by its absolute path and, for a file, its content."""
+
+
+def everything(path: str, data: bytes | None) -> bool:
+    """All of it."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """What of an archive is taken."""
 
     places: tuple[str, ...]
     """Absolute paths: what is at them and below."""
-    wanted: Callable[[str, bytes | None], bool] = lambda path, data: True
-    """By absolute path, and the content of a file."""
+    wanted: Wanted = everything
     links: bool = False
     """Symbolic links are taken, as far as they lead to what both machines have."""
 
 
 def collect_artifacts(
-    sandbox: Sandbox, artifacts: Sequence[Artifact], max_bytes: int
+    sandbox: Sandbox,
+    artifacts: Sequence[Artifact],
+    max_bytes: int,
+    is_data: Wanted = everything,
 ) -> list[bytes]:
-    """What there is of the artifacts, in order, together at most `max_bytes`."""
+    """What there is of the artifacts, in order, together at most `max_bytes`.
+
+    In folders only what `is_data` says is taken; a file that is declared itself always is.
+    """
     archives: list[bytes] = []
     for artifact in artifacts:
-        archive = pack_artifact(sandbox, artifact, max_bytes)
+        archive = pack_artifact(sandbox, artifact, max_bytes, is_data)
         if archive is not None and len(archive) <= max_bytes:
             max_bytes -= len(archive)
             archives.append(archive)
     return archives
 
 
-def pack_artifact(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes | None:
+def pack_artifact(
+    sandbox: Sandbox, artifact: Artifact, max_bytes: int, is_data: Wanted = everything
+) -> bytes | None:
     """An artifact as a clean archive with paths relative to /; None when it is not there.
 
     What the agent made too large or odd to pack counts as not there: it must not be able to turn
@@ -66,7 +82,9 @@ def pack_artifact(sandbox: Sandbox, artifact: Artifact, max_bytes: int) -> bytes
     excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
     path = artifact.source.strip("/")
     raw = pack(sandbox, f"{excluded} -- {shlex.quote(path)}", max_bytes)
-    return None if raw is None else cleaned(raw, Plain((f"/{path}",)), max_bytes)
+    source = f"/{path}"
+    plain = Plain((source,), lambda name, data: name == source or is_data(name, data))
+    return None if raw is None else cleaned(raw, plain, max_bytes)
 
 
 def pack(sandbox: Sandbox, arguments: str, max_bytes: int, before: str = "") -> bytes | None:

@@ -20,9 +20,7 @@ from dataclasses import replace
 from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_of
 from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
-from clawrl_gym.envs.terminal import artifacts
-from clawrl_gym.envs.terminal.artifacts import unpack
-from clawrl_gym.envs.terminal.handover import HandedOver, hand_over_work
+from clawrl_gym.envs.terminal.handover import hand_over
 from clawrl_gym.envs.terminal.machines import Machines, agents_doing, make_log_folders, write_files
 from clawrl_gym.envs.terminal.pytest_summary import failures_of
 from clawrl_gym.envs.terminal.task import MachineSpec, Task
@@ -150,15 +148,11 @@ def _grade_on(
 ) -> Grade:
     if task.reward_files:
         make_log_folders(verifier)
-    handed_over = HandedOver()
-    if task.takes != "artifacts":
-        handed_over = hand_over_work(task, left, verifier, workdir, max_bytes)
-    archives = artifacts.collect_artifacts(left, task.artifacts, max_bytes)
-    notes = [*handed_over.notes, *filter(None, (unpack(verifier, a) for a in archives))]
+    handed_over = hand_over(task, left, verifier, workdir, max_bytes)
     graded = _run_grader(replace(task, workdir=workdir), verifier, timeout_s, handed_over.exports)
-    if not notes or graded.reward >= 1.0:
+    if not handed_over.notes or graded.reward >= 1.0:
         return graded
-    return Grade(graded.reward, "\n".join([graded.report, *notes]))
+    return Grade(graded.reward, "\n".join([graded.report, *handed_over.notes]))
 
 
 def _run_grader(task: Task, fresh: Sandbox, timeout_s: float, exports: str = ":") -> Grade:

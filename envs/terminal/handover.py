@@ -60,7 +60,7 @@ class HandedOver:
     """What did not travel and perhaps should have, in words."""
 
 
-def hand_over_work(
+def hand_over(
     task: Task, agent: Sandbox, verifier: Sandbox, workdir: str, max_bytes: int
 ) -> HandedOver:
     """Put what the agent left on a machine that nobody has been on yet.
@@ -68,6 +68,33 @@ def hand_over_work(
     Raises SandboxError when either sandbox is dead.
     """
     found = Surroundings.of(verifier)
+    places: tuple[str, ...] = ()
+    notes = list[str]()
+    if task.takes != "artifacts":
+        places, notes = _hand_over_work(task, agent, verifier, workdir, found, max_bytes)
+    is_data = partial(_is_data, (), found.homes)
+    for archive in artifacts.collect_artifacts(agent, task.artifacts, max_bytes, is_data):
+        notes.append(artifacts.unpack(verifier, archive))
+    places = (*places, *(artifact.source for artifact in task.artifacts))
+    folder = f"/.verifier-{secrets.token_hex(8)}"
+    put_machine_first(verifier, folder, places)
+    exports = f"export PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}}"
+    last = [entry for entry in found.path if entry in ("", ".", *places)]
+    if last:
+        first = [entry for entry in found.path if entry not in last]
+        exports += f"; export PATH={shlex.quote(':'.join([*first, *filter(None, last)]))}"
+    return HandedOver(exports, tuple(filter(None, notes)))
+
+
+def _hand_over_work(
+    task: Task,
+    agent: Sandbox,
+    verifier: Sandbox,
+    workdir: str,
+    found: Surroundings,
+    max_bytes: int,
+) -> tuple[tuple[str, ...], list[str]]:
+    """The places that were taken over, and what could not be."""
     work = (workdir,) if steering.may_be_work_folder(workdir) else ()
     texts = (task.instruction, *(_text(file.data) for file in task.grader_files.values()))
     named = [
@@ -75,19 +102,13 @@ def hand_over_work(
         for place in steering.named_places(texts, found.home)
         if not any(steering.is_below(place, folder) for folder in work)
     ]
-    notes = []
-    for place in (*work, *named):
-        notes.append(_replace(place, agent, verifier, found, max_bytes, is_work=place in work))
+    notes = [
+        _replace(place, agent, verifier, found, max_bytes, is_work=place in work)
+        for place in (*work, *named)
+    ]
     if task.takes == "all" or not work:
         notes.append(_add_the_rest(agent, verifier, found, work, max_bytes))
-    folder = f"/.verifier-{secrets.token_hex(8)}"
-    put_machine_first(verifier, folder, (*work, *named))
-    exports = f"export PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}}"
-    last = [entry for entry in found.path if entry in ("", ".", *work, *named)]
-    if last:
-        first = [entry for entry in found.path if entry not in last]
-        exports += f"; export PATH={shlex.quote(':'.join([*first, *filter(None, last)]))}"
-    return HandedOver(exports, tuple(filter(None, notes)))
+    return (*work, *named), notes
 
 
 def _text(data: bytes) -> str:
