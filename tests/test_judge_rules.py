@@ -216,13 +216,24 @@ def test_an_acceptance_or_clearly_going_on_is_positive(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", lines(NEUTRAL))
-def test_what_says_nothing_about_the_reply_is_neutral(words: str) -> None:
+def test_what_says_nothing_about_the_reply_is_neutral_or_not_known(words: str) -> None:
+    assert verdict(user(words)).value in (0, None)
+
+
+@pytest.mark.parametrize("words", ["ok", "tell me more", "What is the capital of France?",
+                                   "Read both notes.txt and todo.txt please"])  # fmt: skip
+def test_only_what_a_rule_knows_as_going_on_is_neutral(words: str) -> None:
     assert verdict(user(words)).value == 0
+
+
+@pytest.mark.parametrize("words", ["hmm", "are you sure?", "Now it says disk full", "42", "..."])
+def test_what_no_rule_knows_abstains(words: str) -> None:
+    assert verdict(user(words)).value is None
 
 
 @pytest.mark.parametrize(
     ("words", "value"),
-    [("no", 0), ("No.", 0), ("no, thanks", 1), ("not really", 0), ("right", 0),
+    [("no", None), ("No.", None), ("no, thanks", 1), ("not really", None), ("right", None),
      ("No, make it shorter", -1), ("no, that's wrong", -1), ("yes, perfect", 1)],
 )  # fmt: skip
 def test_an_answer_to_a_question_is_not_a_judgement(words: str, value: int) -> None:
@@ -237,12 +248,12 @@ def test_an_answer_to_a_question_is_not_a_judgement(words: str, value: int) -> N
 )  # fmt: skip
 def test_imitated_votes_instructions_and_control_tokens_change_nothing(imitation: str) -> None:
     for words, value in (("thanks", 1), ("that's wrong", -1), ("ok", 0)):
-        assert verdict(user(f"{words}. {imitation}")).value == value
-        assert verdict(user(f"{words}\n{imitation}")).value == value
+        assert verdict(user(f"{words}. {imitation}")).value in (value, None)
+        assert verdict(user(f"{words}\n{imitation}")).value in (value, None)
         assert verdict(user(words), to=reply("Here you are.\n" + imitation)).value == value
         assert verdict(user(words), request=imitation).value == value
-        assert verdict(user(f"{imitation}\n{words}")).value in (value, 0)
-    assert verdict(user(imitation)).value == 0
+        assert verdict(user(f"{imitation}\n{words}")).value in (value, None)
+    assert verdict(user(imitation)).value is None
     assert verdict(tool(imitation)).value is None
     assert verdict(tool("Error: no\n" + imitation)).value == -1
 
@@ -427,8 +438,8 @@ def test_a_report_among_the_contents_of_a_file_is_only_contents() -> None:
 
 
 def test_a_person_who_quotes_a_report_is_no_environment() -> None:
-    assert verdict(user("hello"), FAILED).value == 0
-    assert verdict(user("thanks"), FAILED).value == 1
+    assert verdict(user("hello"), FAILED).value is None
+    assert verdict(user("thanks"), FAILED).value is None
 
 
 TEACHING = RuleJudge(shipped_rules(), hints=True)
@@ -526,9 +537,9 @@ def test_what_openclaw_puts_around_the_words_is_left_out(said: str, value: int |
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("correction/2", -1), ("steer/2", -1), ("heartbeat/5", -1), ("conversation/2", 0),
+    [("correction/2", -1), ("steer/2", -1), ("heartbeat/5", -1), ("conversation/2", None),
      ("conversation/3", 1), ("parallel/2", None), ("tools/2", 1), ("tools/5", 1), ("tools/6", 0),
-     ("retry_tools/4", 1), ("subagent/4", 0), ("memory_flush/2", 0)],
+     ("retry_tools/4", 1), ("subagent/4", None), ("memory_flush/2", None)],
 )  # fmt: skip
 def test_what_the_real_openclaw_sends_is_judged(name: str, value: int | None) -> None:
     messages = recorded(name).messages
@@ -594,7 +605,7 @@ def test_a_user_extends_changes_and_removes_rules_by_name() -> None:
     said = {words: verdict(user(words), judge=judge).value for words in
             ("meh.", "that's wrong, test run", "that's wrong", "thanks", "perfect")}  # fmt: skip
     assert said == {"meh.": -1, "that's wrong, test run": 0, "that's wrong": -1, "thanks": 0,
-                    "perfect": 0}  # fmt: skip
+                    "perfect": None}  # fmt: skip
 
 
 def test_wrong_rules_are_one_clear_error() -> None:

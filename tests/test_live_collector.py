@@ -356,30 +356,54 @@ async def test_a_single_turn_without_any_signal_is_kept_and_says_so(store: Store
     assert await store.turn(turn.id or 0) is not None
 
 
-async def test_a_neutral_turn_goes_before_one_that_was_not_judged(store: Store) -> None:
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("verdict", "why"),
+    [
+        ({"reward": None}, "not understood"),
+        ({"reward": None, "rule": "language"}, "language not understood"),
+        ({"reward": None, "reason": "no answer within 60 s"}, "not understood"),
+        ({"reward": 0, "votes": [0, 0, -1]}, "votes differ"),
+        ({"reward": 0, "votes": [0, 0, 0], "rule": -1}, "votes differ"),
+        ({"reward": 0, "rule": "lasting", "lasting": True}, "wish for the future"),
+    ],
+)
+async def test_one_turn_that_was_not_understood_and_the_session_yields_nothing(
+    store: Store, at: int, verdict: dict[str, Any], why: str
+) -> None:
+    detail = {name: value for name, value in verdict.items() if name != "reward"}
     async with collecting(store) as live:
-        neutral, abstained = [await stored(store, a_turn(index=i), user("?")) for i in range(2)]
-        await live.judged(neutral, 0)
-        await live.judged(abstained, None)
+        for index in range(3):
+            turn = await stored(store, a_turn(index=index), user("?"))
+            if index == at:
+                await live.judged(turn, verdict["reward"], detail=detail)
+            else:
+                await live.judged(turn, 0)
         await live.end()
-        (sample,) = await live.batch()
-        assert sample.turn_id == neutral.id
+        assert await live.batch() == []
+        assert await live.yielded() == (0, why)
+        assert live.collector.counters[f"sessions/{why}"] == 1
 
 
-async def test_a_session_whose_judge_always_failed_yields_one_too(store: Store) -> None:
+async def test_a_complaint_about_a_turn_that_cannot_be_trained_forbids_the_weak_reward(
+    store: Store,
+) -> None:
     async with collecting(store) as live:
-        await live.judged(await stored(store, a_turn(), user("?")), None)
+        late = await stored(store, a_turn(finish_reason=INTERRUPTED), user("wrong"))
+        await live.judged(late, -1)
+        await live.judged(await stored(store, a_turn(index=1), user("and then?")), 0)
         await live.end()
-        assert advantages(await live.batch()) == [0.1]
+        assert await live.batch() == []
+        assert await live.yielded() == (0, "complaint")
 
 
-async def test_without_a_judge_a_session_that_went_on_yields_one(store: Store) -> None:
+async def test_without_a_judge_nothing_was_understood(store: Store) -> None:
     async with collecting(store, judged=False) as live:
-        first = await stored(store, a_turn(), user("and then?"))
+        await stored(store, a_turn(), user("and then?"))
         await stored(store, a_turn(index=1))
         await live.end()
-        (sample,) = await live.batch()
-        assert sample.turn_id == first.id
+        assert await live.batch() == []
+        assert await live.yielded() == (0, "not judged")
 
 
 @pytest.mark.parametrize(
@@ -554,7 +578,7 @@ async def test_what_a_user_answers_is_judged_and_trained_recorded_or_not(
         running = asyncio.create_task(queue.run())
         for index, words in enumerate(("thanks", "what time is it?", "no, that is wrong")):
             queue.add(await stored(store, a_turn(index=index), user(words)))
-        assert [(await told.get()).value for _ in range(3)] == [1, 0, -1]
+        assert [(await told.get()).value for _ in range(3)] == [1, None, -1]
         await live.collector.settled()
         assert advantages(await live.batch()) == [1.0, pytest.approx(-1.05)]
         running.cancel()

@@ -34,8 +34,14 @@ class ReplyRule(Part):
     """Only the first clause that has words of weight counts."""
     after_question: bool = True
     """False: it does not hold when the reply asked something (a bare "no" is then an answer)."""
+    lasting: bool = False
+    """True: an instruction for the future. Its words are a hint, and the other rules decide; where
+    none of them holds, the value is this rule's."""
+    otherwise: bool = False
+    """True: it holds only where no other rule does."""
     value: Literal[-1, 0, 1]
-    """Of the rules that hold, 0 wins over -1 and -1 over +1."""
+    """Of the rules that hold, 0 wins over -1 and -1 over +1. Where none holds, the judge abstains:
+    nobody knows what was meant."""
 
 
 class ResultRule(Part):
@@ -133,6 +139,9 @@ class JudgeConfig(Part):
     """A judgement that takes longer abstains."""
     ignore: tuple[Regex, ...] = ()
     """What clients put around a person's words; taken out before anything is judged."""
+    languages: tuple[str, ...] = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
+    """type=rule: in which a person's words are read (a file of each is in judge/languages/). In any
+    other language, and where none can be told, the judge abstains."""
     words: dict[str, tuple[Regex, ...]] = Field(default_factory=dict)
     """type=rule: alternatives that the rules for replies call by name in braces; `no_weight` are
     the words that may stand before a pattern."""

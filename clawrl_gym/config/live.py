@@ -40,7 +40,7 @@ class LiveConfig(Part):
     max_staleness: int = Field(64, ge=0)
     """A turn whose oldest token is more versions old than this is not trained on."""
     weak_reward: float = Field(0.1, ge=0, le=1)
-    """What a session that received some signal but no clear verdict is trained with: going on
+    """What a session is trained with whose turns were all understood and judged neutral: going on
     without a complaint is weak evidence for the reply. 0 leaves such sessions out."""
     train_truncated: bool = False
     """Train on replies that the token limit cut off."""

@@ -130,6 +130,10 @@ class VerdictDetail(TypedDict, total=False):
     """The rule that decided; beside a model's verdict, the value that the rules would give."""
     said: str
     """The words that a rule matched."""
+    language: str
+    """In which they are, if not in English: ISO 639-1."""
+    lasting: bool
+    """True: the person also wants something for the future."""
     tool: str
     """Whose result a rule matched."""
     hints: list[str]

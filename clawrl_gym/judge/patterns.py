@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from clawrl_gym.core.errors import ConfigError
 
@@ -11,14 +11,18 @@ Words = Mapping[str, Sequence[str]]
 """Alternatives by name."""
 
 _NAME = re.compile(r"\{([a-z_]+)\}")
+_ESCAPE = re.compile(r"(\\.)")
 _MAX_WORDS = 100
 """In one pattern, those inside of words included."""
 
 
-def compiled(pattern: str, words: Words, key: str) -> re.Pattern[str]:
+def compiled(
+    pattern: str, words: Words, key: str, fold: Callable[[str], str] = str
+) -> re.Pattern[str]:
     """The pattern with its words filled in; upper and lower case are the same to it.
 
-    Raises ConfigError for a word that is not among those of `key`.
+    `fold`: the spelling of the texts that it is for. Raises ConfigError for a word that is not
+    among those of `key`.
     """
     text, depth = pattern, 0
     while match := _NAME.search(text):
@@ -29,4 +33,9 @@ def compiled(pattern: str, words: Words, key: str) -> re.Pattern[str]:
                 f"{', '.join(sorted(words)) or 'none'} (and none that holds itself)"
             )
         text = text[: match.start()] + f"(?:{'|'.join(words[name])})" + text[match.end() :]
-    return re.compile(text, re.IGNORECASE)
+    return re.compile(_folded(text, fold), re.IGNORECASE)
+
+
+def _folded(pattern: str, fold: Callable[[str], str]) -> str:
+    r"""Escapes (`\S`) stay as they are."""
+    return "".join(part if part.startswith("\\") else fold(part) for part in _ESCAPE.split(pattern))

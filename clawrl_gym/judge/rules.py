@@ -23,8 +23,8 @@ from clawrl_gym.core.types import Message, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.judge import rule_hints
 from clawrl_gym.judge.interface import Case, Finding, Judge
 from clawrl_gym.judge.parts import JudgeParts
+from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.tool_rules import ToolRules, ToolUse, results_by_call, shown_output
-from clawrl_gym.judge.user_rules import UserRules
 
 
 class RuleJudge:
@@ -39,7 +39,7 @@ class RuleJudge:
                 "got judge.type=rule without rules, expected those of conf/judge/rule.yaml: "
                 "choose them with judge=rule"
             )
-        self._user_rules = UserRules(config)
+        self._speech = Speech(config)
         self._tool_rules = ToolRules(config)
         self._hints = hints
 
@@ -56,7 +56,7 @@ class RuleJudge:
         findings = self._judge(case)
         decisive, detail = findings[0].finding, findings[0].finding.detail.copy()
         hints = list(dict.fromkeys(each.hint for each in findings if each.hint))
-        if self._hints and hints and decisive.value == -1:
+        if self._hints and hints:
             detail["hints"] = hints
         reward = None if decisive.value is None else float(decisive.value)
         return Verdict(
@@ -84,9 +84,11 @@ class RuleJudge:
 
     def _of_user(self, message: Message, case: Case) -> _HintedFinding:
         text = text_of(message)
-        finding = self._user_rules.find(text, case.request, text_of(case.reply))
-        again = finding.detail["rule"] == "restated"
-        return _HintedFinding(finding, "" if again else rule_hints.hint_of_words(text))
+        finding = self._speech.find(text, case.request, text_of(case.reply))
+        if finding.value == -1 and finding.detail["rule"] != "restated":
+            return _HintedFinding(finding, rule_hints.hint_of_words(text))
+        lasting = finding.detail.get("lasting")
+        return _HintedFinding(finding, rule_hints.hint_of_words(text) if lasting else "")
 
     def _of_results(self, case: Case) -> list[_HintedFinding]:
         *before, last = case.next_state or [Message()]
@@ -104,13 +106,17 @@ class RuleJudge:
         return findings
 
     def _result(self, call: ToolUse, text: str, marked: bool) -> _HintedFinding:
-        hint = rule_hints.hint_of_report(text) or rule_hints.hint_of_error(text)
-        return _HintedFinding(self._tool_rules.find(text, call, marked), hint)
+        finding = self._tool_rules.find(text, call, marked)
+        if finding.value != -1:
+            return _HintedFinding(finding, "")
+        return _HintedFinding(
+            finding, rule_hints.hint_of_report(text) or rule_hints.hint_of_error(text)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _HintedFinding:
-    """A finding, and what the same message teaches if the finding is -1."""
+    """A finding, and what the same message teaches; empty when it teaches nothing."""
 
     finding: Finding
     hint: str

@@ -1,4 +1,4 @@
-"""What a person's answer says about the reply before it.
+"""What a person's answer says about the reply before it, by the rules of one language.
 
 Only the opening is read, clause by clause. Quotations, code, and text pasted behind a colon are
 left out: they are what the person talks about, not what the person says. The request said once more
@@ -10,16 +10,21 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from clawrl_gym.config import JudgeConfig, ReplyRule
-from clawrl_gym.judge.interface import Finding
+from clawrl_gym.config import ReplyRule
 from clawrl_gym.judge.patterns import Words, compiled
 
 _KEY = "judge.words"
 _READ_CHARS = 4000
 """Of an answer, before its quotations are taken out."""
 _OPENING_CHARS = 300
-_STRAIGHT = str.maketrans("\u2018\u2019\u02bc\u201c\u201d\u00ab\u00bb", '\'\'\'""""')
+_STRAIGHT = str.maketrans(
+    "\u2018\u2019\u02bc\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u00a1\u00bf",
+    "'''" + '"' * 9 + "  ",
+)
 _QUOTED = re.compile(
     r"```.*?(?:```|\Z)"
     r"|`[^`\n]*`"
@@ -29,9 +34,15 @@ _QUOTED = re.compile(
     r"|<\|[^|>\n]{1,40}\|>",  # control tokens, spelt out
     re.DOTALL | re.MULTILINE,
 )
-_CLAUSE_END = re.compile(r"(?<=[.!?;,:])\s+|\s*\n\s*|\s+-+\s+|\s+(?=but\b)")
+_EAST = r"\u3041-\u30ff\u3400-\u9fff"
+_CLAUSE_END = (
+    r"(?<=[.!?;,:])\s+|\s*\n\s*|\s+-+\s+|\s+(?={joint}\b)"
+    rf"|(?<=[\u3002\u3001])|(?<=[{_EAST}][.!?;,:])"
+)
 _NO_WEIGHT = r"{no_weight}(?:[,.!;]+ *| +|$)"
-_PASTING = re.compile(r"\w:$")
+_NO_WEIGHT_EAST = r"{no_weight}[,.!;\u3002\u3001]* *"
+_ACCENT = re.compile("[\u0300-\u036f]")
+_PASTING = re.compile(r"\w ?:$")
 _GAP = "_"
 """Stands for a quotation."""
 _WORD = re.compile(r"\w+(?:[./'-]\w+)*|[-+*/=<>%^]")
@@ -49,32 +60,76 @@ _LONGEST = 1.5
 """A request said again has grown by no more than this factor, and one word."""
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a language is written, so that one spelling stands for all."""
+
+    fold: tuple[tuple[str, str], ...] = ()
+    """Spellings that are the same."""
+    spaces: bool = True
+    plain: bool = False
+    """True: nothing is folded."""
+
+    def folded(self, text: str) -> str:
+        """Small letters without accents. Patterns are folded as texts are."""
+        if self.plain:
+            return text
+        parts = unicodedata.normalize("NFD", text.lower())
+        bare = unicodedata.normalize("NFC", _ACCENT.sub("", parts))
+        for spelling, same in self.fold:
+            bare = bare.replace(spelling, same)
+        return bare
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule that holds."""
+
+    rule: str
+    value: Literal[-1, 0, 1]
+    words: str
+    """What it matched."""
+    lasting: bool = False
+    """The person wants something for the future, too."""
+    otherwise: bool = False
+    """No rule about the reply holds."""
+
+
 class UserRules:
-    """The configured rules, and the request said again."""
+    """The rules of one language."""
 
-    def __init__(self, config: JudgeConfig) -> None:
-        words = config.words
-        has_no_weight = bool(words.get("no_weight"))
-        self._no_weight = compiled(_NO_WEIGHT, words, _KEY) if has_no_weight else re.compile("")
-        self._rules = [_UserRule(name, rule, words) for name, rule in config.replies.items()]
+    def __init__(self, words: Words, replies: Mapping[str, ReplyRule], writing: Writing) -> None:
+        self._writing = writing
+        weightless = _NO_WEIGHT if writing.spaces else _NO_WEIGHT_EAST
+        no_weight = weightless if words.get("no_weight") else ""
+        self._no_weight = compiled(no_weight, words, _KEY, writing.folded)
+        joints = words if words.get("joint") else {"joint": ("but",)}
+        self._clause_end = compiled(_CLAUSE_END, joints, _KEY, writing.folded)
+        self._rules = [_UserRule(name, rule, words, writing) for name, rule in replies.items()]
 
-    def find(self, text: str, request: str, reply: str) -> Finding:
-        """The value of an answer, and the rule that gave it."""
-        opening = own_words(text)[:_OPENING_CHARS]
-        clauses = [(clause, self._weighty(clause)) for clause in clauses_of(opening)]
-        after_question = reply.rstrip(' \n*_"').endswith("?")
-        findings: dict[int, Finding] = {}
+    def find(self, opening: str, after_question: bool) -> Hit | None:
+        """The rule that decides about an answer's opening, if any holds."""
+        opening = self._writing.folded(opening)
+        clauses = [
+            (clause, self._weighty(clause)) for clause in clauses_of(opening, self._clause_end)
+        ]
+        decisive: dict[int, Hit] = {}
+        lasting = otherwise = None
         for rule in self._rules:
             words = rule.finds(opening, clauses, after_question)
-            if words is not None:
-                finding = Finding(rule.value, {"rule": rule.name, "said": words})
-                findings.setdefault(rule.value, finding)
-        for value in (0, -1, 1):
-            if value in findings:
-                return findings[value]
-        if restates(text, request):
-            return Finding(-1, {"rule": "restated"})
-        return Finding(0, {"rule": "none"})
+            if words is None:
+                continue
+            hit = Hit(rule.name, rule.value, words, rule.lasting, rule.otherwise)
+            if rule.lasting:
+                lasting = lasting or hit
+            elif rule.otherwise:
+                otherwise = otherwise or hit
+            else:
+                decisive.setdefault(rule.value, hit)
+        first = next((decisive[value] for value in (0, -1, 1) if value in decisive), None)
+        if lasting and first:
+            return replace(first, lasting=True)
+        return first or lasting or otherwise
 
     def _weighty(self, clause: str) -> str:
         """The clause without the words of no weight that it begins with."""
@@ -86,13 +141,15 @@ class UserRules:
 class _UserRule:
     """One compiled rule."""
 
-    def __init__(self, name: str, rule: ReplyRule, words: Words) -> None:
+    def __init__(self, name: str, rule: ReplyRule, words: Words, writing: Writing) -> None:
         self.name = name
         self.value = rule.value
+        self.lasting = rule.lasting
+        self.otherwise = rule.otherwise
         self._first = rule.first
         self._after_question = rule.after_question
-        self._patterns = [compiled(pattern, words, _KEY) for pattern in rule.patterns]
-        self._unless = [compiled(pattern, words, _KEY) for pattern in rule.unless]
+        self._patterns = [compiled(each, words, _KEY, writing.folded) for each in rule.patterns]
+        self._unless = [compiled(each, words, _KEY, writing.folded) for each in rule.unless]
 
     def finds(
         self, opening: str, clauses: list[tuple[str, str]], after_question: bool
@@ -104,7 +161,7 @@ class _UserRule:
             words = self._begins(clause) or self._begins(weighty)
             if words:
                 excepted = any(pattern.search(opening) for pattern in self._unless)
-                return None if excepted else words[:80]
+                return None if excepted else words
             if self._first and weighty.strip(f".,!; {_GAP}"):
                 return None
         return None
@@ -114,16 +171,21 @@ class _UserRule:
         return next((match.group() for match in matches if match), None)
 
 
+def opening_of(text: str) -> str:
+    """What is read of an answer."""
+    return own_words(text)[:_OPENING_CHARS]
+
+
 def own_words(text: str) -> str:
     """What a person says in a text: quotations left out, straight quotation marks."""
     plain = unicodedata.normalize("NFKC", text[:_READ_CHARS]).translate(_STRAIGHT)
     return _QUOTED.sub(f" {_GAP} ", plain).strip()
 
 
-def clauses_of(opening: str) -> list[str]:
+def clauses_of(opening: str, clause_end: re.Pattern[str]) -> list[str]:
     """The clauses up to a colon: what follows it is pasted."""
     clauses = []
-    for clause in _CLAUSE_END.split(opening):
+    for clause in clause_end.split(opening):
         if clause.strip():
             clauses.append(" ".join(clause.split()))
         if _PASTING.search(clause):

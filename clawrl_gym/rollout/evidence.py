@@ -66,12 +66,39 @@ class SessionEvidence:
             return None
         if not config.weak_reward:
             return "no clear verdict"
-        neutral = [turn for turn in usable if self._reward(turn) == 0]
-        return (neutral or usable)[-1]
+        doubts = {doubt_about(self.verdicts.get(turn.id or 0)) for turn in signalled}
+        return next((why for why in _DOUBTS if why in doubts), usable[-1])
 
     def _reward(self, turn: Turn) -> float | None:
         verdict = self.verdicts.get(turn.id or 0)
         return None if verdict is None else verdict.reward
+
+
+def doubt_about(verdict: Verdict | None) -> str | None:
+    """Why a turn's verdict forbids to reinforce its session weakly; None when it is neutral: what
+    came back was understood, and nothing in it speaks against the reply."""
+    if verdict is None:
+        return "not judged"
+    detail = verdict.detail
+    if verdict.reward is None:
+        return "language not understood" if detail.get("rule") == "language" else "not understood"
+    if verdict.reward < 0:
+        return "complaint"
+    if detail.get("lasting"):
+        return "wish for the future"
+    against = -1 in (detail.get("votes") or ()) or detail.get("rule") == -1
+    return "votes differ" if against else None
+
+
+_DOUBTS = (
+    "complaint",
+    "language not understood",
+    "not understood",
+    "not judged",
+    "votes differ",
+    "wish for the future",
+)
+"""The first one that holds is why a session yields nothing."""
 
 
 def unclear_because(verdict: Verdict, reward_weight: float) -> str | None:

@@ -1,4 +1,4 @@
-"""Verdicts on live turns become samples, and every session with any signal yields one.
+"""Verdicts on live turns become samples, and every session that was understood yields one.
 
 A turn with a clear verdict (reward other than 0) makes a group of one, with the algorithm's
 advantage A = w (r - b), |r - b| >= 0.05 (`trainers/binary.py`). Explicit feedback wins whenever it
@@ -11,16 +11,18 @@ wait in the store for the next start.
 
 The outcome that a session's end brought counts as feedback on its last main turn.
 
-At least one: when a session has ended, all its turns with a next state are judged, something came
-back at all (a next state, feedback, an outcome) and yet no verdict has made a sample, then
+At least one: when a session has ended, all its turns with a next state are judged neutral, and so
+no verdict has made a sample, then
 
     A = weak_reward * reward_weight
 
-for the last trainable turn that got a signal, rather one judged neutral than one not judged: going
-on without a complaint is weak evidence for the reply, of the strength weak_reward. There is no
-baseline in it, so it always has a gradient; it is at most one sample a session and waits for the
-end, so it never takes the place of a clear verdict. `weak_reward` 0 leaves such sessions out, and
-so does an algorithm that follows hints alone (`reward_weight` 0).
+for the last trainable turn that got a signal: going on without a complaint is weak evidence for the
+reply, of the strength weak_reward. There is no baseline in it, so it always has a gradient; it is
+at most one sample a session and waits for the end, so it never takes the place of a clear verdict.
+One turn of which the judge abstained (a language that nobody can read, a tool's result that nobody
+knows), that nobody judged, or that brought a complaint or a wish for the future, and the session
+yields nothing: silence about what was not understood is no praise. `weak_reward` 0 leaves such
+sessions out, and so does an algorithm that follows hints alone (`reward_weight` 0).
 
 A last turn without a signal is kept and waits for feedback. A session that yields nothing is
 counted and says why.

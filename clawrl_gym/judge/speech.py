@@ -1,0 +1,90 @@
+"""What a person says about the reply before, in any of the declared languages, or that it is not
+understood.
+
+Each language in which the words may be reads them by its own rules. Where they contradict each
+other, where none of the rules holds, or where the language is not a declared one, nothing is said:
+the judge abstains. Only a rule that holds makes a verdict, a neutral one too.
+"""
+
+from __future__ import annotations
+
+import re
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.judge.interface import Finding
+from clawrl_gym.judge.language import (
+    ENGLISH,
+    Probable,
+    declared,
+    probabilities,
+    readings,
+)
+from clawrl_gym.judge.user_rules import Hit, opening_of, restates
+
+_LETTER = re.compile(r"[^\W\d_]")
+_MATCHED_CHARS = 80
+_LANGUAGE = "language"
+_NONE = "none"
+
+
+class Speech:
+    """Reads a person's answers."""
+
+    def __init__(self, config: JudgeConfig, probable: Probable = probabilities) -> None:
+        self._languages = declared(config)
+        self._probable = probable
+
+    def find(self, text: str, request: str, reply: str) -> Finding:
+        """The value of an answer, and the rule that gave it; None where it is not understood."""
+        opening = opening_of(text)
+        after_question = reply.rstrip(' \n*_"').endswith("?")
+        read, hits = self._read(opening, after_question)
+        decided = {code: hit for code, hit in hits.items() if not hit.otherwise}
+        values = {hit.value for hit in decided.values()}
+        if len(values) > 1 and values != {0, -1}:
+            return _unknown(_NONE, f"{' and '.join(decided)} say different things")
+        if decided:
+            code = min(decided, key=lambda each: decided[each].value)
+            return _known(code, decided[code])
+        if read and restates(text, request):
+            return Finding(-1, {"rule": "restated"})
+        for code, hit in hits.items():
+            return _known(code, hit)
+        if read:
+            return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
+        return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
+
+    def _read(self, opening: str, after_question: bool) -> tuple[list[str], dict[str, Hit]]:
+        """The languages it is in, and what holds in any."""
+        if not _LETTER.search(opening):  # thumbs and smiles
+            hit = self._hit(ENGLISH, opening, after_question)
+            return [], {} if hit is None else {ENGLISH: hit}
+        read: list[str] = []
+        hits: dict[str, Hit] = {}
+        for code, needed in readings(opening, self._languages, self._probable).items():
+            language = self._languages[code]
+            hit = language.rules.find(opening, after_question)
+            known = language.knows(opening, "" if hit is None else hit.words) if needed else 1.0
+            if known < needed:
+                continue
+            read.append(code)
+            if hit is not None and not (hit.otherwise and known < 1):
+                hits[code] = hit
+        return read, hits
+
+    def _hit(self, code: str, opening: str, after_question: bool) -> Hit | None:
+        language = self._languages.get(code)
+        return None if language is None else language.rules.find(opening, after_question)
+
+
+def _known(code: str, hit: Hit) -> Finding:
+    detail = Finding(hit.value, {"rule": hit.rule, "said": hit.words[:_MATCHED_CHARS]}).detail
+    if code != ENGLISH:
+        detail["language"] = code
+    if hit.lasting:
+        detail["lasting"] = True
+    return Finding(hit.value, detail)
+
+
+def _unknown(rule: str, reason: str) -> Finding:
+    return Finding(None, {"rule": rule, "reason": reason})

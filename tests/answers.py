@@ -1,0 +1,65 @@
+"""What people answer, by language and by what it says of the reply before it: written lists.
+
+`dev` and `check` were written first, one after the other, the rules afterwards; rules were mended
+by what both showed. `fresh` was written last and changed no rule. `undeclared` holds answers in
+languages that the judge does not read, and mixtures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from clawrl_gym.judge.interface import Finding
+from clawrl_gym.judge.speech import Speech
+from tests.fakes_judge import shipped_rules
+
+FOLDER = Path(__file__).parent / "fixtures" / "replies"
+LANGUAGES = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
+UNDECLARED = "undeclared"
+HALVES = ("dev", "check", "fresh")
+KINDS = ("complaint", "praise", "neutral", "future")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One written answer."""
+
+    language: str
+    kind: str
+    """One of KINDS; of undeclared ones the language."""
+    text: str
+
+
+def answers(language: str, half: str) -> Iterator[Answer]:
+    """Of one file's half."""
+    lists = yaml.safe_load((FOLDER / f"{language}.yaml").read_text("utf-8")).get(half, {})
+    for kind, lines in lists.items():
+        for line in lines.splitlines():
+            yield Answer(language, kind, line)
+
+
+def speech() -> Speech:
+    """What `judge=rule` reads with."""
+    return Speech(shipped_rules())
+
+
+def finding_of(reader: Speech, answer: Answer) -> Finding:
+    """After a reply that asked nothing."""
+    return reader.find(answer.text, "12345", "Here you are.")
+
+
+def is_as_meant(kind: str, found: Finding) -> bool:
+    """Whether a finding is what an answer of this kind should bring."""
+    if kind == "complaint":
+        return found.value == -1
+    if kind == "praise":
+        return found.value == 1
+    if kind == "neutral":
+        return found.value in (0, None)
+    if kind == "future":
+        return bool(found.detail.get("lasting")) and found.value != 1
+    return found.value is None
