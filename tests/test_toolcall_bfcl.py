@@ -206,7 +206,7 @@ def test_an_answer_is_used_when_bfcl_takes_it_whatever_its_schema_says(tmp_path:
     source = open_bfcl(path)
     assert list(source.tasks) == ["parallel_0", "parallel_1"]
     assert source.selection.reason_of("parallel_2") == (
-        "no call is right by the answer's own rules: the argument 'minutes' is missing"
+        "no call is right by the rules of BFCL: the argument 'minutes' is missing"
     )
     assert json.loads(source.load("parallel_1").solution[0].calls[0].arguments) == {
         "artist": 3,

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from clawrl_gym.agents.tool_calls import Call, Reply
-from clawrl_gym.core.errors import SandboxError, TaskError
+from clawrl_gym.core.errors import ConfigError, SandboxError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.toolcall.__main__ import _arguments, _make
@@ -154,6 +154,12 @@ def test_a_file_that_is_not_there_or_no_text_is_a_task_error(tmp_path):
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(TaskError, match="no JSON of tasks"):
         open_file(tmp_path / "bytes.json", ToolContext())
+
+
+def test_a_folder_that_is_no_benchmark_is_an_error_that_says_what_could_be_one(tmp_path):
+    (tmp_path / "tasks.json").write_text("[]")
+    with pytest.raises(ConfigError, match=r"got the folder .* BFCL .BFCL_v4_CATEGORY\.json"):
+        ToolCallEnvConfig(tasks=str(tmp_path)).task_ids("train")
 
 
 def test_a_program_that_is_no_python_is_told_when_the_task_is_loaded(tmp_path):

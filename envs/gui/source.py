@@ -23,7 +23,7 @@ def open_source(config: GuiEnvConfig) -> TaskSource[GuiTask]:
     if families is not None:
         raise ConfigError(
             f"env.families chooses generated tasks and pages of MiniWoB++ only, got "
-            f"env.tasks={tasks!r} too"
+            f"env.tasks={tasks!r} too: add env.families=null (those of the tiny policy are preset)"
         )
     from clawrl_gym.envs.gui.osworld.files import open_osworld
 

@@ -42,4 +42,9 @@ def _of_files(path: Path, context: ToolContext) -> TaskSource[ToolTask]:
         return tau.open_tau(path, context)
     if bfcl.is_bfcl(path):
         return bfcl.open_bfcl(path)
+    if path.is_dir():
+        raise ConfigError(
+            f"got the folder env.tasks={str(path)!r}, expected a file of tasks, or a folder of "
+            "BFCL (BFCL_v4_CATEGORY.json), of tau-bench (data/users.json) or tau2-bench (db.json)"
+        )
     return task_file.open_file(path, context)

@@ -318,7 +318,7 @@ def right_call(answer: Answer, number: int) -> Call:
         arguments[name] = _right_value(values, answer.parameters["properties"].get(name, {}))
     problem = answer.problem(answer.name, arguments)
     if problem is not None:
-        raise TaskError(f"no call is right by the answer's own rules: {problem}")
+        raise TaskError(f"no call is right by the rules of BFCL: {problem}")
     return Call(f"call-{number}", answer.name, json.dumps(arguments))
 
 
