@@ -2,7 +2,7 @@
 
     git clone https://github.com/sierra-research/tau2-bench && python -m venv /tmp/tau2
     /tmp/tau2/bin/pip install ./tau2-bench
-    python bench/tau2_agreement.py tau2-bench /tmp/tau2/bin/python [--cases 1500] [--seed 0]
+    python bench/tau2_agreement.py tau2-bench /tmp/tau2/bin/python [--cases 1600] [--seed 0]
 
 A case is a task, a list of calls and a last message. Both sides carry it out on the same data and
 grade it: ours with the goals of the task, tau2-bench with its evaluator, in a process of that
@@ -50,6 +50,10 @@ from tau2.data_model.simulation import SimulationRun
 from tau2.data_model.tasks import Task
 from tau2.evaluator.evaluator import EvaluationType, evaluate_simulation
 
+from copy import deepcopy
+from tau2.domains.telecom.user_tools import TelecomUserTools
+vpn = deepcopy(TelecomUserTools.default_vpn_details)
+
 def dumps(env):
     both = {"agent": env.tools.db.model_dump(mode="json")}
     if env.user_tools is not None:
@@ -58,6 +62,8 @@ def dumps(env):
 
 for line in sys.stdin:
     case = json.loads(line)
+    # A VPN that one task breaks stays broken for all later ones of a process there.
+    TelecomUserTools.default_vpn_details = deepcopy(vpn)
     task = Task.model_validate(case["task"])
     env = registry.get_env_constructor(case["domain"])(solo_mode=case["alone"])
     before = dumps(env)
@@ -403,8 +409,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("checkout", type=Path)
     parser.add_argument("python")
-    parser.add_argument("--cases", type=int, default=1500, help="changed ones, of all domains")
+    parser.add_argument("--cases", type=int, default=1600, help="changed ones, of all domains")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--domains", nargs="+", choices=DOMAINS, default=DOMAINS)
     parser.add_argument("--show", type=int, default=10, help="so many disagreements")
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
@@ -413,7 +420,7 @@ def main() -> None:
         cut_data(options.checkout, Path(folder), options.whole)
         other = OtherSide(options.python, options.checkout.resolve(), Path(folder))
         disagreements = 0
-        for domain in DOMAINS:
+        for domain in options.domains:
             for alone in (True, False) if domain == "telecom" else (False,):
                 place = Path(folder) / "tau2" / "domains" / domain
                 each = options.cases // (len(DOMAINS) + 1)
