@@ -142,9 +142,10 @@ async def examine(
         try:
             firsts.append(await _play(environment, task, made.action_space, findings, note))
         except (ClawError, Exception) as error:  # noqa: BLE001 (the border to anybody's code)
-            problem = f"{_label(task)}: {_words_of(error)}"
-            findings.problems.append(problem)
+            words = _words_of(error)
             environment.discard()
+            if not any(problem.endswith(words) for problem in findings.problems):
+                findings.problems.append(f"{_label(task)}: {words}")
     if sampler.draws_seeds and not findings.problems:
         findings.notes += _seed_notes(firsts)
 
