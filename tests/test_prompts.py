@@ -52,14 +52,15 @@ class RealTemplate:
     def __init__(self, template: str | None = None) -> None:
         self.tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
         environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
-        environment.filters["tojson"] = json.dumps
+        environment.filters["tojson"] = lambda value, **_: json.dumps(value)
         template = template or (MODEL / "chat_template.jinja").read_text()
         self._template = environment.from_string(template)
         (self.end,) = self.tokens("<|im_end|>")
 
     async def render(self, body: ChatBody) -> list[int]:
-        text = self._template.render(**{"tools": None, **body}, add_generation_prompt=True)
-        return self.tokens(text)
+        messages = list(map(_with_mappings, body["messages"]))
+        chat = {"tools": None, **body, "messages": messages}
+        return self.tokens(self._template.render(**chat, add_generation_prompt=True))
 
     def tokens(self, text: str) -> list[int]:
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
@@ -72,6 +73,16 @@ class RealTemplate:
     def odd_tokens(self, pieces: list[str]) -> list[int]:
         """A spelling that the tokenizer itself would often not choose."""
         return [token for piece in pieces for token in self.tokens(piece)]
+
+
+def _with_mappings(message: Message) -> dict[str, object]:
+    """Arguments of calls as vLLM hands them to a template."""
+    calls = [
+        {**call, "function": {**call["function"], "arguments": json.loads(str(arguments))}}
+        for call in message.get("tool_calls", [])
+        if (arguments := call["function"]["arguments"])
+    ]
+    return {**message, **({"tool_calls": calls} if calls else {})}
 
 
 @pytest.fixture(scope="module")

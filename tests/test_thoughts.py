@@ -1,7 +1,7 @@
 """Conversations of thinking models, whose templates leave earlier thoughts out, stay one sequence.
 
-With a template that behaves as Qwen3's and the shipped tokenizer; replies are in odd spellings, as
-a policy samples them.
+With the templates of the Qwen3 family as trl ships them and our tokenizer; replies are in odd
+spellings, as a policy samples them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ from tests.gateway_rig import Bench
 from tests.test_prompts import RealTemplate
 from tests.test_sessions import assistant, tool, user
 
-TEMPLATE = (Path(__file__).parent / "reference/thinking.jinja").read_text()
+FAMILY = ("qwen3", "qwen3_5_think", "qwen3_6", "qwen3_8", "qwen3_vl")
 TOOLS: list[Tool] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
 THOUGHT = "First I look at what is there, then I think of what could be meant by it, and then "
 KEPT = HistoryRule()
@@ -40,9 +41,22 @@ OBSERVATIONS = {
 }
 
 
+def template_of(name: str) -> RealTemplate:
+    """One that trl ships; it is not imported for that."""
+    spec = find_spec("trl")
+    assert spec is not None
+    assert spec.origin is not None
+    return RealTemplate((Path(spec.origin).parent / f"chat_templates/{name}.jinja").read_text())
+
+
+@pytest.fixture(scope="module", params=FAMILY)
+def qwen(request: pytest.FixtureRequest) -> RealTemplate:
+    return template_of(request.param)
+
+
 @pytest.fixture(scope="module")
-def qwen() -> RealTemplate:
-    return RealTemplate(TEMPLATE)
+def qwen3() -> RealTemplate:
+    return template_of("qwen3")
 
 
 def sent_back(reply: Message, form: str, is_last: bool) -> Message:
@@ -69,9 +83,8 @@ class Conversation:
     rule: HistoryRule = KEPT
     form: str = "all"
     """What the client keeps of thoughts: `all`, `none`, of the `last` reply, or all `inline`."""
-    mode: str = "on"
-    """`off`: the client switches thinking off, and the template writes an empty thought; `opened`:
-    the template opens each thought, as those of models that always think do."""
+    thinks: bool = True
+    """False: the client switches thinking off, and the template writes an empty thought."""
 
     async def play(self, observations: list[str], seed: int = 0) -> list[tuple[Turn, Prompt]]:
         """A turn after each observation: `user`, or `tool` after a call."""
@@ -81,10 +94,8 @@ class Conversation:
         turns: list[tuple[Turn, Prompt]] = []
         for index in range(len(observations) + 1):
             body: ChatBody = {"messages": self._shown(history), "tools": TOOLS}
-            if self.mode == "off":
+            if not self.thinks:
                 body["enable_thinking"] = False  # type: ignore[typeddict-unknown-key]
-            if self.mode == "opened":
-                body["opens_thought"] = True  # type: ignore[typeddict-unknown-key]
             prompt = await make_prompt(self.qwen.render, body, past, self.rule, max_tokens=64)
             calls = observations[index : index + 1] == ["tool"]
             turn = self._turn(index, body["messages"], prompt, draw, calls)
@@ -105,8 +116,8 @@ class Conversation:
         self, index: int, messages: list[Message], prompt: Prompt, draw: random.Random, calls: bool
     ) -> Turn:
         thought = THOUGHT + draw.choice(["I act.", "é \U0001f600", "ls -la"])
-        thought = "" if self.mode == "off" else thought
-        opening = "" if self.mode == "opened" else "<think>\n"
+        thought = thought if self.thinks else ""
+        opening = "" if self.qwen.text(prompt.ids_T).endswith("<think>\n") else "<think>\n"
         pieces = [f"{opening}{thought}", "\n</think>\n\n"] if thought else []
         words = draw.choice(["ok then", "```bash\nls\n```", "da" + "ta", "s | t"])
         said = [words[:3], words[3:]]
@@ -136,11 +147,11 @@ def cost_of(turns: list[tuple[Turn, Prompt]]) -> tuple[MergeResult, float]:
 
 @pytest.mark.parametrize("form", ["all", "none", "last", "inline", "unopened"])
 @pytest.mark.parametrize("observations", OBSERVATIONS.values(), ids=OBSERVATIONS)
-@pytest.mark.parametrize("mode", ["on", "off", "opened"])
+@pytest.mark.parametrize("thinks", [True, False])
 async def test_eight_turns_are_one_sequence_whatever_the_client_keeps(
-    qwen: RealTemplate, form: str, observations: list[str], mode: str
+    qwen: RealTemplate, form: str, observations: list[str], thinks: bool
 ) -> None:
-    turns = await Conversation(qwen, form=form, mode=mode).play(observations)
+    turns = await Conversation(qwen, form=form, thinks=thinks).play(observations)
     assert {prompt.fit for _, prompt in turns[1:]} <= {"exact", "spliced"}
     merged, cost = cost_of(turns)
     assert len(merged.sequences) == 1
@@ -149,60 +160,71 @@ async def test_eight_turns_are_one_sequence_whatever_the_client_keeps(
     last, _ = turns[-1]
     assert sequence.ids_T == last.prompt_ids_T + last.sampled_ids_T
     text = qwen.text(sequence.ids_T)
-    assert text.count(THOUGHT) == (0 if mode == "off" else 8), "what was thought is read, once"
+    assert text.count(THOUGHT) == (8 if thinks else 0), "what was thought is read, once"
 
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_what_is_kept_reads_as_the_template_with_thoughts_in_it(
-    qwen: RealTemplate, seed: int
+    qwen3: RealTemplate, seed: int
 ) -> None:
     """Take the thoughts out of the prompt's text and it is the fresh rendering's."""
-    turns = await Conversation(qwen, form="none").play(["user"] * 5, seed)
+    turns = await Conversation(qwen3, form="none").play(["user"] * 5, seed)
     for turn, prompt in turns:
-        text = qwen.text(prompt.ids_T)
+        text = qwen3.text(prompt.ids_T)
         for earlier, _ in turns[: turn.index]:
             thought = earlier.reply["reasoning_content"]
             assert f"<think>\n{thought}\n</think>\n\n" in text
             text = text.replace(f"<think>\n{thought}\n</think>\n\n", "", 1)
-        assert text == qwen.text(prompt.rendered_ids_T)
+        assert text == qwen3.text(prompt.rendered_ids_T)
 
 
 @pytest.mark.parametrize("form", ["all", "none", "inline"])
 async def test_where_thoughts_go_each_turn_is_a_sequence_of_its_own(
-    qwen: RealTemplate, form: str
+    qwen3: RealTemplate, form: str
 ) -> None:
     """What keep_thoughts=false costs with observations as user messages; none with tool results."""
-    turns = await Conversation(qwen, DROPPED, form).play(["user"] * 7)
+    turns = await Conversation(qwen3, DROPPED, form).play(["user"] * 7)
     assert {prompt.fit for _, prompt in turns[1:]} <= {"template", "reasoning", "transient"}
     assert all(prompt.ids_T == prompt.rendered_ids_T for _, prompt in turns)
     merged, cost = cost_of(turns)
     assert len(merged.sequences) == 8
     assert cost > 3
     if form == "all":
-        merged, cost = cost_of(await Conversation(qwen, DROPPED, form).play(["tool"] * 7))
+        merged, cost = cost_of(await Conversation(qwen3, DROPPED, form).play(["tool"] * 7))
         assert (len(merged.sequences), cost) == (1, 1.0)
 
 
-async def test_thoughts_go_once_where_they_leave_no_room_for_a_reply(qwen: RealTemplate) -> None:
-    wide = await Conversation(qwen, form="none").play(["user"] * 7)
+async def test_thoughts_go_once_where_they_leave_no_room_for_a_reply(qwen3: RealTemplate) -> None:
+    wide = await Conversation(qwen3, form="none").play(["user"] * 7)
     longest = max(len(prompt.ids_T) for _, prompt in wide)
     rule = HistoryRule(context=longest)
-    turns = await Conversation(qwen, rule, "none").play(["user"] * 7)
+    turns = await Conversation(qwen3, rule, "none").play(["user"] * 7)
     fits = [prompt.fit for _, prompt in turns]
     assert fits.count("room") == 1
     assert all(len(prompt.ids_T) + 64 <= longest for _, prompt in turns)
     merged, _ = cost_of(turns)
     assert len(merged.sequences) == 2
     narrow = HistoryRule(context=10)  # nothing fits: the tokens that were sampled stay
-    assert {p.fit for _, p in await Conversation(qwen, narrow).play(["user"] * 2)} == {
+    assert {p.fit for _, p in await Conversation(qwen3, narrow).play(["user"] * 2)} == {
         "first",
         "spliced",
     }
 
 
+async def test_a_template_that_moves_the_tools_is_left_alone() -> None:
+    """Some write them before the last user message only: they would stand there twice."""
+    moving = RealTemplate(
+        "{% for m in messages %}"
+        "{% if loop.last and tools %}<|im_start|>tools{{ tools | tojson }}<|im_end|>{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+    )
+    turns = await Conversation(moving, form="none").play(["user"] * 4)
+    assert {prompt.fit for _, prompt in turns} == {"first", "template"}
+
+
 @pytest.mark.parametrize("changed", ["tools", "user", "reply", "system"])
-async def test_another_past_is_still_another_prompt(qwen: RealTemplate, changed: str) -> None:
-    (_, _), (turn, prompt) = await Conversation(qwen, form="none").play(["user"])
+async def test_another_past_is_still_another_prompt(qwen3: RealTemplate, changed: str) -> None:
+    (_, _), (turn, prompt) = await Conversation(qwen3, form="none").play(["user"])
     past = PreviousTurn(turn, Rendering.of(prompt.rendered_ids_T))
     messages = [*turn.messages, sent_back(turn.reply, "none", True), user("go on")]
     body: ChatBody = {"messages": messages, "tools": TOOLS}
@@ -211,23 +233,23 @@ async def test_another_past_is_still_another_prompt(qwen: RealTemplate, changed:
     else:
         at = {"system": 0, "user": 1, "reply": -2}[changed]
         messages[at] = {**messages[at], "content": "other words"}
-    other = await make_prompt(qwen.render, body, past)
+    other = await make_prompt(qwen3.render, body, past)
     assert other.fit == {"tools": "template", "system": "system"}.get(changed, "edited")
-    assert other.ids_T == await qwen.render(body)
+    assert other.ids_T == await qwen3.render(body)
 
 
-async def test_a_reply_that_was_cut_in_its_thought_goes_on_from_there(qwen: RealTemplate) -> None:
-    (first, prompt), *_ = await Conversation(qwen).play(["user"])
-    ids_T = [*qwen.tokens("<think>\nI was about to")]
+async def test_a_reply_that_was_cut_in_its_thought_goes_on_from_there(qwen3: RealTemplate) -> None:
+    (first, prompt), *_ = await Conversation(qwen3).play(["user"])
+    ids_T = [*qwen3.tokens("<think>\nI was about to")]
     cut = replace(
         first, sampled_ids_T=ids_T, finish_reason="length",
         reply=assistant("", reasoning_content="I was about to"),
     )  # fmt: skip
     past = PreviousTurn(cut, Rendering.of(prompt.rendered_ids_T))
     body: ChatBody = {"messages": [*cut.messages, assistant(""), user("well?")], "tools": TOOLS}
-    after = await make_prompt(qwen.render, body, past)
+    after = await make_prompt(qwen3.render, body, past)
     assert after.fit == "spliced"
-    assert qwen.text(after.ids_T).endswith(
+    assert qwen3.text(after.ids_T).endswith(
         "about to<|im_end|>\n<|im_start|>user\nwell?<|im_end|>\n<|im_start|>assistant\n"
     )
 

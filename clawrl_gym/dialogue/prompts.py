@@ -166,6 +166,14 @@ _PROBES = ("a", "b")
 """Two replies that no template tells apart but by writing them."""
 
 
+_HEADER = 3
+"""Ids before a reply by which its place is known."""
+_OPENING = 6
+"""Ids by which a template opens or skips a thought, at most."""
+_RESUMES = 6
+"""Equal ids by which a rendering is found to go on after a thought."""
+
+
 @dataclass(frozen=True, slots=True)
 class Continuation:
     """A request that goes on from a turn: what its rendering has after the turn's reply.
@@ -204,12 +212,16 @@ class Continuation:
         return tail_T if same_end else None
 
     async def _after_thoughtless_past(self) -> list[int] | None:
-        """The tools, and what else is rendered before the reply, must be as they were."""
+        """The tools, and what else is rendered before the reply, must be as they were.
+
+        Some templates write an empty thought where there is none, and leave that out later.
+        """
         old = self.previous.turn.messages
         plain = without_thoughts(old)
         old_T, plain_T, first_T, second_T = await self._render(old, plain, *self._probed(plain))
         start, tail_T = _around(first_T, second_T)
-        stays = self.previous.rendering == Rendering.of(old_T) and _begins(plain_T, first_T[:start])
+        is_same = self.previous.rendering == Rendering.of(old_T)
+        stays = is_same and _lacks_only_thoughts(first_T[:start], plain_T)
         return tail_T if stays and self._ends_in(tail_T) else None
 
     @property
@@ -238,6 +250,29 @@ def _around(first_T: list[int], second_T: list[int]) -> tuple[int, list[int]]:
     start = shared_prefix(first_T, second_T)
     length = shared_suffix(first_T[start:], second_T[start:])
     return start, first_T[len(first_T) - length :]
+
+
+def _lacks_only_thoughts(past_T: list[int], full_T: list[int]) -> bool:
+    """Whether a past, up to the place of a reply, is a fuller prompt less what stands directly
+    after the same ids as that reply would: a thought does. Both may end in an opening of their own.
+    """
+    header_T = past_T[-_HEADER:]
+    at = 0
+    for position, token in enumerate(past_T):
+        if at < len(full_T) and full_T[at] == token:
+            at += 1
+            continue
+        if max(len(full_T) - at, len(past_T) - position) <= _OPENING:
+            return True
+        if full_T[max(0, at - _HEADER) : at] != header_T:
+            return False
+        next_T = past_T[position : position + _RESUMES]
+        ends = range(at + 1, len(full_T) - len(next_T) + 1)
+        resumed = next((e for e in ends if full_T[e : e + len(next_T)] == next_T), None)
+        if resumed is None:
+            return False
+        at = resumed + 1
+    return True
 
 
 def _join(previous: PreviousTurn, after_T: list[int]) -> list[int] | None:
