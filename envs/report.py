@@ -24,6 +24,12 @@ def report_of(failures: Sequence[str]) -> str:
     return "\n".join([REPORT_FAILED, *lines]) if lines else REPORT_PASSED
 
 
+def failures_of(report: str) -> tuple[str, ...]:
+    """What a report says that failed; inverse of `report_of`."""
+    first, *lines = report.split("\n")
+    return tuple(line.removeprefix("- ") for line in lines) if first == REPORT_FAILED else ()
+
+
 def _one_line(text: str) -> str:
     """A failure on its own line, whatever is in a file's name."""
     return " ".join(text.split())

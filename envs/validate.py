@@ -28,6 +28,7 @@ from rich.text import Text
 from clawrl_gym.core.errors import ClawError, ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import SANDBOXES
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.report import failures_of
 from clawrl_gym.envs.selection import LeftOut, Selection
 
 
@@ -65,6 +66,8 @@ class TaskCheck:
     error: str
     """What prevented a reward; empty when nothing did."""
     seconds: float
+    failures: tuple[str, ...] = ()
+    """What the grade of the oracle misses, such as tests that did not run."""
 
     @property
     def ok(self) -> bool:
@@ -77,7 +80,8 @@ class TaskCheck:
             return self.error
         problems = []
         if self.oracle != 1.0:
-            problems.append(f"the oracle earns {self.oracle:g}, expected 1")
+            missing = f" ({'; '.join(self.failures)})" if self.failures else ""
+            problems.append(f"the oracle earns {self.oracle:g}, expected 1{missing}")
         if self.noop != 0.0:
             problems.append(f"doing nothing earns {self.noop:g}, expected 0")
         return "; ".join(problems) or "ok"
@@ -117,7 +121,7 @@ def validate_with(
 
 def _check(env: OracleEnv, task_id: str) -> TaskCheck:
     start = time.monotonic()
-    family, errors = "", list[str]()
+    family, errors, failures = "", list[str](), tuple[str, ...]()
     rewards: list[float | None] = []
     for play in (_oracle, _nothing):
         try:
@@ -125,12 +129,14 @@ def _check(env: OracleEnv, task_id: str) -> TaskCheck:
                 _, info = env.reset(options={"task": task_id})
                 family = str(info.get("family") or family)
                 rewards.append(play(env))
+                if play is _oracle:
+                    failures = failures_of(str(getattr(env, "report", "")))
         except ClawError as error:
             rewards.append(None)
             errors.append(str(error))
     oracle, noop = rewards
     problem = "; ".join(dict.fromkeys(errors))  # what spoils both is said once
-    return TaskCheck(task_id, family, oracle, noop, problem, time.monotonic() - start)
+    return TaskCheck(task_id, family, oracle, noop, problem, time.monotonic() - start, failures)
 
 
 def _oracle(env: OracleEnv) -> float:

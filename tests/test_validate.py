@@ -5,6 +5,7 @@ import pytest
 from rich.console import Console
 
 from clawrl_gym.core.errors import ConfigError, EnvError, SandboxError, TaskError
+from clawrl_gym.envs.report import report_of
 from clawrl_gym.envs.terminal.__main__ import _arguments, _make, _prepare
 from clawrl_gym.envs.validate import TaskCheck, main, show, validate, validate_with
 from tests.terminal_folders import STEPS, write
@@ -18,6 +19,7 @@ class Env:
         self.closed = False
 
     selection = None
+    report = ""
 
     def task_ids(self, split):
         return list(self.tasks) if split == "train" else []
@@ -73,6 +75,16 @@ def test_a_task_holds_when_the_oracle_solves_it_and_nothing_does_not():
 def test_what_is_wrong_with_a_task_is_said_once(found, verdict):
     (checked,) = validate(Env(x=found), ["x"])
     assert (checked.ok, checked.verdict) == (False, verdict)
+
+
+def test_what_the_oracle_misses_is_named():
+    env = Env(x=(0.0, 0.0))
+    env.report = report_of(["tests/a.py::test_b did not run", "test_c fails"])
+    (checked,) = validate(env, ["x"])
+    assert checked.failures == ("tests/a.py::test_b did not run", "test_c fails")
+    assert checked.verdict == (
+        "the oracle earns 0, expected 1 (tests/a.py::test_b did not run; test_c fails)"
+    )
 
 
 def test_one_bad_task_does_not_end_the_others():
