@@ -15,10 +15,13 @@ import pytest
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Message, Verdict
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.tool_rules import ToolRules, ToolUse
-from tests.fakes_judge import reply, shipped_rules, tool
+from clawrl_gym.trainers.binary import Binary
+from tests.fakes_judge import reply, shipped_rules, tool, user
+from tests.test_binary import group, segment
 from tests.tool_results import ToolResult, of_list, rule_judge, value_of
 
 JUDGE = rule_judge()
@@ -72,6 +75,25 @@ def test_a_success_is_weak_evidence_and_a_failure_or_a_report_is_not() -> None:
     assert weight("Test report: passed") == 1.0
 
 
+def test_a_pointless_success_after_a_complaint_is_worth_a_tenth_of_praise() -> None:
+    def advantage_of(*next_state: Message) -> float:
+        """Of the turn after a complaint."""
+        binary = Binary()
+        complaint = judged(user("No, that is wrong."))
+        binary.stamp(group(), [[segment(0)]], [{0: complaint}])
+        (sample,) = binary.stamp(group(), [[segment(0)]], [{0: judged(*next_state)}])
+        return max(sample.advantages_T)
+
+    def judged(*next_state: Message) -> Verdict:
+        call = reply("Here.", ("c", "write", "{}"))
+        return asyncio.run(JUDGE.judge(Case(1, "Write it down", call, list(next_state))))
+
+    pointless = advantage_of(tool("Successfully wrote 4 bytes to a.txt", "c"))
+    praised = advantage_of(user("Perfect, thanks."))
+    assert praised > 1
+    assert 0 < pointless == pytest.approx(0.1 * praised)
+
+
 @pytest.mark.parametrize(
     ("answer", "value"),
     [
@@ -89,6 +111,8 @@ def test_a_success_is_weak_evidence_and_a_failure_or_a_report_is_not() -> None:
         ({"code": 404, "country": "x"}, None),
         ({"code": -32602, "message": "x"}, -1),
         ({"exit_code": 1, "success": True}, -1),
+        ({"exit_code": 0, "stdout": "fine"}, 1),
+        ({"exit_code": 0, "stderr": "bash: foo: command not found"}, None),  # says both
         ({"temperature": 21}, None),
         ({"isError": False, "content": [{"type": "text", "text": "Error: x"}]}, -1),
         ({"isError": False, "content": [{"type": "text", "text": "Tea"}]}, 1),

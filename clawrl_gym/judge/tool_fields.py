@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal
 
 from clawrl_gym.core.types import Json
@@ -40,9 +40,9 @@ _HTTP = _words("status statuscode httpstatus httpcode httpstatuscode cod code")
 _SIGNAL = _words("signal termsignal exitsignal")
 _WORDS_OF_FAILURE = _words(
     "error err timeout timedout forbidden unauthorized unauthenticated notfound exception"
-    " badrequest"
-    " validationerror internalerror servererror accessdenied permissiondenied ratelimited"
-    " quotaexceeded toolerror invalidrequest unavailable serviceunavailable approvalrequired"
+    " badrequest validationerror internalerror servererror accessdenied permissiondenied"
+    " ratelimited quotaexceeded toolerror invalidrequest unavailable serviceunavailable"
+    " approvalrequired"
 )
 _WEAK_WORDS_OF_FAILURE = _words(
     "failed fail failure aborted cancelled canceled denied rejected declined refused blocked"
@@ -70,19 +70,7 @@ _NESTED = _words(
 )
 _SEARCHED = _words("results matches hits documents searchresults organic")
 _COUNTS = _words("total count totalcount totalresults numresults nummatches matchcount totalhits")
-_NOTHING = (
-    "",
-    "none",
-    "null",
-    "nil",
-    "no error",
-    "no errors",
-    "false",
-    "0",
-    "ok",
-    "success",
-    "n/a",
-)
+_NOTHING = ("", "none", "null", "nil", "no error", "no errors", "false", "0", "ok", "success")
 _MARKS = re.compile(r"[^a-z0-9]")
 _FENCED = re.compile(r"```(?:json)?\s*\n(?P<inside>.*)\n```", re.DOTALL)
 
@@ -118,7 +106,8 @@ class Fields:
         if not isinstance(answer, dict):
             return None
         if _succeeded(answer):
-            return None if _has_doubts(answer, 0) or _is_empty(answer) else "succeeded"
+            doubtful = _has_doubts(answer, 0) or _is_empty(answer) or self._a_text_fails(answer)
+            return None if doubtful else "succeeded"
         return "empty" if _is_empty(answer) else None
 
     def _is_only_an_error(self, answer: object, tool: str) -> bool:
@@ -159,6 +148,10 @@ class Fields:
         """Whether what it says in words does, as far as it is an answer about the call."""
         if not fields.keys() <= _ABOUT_THE_CALL and fields.get("type") != "text":
             return False
+        return self._a_text_fails(fields)
+
+    def _a_text_fails(self, answer: Json) -> bool:
+        fields = {_plain(key): value for key, value in answer.items()}
         texts = (fields.get(name) for name in _TEXTS)
         return any(self._fails(text) for text in texts if isinstance(text, str))
 
@@ -300,13 +293,3 @@ def _is_false(value: object) -> bool:
 def _plain(value: object) -> str:
     """A key or a word without marks and capitals: `is_error`, `isError` and `IS-ERROR` are one."""
     return _MARKS.sub("", value.lower()) if isinstance(value, str) else ""
-
-
-def is_nothing(text: str) -> bool:
-    """Whether a result is no answer at all: empty, or JSON's word for it."""
-    return text.strip().lower() in _NO_ANSWER
-
-
-_NO_ANSWER: Iterable[str] = frozenset(
-    ("", "null", "none", "undefined", "nil", "[]", "{}", "()", "(empty)", "(no output)", '""', "''")
-)

@@ -158,6 +158,11 @@ class OpenClaw:
         assert answer["status"] == "ok", f"{told}\n{self.logged()}"
         return "\n".join(part.get("text") or "" for part in answer["result"]["payloads"])
 
+    def tell(self, session_id: str, text: str) -> None:
+        """A message of the user, whatever becomes of the reply: a small policy may have none."""
+        with contextlib.suppress(AssertionError):
+            self.say(session_id, text)
+
     def call(self, method: str, **params: Any) -> Any:
         """A method of OpenClaw's gateway, as its web page calls it."""
         told = self.run("gateway", "call", method, "--params", json.dumps(params), "--json")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from clawrl_gym.store import StoreReader
 from tests.e2e.openclaw_client import OpenClaw
 from tests.e2e.serving import Serving
 
@@ -24,6 +25,7 @@ pytestmark = [
 
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
+COMPLAINTS = ("No, that is wrong.", "Das ist leider falsch.", "不对,答案是错的。")
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
@@ -95,6 +97,33 @@ def file_of(call: dict[str, Any]) -> str | None:
     return FILES.get(path) if isinstance(path, str) else None
 
 
+def has_failed(turn: dict[str, Any]) -> bool:
+    """Whether OpenClaw says that a call of the turn failed."""
+    contents = [str(message["content"]) for message in turn["next_state"] if called(turn)]
+    return any('"status": "error"' in content for content in contents)
+
+
+def values_until(pair: Pair, session_id: str, words: str) -> dict[int, int | None]:
+    """The verdict on each turn up to the one that the words answer; empty before all are there."""
+    turns = pair.turns(session_id)
+    ends = [at for at, turn in enumerate(turns) if words in said_in(turn["next_state"] or [])]
+    answered = turns[: ends[0] + 1] if ends else []
+    if not all(turn["verdicts"] for turn in answered):
+        return {}
+    return {turn["id"]: turn["verdicts"][-1]["value"] for turn in answered}
+
+
+def samples_of(pair: Pair, session_id: str, turn_ids: set[int]) -> dict[int, list[float]]:
+    """The advantages of the turns' tokens; empty before each has a sample."""
+    reader = StoreReader(pair.serving.folder)
+    try:
+        samples = reader.samples_of_session(session_id)
+    finally:
+        reader.close()
+    found = {s.turn_id: s.advantages_T for s in samples if s.turn_id in turn_ids}
+    return {turn_id: found[turn_id] for turn_id in turn_ids} if turn_ids == found.keys() else {}
+
+
 def check_next_states(turns: list[dict[str, Any]], said: list[str]) -> None:
     """Each turn's next state is the tools' results, else the user's next words: nothing else."""
     words = iter(said[1:])
@@ -129,6 +158,28 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
     reacted = pair.turns(session_id)[:-1]
     values = {said_in(t["next_state"])[0]: t["verdicts"][-1]["value"] for t in reacted}
     assert (values[WRONG], values[RIGHT]) == (-1, 1)
+
+
+@pytest.mark.parametrize("words", [*COMPLAINTS, RIGHT])
+@pytest.mark.parametrize("pair", [False], ids=["plain"], indirect=True)
+def test_failed_tools_and_complaints_in_three_languages_train_against_what_was_done(
+    pair: Pair, words: str
+) -> None:
+    """And thanks do not cover what failed before them."""
+    session_id = f"answered-{uuid.uuid4().hex[:6]}"
+    pair.claw.say(session_id, "Read the file missing.txt")
+    pair.claw.tell(session_id, words)
+    values = pair.until(lambda: values_until(pair, session_id, words), "all verdicts")
+    answered = [turn for turn in pair.turns(session_id) if turn["id"] in values]
+    failed = [turn["id"] for turn in answered if has_failed(turn)]
+    (reply,) = (turn["id"] for turn in answered if not called(turn))
+    assert failed, "no tool failed"
+    assert {values[turn_id] for turn_id in failed} == {-1}
+    assert values[reply] == (1 if words == RIGHT else -1)
+    wanted = {*failed, reply}
+    samples = pair.until(lambda: samples_of(pair, session_id, wanted), "the samples")
+    for turn_id, advantages in samples.items():
+        assert all((a > 0) == (values[turn_id] > 0) for a in advantages if a)
 
 
 def test_two_sessions_at_once_stay_apart_even_with_the_same_words(pair: Pair) -> None:
