@@ -261,13 +261,15 @@ ODD_SCHEMA = {"name": "f", "parameters": {"type": "dict", "properties": {}, "min
         ({**row("parallel_1"), "function": []}, "expected a function of the question"),
         ({**row("parallel_1"), "function": [PLAY, CLASH]}, "two of its functions have the same"),
         ({**row("parallel_1"), "function": [PLAY, ODD_SCHEMA]}, "are no JSON schema"),
+        ({**row("parallel_1"), "function": [{"name": "f", "parameters": 5}]}, "TypeError"),
+        ({**row("parallel_2"), "function": [PLAY]}, "doing nothing would be right"),
         ({**row("parallel_1"), "question": [[], []]}, "got 2 turns"),
         ({**row("parallel_1"), "question": [[{"role": "system", "content": "x"}]]}, "no user"),
         (row("parallel_0"), "the id is taken already"),
     ],
 )
 def test_one_bad_row_is_left_out_with_its_reason(bad: Any, why: str, tmp_path: Path) -> None:
-    answers = [ANSWER, {**ANSWER, "id": "parallel_1"}]
+    answers = [ANSWER, {**ANSWER, "id": "parallel_1"}, {"id": "parallel_2", "ground_truth": []}]
     source = open_bfcl(written(tmp_path, "parallel", [row("parallel_0"), bad], answers))
     assert list(source.tasks) == ["parallel_0"]
     (left_out,) = source.selection.left_out

@@ -172,13 +172,13 @@ def _task(row: Mapping[str, Any], category: str, ground_truth: object) -> ToolTa
     try:
         system, instruction = _request_of(row["question"])
         functions = [_function(function) for function in row["function"]]
+        _check(functions)
         goals, solution = _goals(row["function"], functions, category, ground_truth)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
         raise TaskError(
             f"{type(error).__name__}: {error}, expected BFCL's fields question, function and, in "
             "possible_answer, ground_truth"
         ) from error
-    _check(functions)
     return ToolTask(
         id=row["id"],
         family=category,
@@ -215,7 +215,8 @@ def _is_plain_entry(key: str, entry: object) -> bool:
         case "type" | "description" | "format":
             return isinstance(entry, str)
         case "required":
-            return isinstance(entry, list) and len(set(map(str, entry))) == len(entry)
+            names = entry if isinstance(entry, list) else [None]
+            return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
         case "properties":
             return isinstance(entry, Mapping) and all(map(_is_plain, entry.values()))
         case "items":
@@ -239,6 +240,8 @@ def _goals(
     if not _names_functions(category):
         ground_truth = ground_truth[:1]  # BFCL looks at no further one
     answers = tuple(_answer(call, described, category) for call in ground_truth)
+    if not answers:
+        raise TaskError("its answer has no call: doing nothing would be right")
     calls = tuple(right_call(answer, number) for number, answer in enumerate(answers, 1))
     return (BfclCallsGoal(answers),), Reply("", calls)
 
