@@ -129,9 +129,9 @@ def test_nothing_is_written_through_a_link():
         assert [(member.name, member.isreg()) for member in opened] == [("app/d/cmp", True)]
 
 
-def play(root, commands, test, toml="", **options):
+def play(root, commands, test, toml="", files=TASK, **options):
     """Reward and report after these commands."""
-    write(root / "task", TASK, **{"task.toml": toml, "tests/test.sh": f"{test}\n{REWARD}"})
+    write(root / "task", files, **{"task.toml": toml, "tests/test.sh": f"{test}\n{REWARD}"})
     with TerminalEnv(tasks=str(root), max_turns=20, **options) as env:
         _, info = env.reset(options={"task": "task"})
         for command in commands:
@@ -170,6 +170,24 @@ def test_what_an_honest_agent_left_is_found_by_the_verifier(tmp_path, command, t
     reward, report, scores = play(tmp_path, [command], test)
     assert (reward, report) == (1.0, "Test report: passed")
     assert scores == {"trusted": 1.0}
+
+
+@pytest.mark.root  # else /usr is read-only there
+@pytest.mark.sandbox
+def test_a_module_that_the_image_has_in_two_places_is_the_one_that_was_worked_on(tmp_path):
+    dockerfile = (
+        "FROM host\nWORKDIR /app\nCOPY tool.py .\nRUN cp tool.py "
+        "/usr/local/lib/python3.11/dist-packages/ && mkdir -p /usr/lib/python3.11\n"
+    )
+    changes = {
+        "environment/Dockerfile": dockerfile,
+        "environment/tool.py": "x = 0\n",
+        "environment/kept": None,
+    }
+    write(tmp_path / "task", TASK, **changes)
+    test = "python3 -c 'import tool; assert tool.x == 1'"
+    assert play(tmp_path, ["echo 'x = 1' > tool.py"], test, files={**TASK, **changes})[0] == 1.0
+    assert play(tmp_path, [], test, files={**TASK, **changes})[0] == 0.0
 
 
 @pytest.mark.sandbox

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import secrets
 import shlex
 import tarfile
@@ -22,9 +23,10 @@ from clawrl_gym.envs.terminal.steering import is_below, plain_git_config
 from clawrl_gym.envs.terminal.task import Artifact
 
 MAX_FILES = 50_000
-_PACK_S = 120.0
+_PACK_S = 60.0
 _MOST_LINKS = 40
 """How many links in a row are followed."""
+_MODULE = re.compile(r"\.(py|so|pyd)$")
 _GIT_SIGNS = ("HEAD", "objects", "refs", "commondir")
 _GIT_CONFIGS = ("config", "config.worktree")
 _LATEST_S = 1 << 33
@@ -118,6 +120,17 @@ def unpack(sandbox: Sandbox, archive: bytes) -> str:
     if result.exit_code == 0:
         return ""
     return f"not all that was left could be handed over: {result.output[-300:].strip()!r}"
+
+
+def module_names(raw: bytes) -> set[str]:
+    """Of Python modules and packages in an archive, whatever folder they are in."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
+            names = {posixpath.basename(m.name) for m in archive if m.isdir() or m.isreg()}
+    except (tarfile.TarError, OSError, ValueError, EOFError):
+        return set()
+    stems = {name.partition(".")[0] for name in names if "." not in name or _MODULE.search(name)}
+    return {stem for stem in stems if stem.isidentifier()}
 
 
 def cleaned(raw: bytes, plain: Plain, max_bytes: int) -> bytes | None:

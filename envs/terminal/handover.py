@@ -69,15 +69,16 @@ def hand_over(
     """
     found = Surroundings.of(verifier)
     places: tuple[str, ...] = ()
-    notes = list[str]()
+    notes, modules = list[str](), set[str]()
     if task.takes != "artifacts":
-        places, notes = _hand_over_work(task, agent, verifier, workdir, found, max_bytes)
+        machines = _Both(agent, verifier, found, max_bytes, modules)
+        places, notes = _hand_over_work(task, machines, workdir)
     is_data = partial(_is_data, (), found.homes)
     for archive in artifacts.collect_artifacts(agent, task.artifacts, max_bytes, is_data):
         notes.append(artifacts.unpack(verifier, archive))
     places = (*places, *(artifact.source for artifact in task.artifacts))
     folder = f"/.verifier-{secrets.token_hex(8)}"
-    put_machine_first(verifier, folder, places)
+    put_machine_first(verifier, folder, places, modules)
     exports = f"export PYTHONPATH={folder}${{PYTHONPATH:+:$PYTHONPATH}}"
     last = [entry for entry in found.path if entry in ("", ".", *places)]
     if last:
@@ -86,28 +87,31 @@ def hand_over(
     return HandedOver(exports, tuple(filter(None, notes)))
 
 
-def _hand_over_work(
-    task: Task,
-    agent: Sandbox,
-    verifier: Sandbox,
-    workdir: str,
-    found: Surroundings,
-    max_bytes: int,
-) -> tuple[tuple[str, ...], list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """The two machines, and what is known of them."""
+
+    agent: Sandbox
+    verifier: Sandbox
+    found: Surroundings
+    max_bytes: int
+    """Of one archive."""
+    modules: set[str]
+    """Names of the Python modules that the image has at the places; grows with each."""
+
+
+def _hand_over_work(task: Task, machines: _Both, workdir: str) -> tuple[tuple[str, ...], list[str]]:
     """The places that were taken over, and what could not be."""
     work = (workdir,) if steering.may_be_work_folder(workdir) else ()
     texts = (task.instruction, *(_text(file.data) for file in task.grader_files.values()))
     named = [
         place
-        for place in steering.named_places(texts, found.home)
+        for place in steering.named_places(texts, machines.found.home)
         if not any(steering.is_below(place, folder) for folder in work)
     ]
-    notes = [
-        _replace(place, agent, verifier, found, max_bytes, is_work=place in work)
-        for place in (*work, *named)
-    ]
+    notes = [_replace(place, machines, is_work=place in work) for place in (*work, *named)]
     if task.takes == "all" or not work:
-        notes.append(_add_the_rest(agent, verifier, found, work, max_bytes))
+        notes.append(_add_the_rest(machines, work))
     return (*work, *named), notes
 
 
@@ -115,24 +119,18 @@ def _text(data: bytes) -> str:
     return data[:_MOST_TEXT_BYTES].decode(errors="replace")
 
 
-def _replace(
-    place: str,
-    agent: Sandbox,
-    verifier: Sandbox,
-    found: Surroundings,
-    max_bytes: int,
-    *,
-    is_work: bool,
-) -> str:
+def _replace(place: str, machines: _Both, *, is_work: bool) -> str:
     """Let what the agent left take the place of what is there, the image's programs spared."""
+    verifier, found, max_bytes = machines.verifier, machines.found, machines.max_bytes
     spared = _spared(place, found.path)
     is_data = partial(_is_data, spared, found.homes)
     excluded = " ".join(f"--exclude={shlex.quote(folder.strip('/'))}" for folder in spared)
     arguments = f"{excluded} -- {shlex.quote(place.strip('/'))}"
-    raw = artifacts.pack(agent, arguments, max_bytes)
+    raw = artifacts.pack(machines.agent, arguments, max_bytes)
     own = artifacts.pack(verifier, arguments, max_bytes)
     if raw is None and own is None and not is_work:
         return ""
+    machines.modules.update(artifacts.module_names(own or b""))
     left = artifacts.cleaned(raw, Plain((place,), is_data, links=True), max_bytes) if raw else None
     keeps = Plain((place,), lambda path, data: data is not None and not is_data(path, data))
     kept = artifacts.cleaned(own, keeps, max_bytes) if own else None
@@ -146,11 +144,10 @@ def _replace(
     return "; ".join(filter(None, notes))
 
 
-def _add_the_rest(
-    agent: Sandbox, verifier: Sandbox, found: Surroundings, work: Sequence[str], max_bytes: int
-) -> str:
+def _add_the_rest(machines: _Both, work: Sequence[str]) -> str:
     """Whatever else the agent left beside the system, over what is there."""
-    raw = artifacts.pack(agent, '-- "$@"', max_bytes, before=_NAME_ALL)
+    found, max_bytes = machines.found, machines.max_bytes
+    raw = artifacts.pack(machines.agent, '-- "$@"', max_bytes, before=_NAME_ALL)
     spared = tuple(entry for entry in found.path if entry.startswith("/"))
 
     def is_rest(path: str, data: bytes | None) -> bool:
@@ -161,7 +158,7 @@ def _add_the_rest(
     rest = artifacts.cleaned(raw, Plain(("/",), is_rest, links=True), max_bytes) if raw else None
     if rest is None:
         return f"nothing beside the work folder was handed over: more than {max_bytes >> 20} MiB"
-    return artifacts.unpack(verifier, rest)
+    return artifacts.unpack(machines.verifier, rest)
 
 
 def _is_data(spared: Sequence[str], homes: Sequence[str], path: str, data: bytes | None) -> bool:

@@ -1,12 +1,13 @@
 """What every Python of a verifier's machine runs first: its own modules before the agent's.
 
 A module of the work folder that has the name of one of the standard library, or of one that a
-package would like to import, would otherwise run inside the verifier.
+library would like to import, would otherwise run inside the verifier. What the image itself has in
+the work folder is the task's matter, and found there, as long as it shadows no standard module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from clawrl_gym.envs.sandbox.interface import Sandbox
 
@@ -14,13 +15,18 @@ MODULE = "sitecustomize.py"
 _STEP_S = 30.0
 
 
-def put_machine_first(sandbox: Sandbox, folder: str, places: Sequence[str]) -> None:
+def put_machine_first(
+    sandbox: Sandbox, folder: str, places: Sequence[str], modules: Collection[str]
+) -> None:
     """Write the module to `folder`, which goes to PYTHONPATH; the installed Pythons find it, too.
 
-    Those that may not be written to are left as they are.
+    `modules`: names of what the image has at these places. Pythons that may not be written to are
+    left as they are.
     """
     path = f"{folder}/{MODULE}"
-    sandbox.write(path, _SOURCE.replace("PLACES = ()", f"PLACES = {tuple(places)!r}").encode())
+    source = _SOURCE.replace("PLACES = ()", f"PLACES = {tuple(places)!r}")
+    source = source.replace("OF_TASK = ()", f"OF_TASK = frozenset({sorted(modules)!r})")
+    sandbox.write(path, source.encode(errors="replace"))
     line = f"import os; p = {path!r}; os.path.exists(p) and exec(open(p).read(), {{'__file__': p}})"
     sandbox.write(f"{folder}/first.pth", f"{line}\n".encode())
     sandbox.exec(
@@ -36,7 +42,12 @@ _SOURCE = '''\
 import os
 import sys
 
+try:
+    from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+except ImportError:  # too old to be kept in order
+    PathFinder = None
 PLACES = ()
+OF_TASK = ()
 LIBRARIES = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
 
 
@@ -51,7 +62,7 @@ def _is_left(entry):
 
 def _asks_by_itself(name):
     """Whether a library of the machine has a statement that imports this."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(3)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     if frame is None:
@@ -64,6 +75,24 @@ def _asks_by_itself(name):
     return any(each == name or each.startswith(name + ".") for each in names)
 
 
+def _choose(name, own, left):
+    """The machine's module or, where that has none or the task itself brings it, that left."""
+    if BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
+        return None
+    spec = PathFinder.find_spec(name, own)
+    if spec is not None and spec.loader is None:
+        spec = None
+    if _asks_by_itself(name):
+        if spec is None:
+            raise ModuleNotFoundError("No module named %r" % name, name=name)
+        return spec
+    standard = spec is not None and str(spec.origin).startswith(STANDARD + os.sep)
+    if spec is not None and name in OF_TASK:
+        if not standard or any(part in spec.origin for part in LIBRARIES):
+            return PathFinder.find_spec(name, left) or spec
+    return spec
+
+
 class _MachineFirst(object):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
@@ -73,15 +102,7 @@ class _MachineFirst(object):
                 own = [entry for entry in sys.path if entry not in left]
                 if sys.path != own + left:
                     sys.path[:] = own + left
-                if _asks_by_itself(name):
-                    from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
-
-                    if BuiltinImporter.find_spec(name) or FrozenImporter.find_spec(name):
-                        return None
-                    spec = PathFinder.find_spec(name, own)
-                    if spec is None or spec.loader is None:
-                        raise ModuleNotFoundError("No module named %r" % name, name=name)
-                    return spec
+                return _choose(name, own, left)
         return None
 
     @classmethod
@@ -99,7 +120,7 @@ def _next_sitecustomize(here):
             return
 
 
-if sys.version_info >= (3, 6) and not hasattr(sys, "_machine_first"):
+if PathFinder is not None and sys.version_info >= (3, 6) and not hasattr(sys, "_machine_first"):
     STANDARD = os.path.dirname(os.path.realpath(os.__file__))
     sys._machine_first = True
     sys.meta_path.insert(0, _MachineFirst)
