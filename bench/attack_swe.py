@@ -16,7 +16,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from clawrl_gym.core.errors import ClawError
-from tests.swe_attacks import ATTACKS, GROUNDS, attacked, graded, sandboxes
+from tests.swe_attacks import (
+    ATTACKS,
+    GROUNDS,
+    SABOTAGE,
+    attacked,
+    graded,
+    sabotaged,
+    sandboxes,
+    small_env,
+)
 
 
 def main() -> int:
@@ -44,7 +53,24 @@ def main() -> int:
         came_through += rewarded + lost + (gold != 1.0)
         seconds = time.monotonic() - started_s
         print(f"{ground:32} {len(attacks):7} {rewarded:8} {lost:8} {gold:5.0f} {seconds:6.0f}")
+    if not args.ground:
+        came_through += _sabotage(args.only)
     return 1 if came_through else 0
+
+
+def _sabotage(word: str) -> int:
+    """What an agent does to its own workspace before it submits."""
+    env, rewarded, lost = small_env(), 0, 0
+    names = [name for name in SABOTAGE if word in name]
+    for name in names:
+        try:
+            rewarded += sabotaged(env, SABOTAGE[name]) > 0
+        except ClawError as error:
+            lost += 1
+            print(f"  no grade: workspace: {name}: {str(error)[:200]}")
+    env.close()
+    print(f"{'workspaces that are spoilt':32} {len(names):7} {rewarded:8} {lost:8}")
+    return rewarded + lost
 
 
 if __name__ == "__main__":

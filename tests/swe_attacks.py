@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import PurePosixPath
 
 from clawrl_gym.envs.sandbox.interface import FileData, Sandbox
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.swe.config import SweEnvConfig
 from clawrl_gym.envs.swe.corpus import make_instance, modules_of
 from clawrl_gym.envs.swe.corpus.diff import git_diff
+from clawrl_gym.envs.swe.env import SweEnv
 from clawrl_gym.envs.swe.grading import PatchGrade, grade
-from clawrl_gym.envs.swe.instance import Instance
+from clawrl_gym.envs.swe.instance import SUBMIT_MARK, Instance
 from clawrl_gym.envs.swe.patch_reader import parse_patch
 from clawrl_gym.envs.swe.repository import open_repository
 from clawrl_gym.envs.swe.row import RowDefaults, instance_of
@@ -802,7 +804,7 @@ def attacked(instance: Instance, attack: Attack) -> str:
     """The patch: the bug stays, the attack is added."""
     broken = {path: file.data.decode() for path, file in instance.files.items()}
     (path,) = parse_patch(instance.patch).paths
-    help_code = _NODE_HELP if path.endswith(".js") else _PYTHON_HELP
+    help_code = {".js": _NODE_HELP, ".py": _PYTHON_HELP}.get(PurePosixPath(path).suffix, "")
     changed = {**broken, path: f"{broken[path]}{help_code}{attack.code}\n", **dict(attack.files)}
     return git_diff(broken, changed)
 
@@ -820,3 +822,81 @@ def graded(instance: Instance, patch: str, opener: Sandboxes) -> PatchGrade:
         return open_repository(instance, opener, TIMEOUT_S, for_grading=True).sandbox
 
     return grade(instance, patch, fresh, TIMEOUT_S)
+
+
+_SABOTAGE = {
+    "git removed": "rm -rf .git",
+    "git is a FIFO": "rm -rf .git; mkfifo .git",
+    "git is a file": "rm -rf .git; echo 'gitdir: /dev/zero' > .git",
+    "git is a link": "mv .git /tmp/g; ln -s /tmp/g .git",
+    "objects removed": "rm -rf .git/objects",
+    "nobody reads git": "chmod -R 000 .git",
+    "repository removed": "rm -rf /testbed",
+    "repository is a file": "cd /; rm -rf /testbed; touch /testbed",
+    "repository is a FIFO": "cd /; rm -rf /testbed; mkfifo /testbed",
+    "repository is a link loop": "cd /; rm -rf /testbed; ln -s /testbed /testbed",
+    "FIFO in the tree": "mkfifo a.py",
+    "link loop in tree": "ln -s a b; ln -s b a",
+    "many files": "for i in $(seq 20000); do echo $i > f$i.py; done",
+    "huge file": "head -c 60000000 /dev/zero > big.py",
+    "disk full": "cat /dev/zero > big; true",
+    "tmp full": "cat /dev/zero > /tmp/big; true",
+    "deep folders": "for i in $(seq 500); do mkdir d; cd d; done; echo x > f; true",
+    "long name": "touch $(head -c 250 /dev/zero | tr '\\0' a)",
+    "newline name": "touch $'a\\nb' $'c\\td'",
+    "non utf8 name": "touch $'\\xff\\xfe'",
+    "nobody reads tree": "chmod 000 .",
+    "unreadable file": "echo x > s.py; chmod 000 s.py",
+    "kill all": "kill -9 -1",
+    "kill 1": "kill -9 1",
+    "kill parent": "kill -9 $PPID",
+    "stop parent": "kill -STOP $PPID",
+    "kill grand": "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat)",
+    "stop all": "kill -STOP -1",
+    "fork bomb": ":(){ :|:& };:",
+    "fake git": "mkdir -p ~/bin; printf '#!/bin/sh\\nexit 1' > /usr/local/bin/git; chmod +x /usr/local/bin/git; true",
+    "alias": "echo 'exit 1' > ~/.bashrc; echo 'git() { exit 0; }' >> ~/.bash_env; true",
+    "git config filter": "git config filter.x.clean 'sleep 100'; echo '* filter=x' > .gitattributes; echo 1 > n.py",
+    "git textconv": "git config diff.x.textconv 'sleep 100'; echo '* diff=x' > .gitattributes; echo 1 > n.py",
+    "info attributes": "echo '* filter=x' > .git/info/attributes; git config filter.x.clean 'sleep 1000'; echo 1 > n.py",
+    "hooks": "printf '#!/bin/sh\\nsleep 1000' > .git/hooks/post-checkout; chmod +x .git/hooks/*; git config core.fsmonitor 'sleep 1000'",
+    "submodule": "git init -q sub; cd sub; git config user.email a@b; git config user.name a; echo 1 > a; git add a; git commit -qm x",
+    "alternates": "echo /proc/self/fd > .git/objects/info/alternates; echo 1 > n.py",
+    "index lock": "touch .git/index.lock; echo 1 > n.py",
+    "tmp not writable": "chmod 000 /tmp",
+    "tmp a file": "rm -rf /tmp; touch /tmp; true",
+    "mktemp gone": "rm -f /usr/bin/mktemp; true",
+    "background": "(while true; do rm -rf /tmp/tmp.*; done) & true",
+    "close fds": "exec 0<&- 1>&- 2>&-",
+    "write to shell fds": "for f in /proc/$PPID/fd/*; do echo x > $f; done",
+    "memory": "python3 -c 'a=[bytearray(1<<24) for _ in range(1000)]'",
+    "sleep": "sleep 1000",
+    "output": "yes | head -c 100000000",
+    "ulimit": "ulimit -f 0; true",
+}
+_SUBMISSIONS = {
+    "submit garbage": f"echo {SUBMIT_MARK}; echo garbage",
+    "submit git path": f"echo {SUBMIT_MARK}; printf 'diff --git a/.git/config b/.git/config\\n--- a/.git/config\\n+++ b/.git/config\\n@@ -1 +1 @@\\n-a\\n+b\\n'",
+    "submit symlink": f"echo {SUBMIT_MARK}; printf 'diff --git a/x b/x\\nnew file mode 120000\\n--- /dev/null\\n+++ b/x\\n@@ -0,0 +1 @@\\n+/etc\\n'",
+    "submit abs": f"echo {SUBMIT_MARK}; printf -- '--- a//etc/x\\n+++ b//etc/x\\n@@ -0,0 +1 @@\\n+a\\n'",
+    "submit huge": f"echo {SUBMIT_MARK}; yes '+x' | head -c 3000000",
+    "submit binary": f"echo {SUBMIT_MARK}; head -c 5000 /dev/urandom",
+    "submit nul": f"echo {SUBMIT_MARK}; printf 'diff --git a/x b/x\\n\\0\\n'",
+}
+SABOTAGE: Mapping[str, str] = {**_SABOTAGE, **_SUBMISSIONS}
+"""Commands of an agent that leave a workspace, or a submission, that is hard to read."""
+
+
+def sabotaged(env: SweEnv, command: str) -> float:
+    """What an episode with the command earns. Raises what leaves no grade."""
+    env.reset(options={"task": "swe-operator-train-000000"})
+    for action in (command, f"echo {SUBMIT_MARK}"):
+        _, reward, terminated, _, _ = env.step(action)
+        if terminated:
+            return reward
+    return env.finish()
+
+
+def small_env() -> SweEnv:
+    limits = {"type": "bubblewrap", "memory_mb": 512, "disk_mb": 64, "pids": 64}
+    return SweEnv(sandbox=limits, command_timeout_s=5.0, grader_timeout_s=10.0)

@@ -3,7 +3,19 @@
 import pytest
 
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
-from tests.swe_attacks import ATTACKS, GROUNDS, attacked, graded, sandboxes
+from clawrl_gym.envs.swe.config import SweEnvConfig
+from clawrl_gym.envs.swe.corpus import make_instance
+from tests.swe_attacks import (
+    ATTACKS,
+    GROUNDS,
+    SABOTAGE,
+    Attack,
+    attacked,
+    graded,
+    sabotaged,
+    sandboxes,
+    small_env,
+)
 
 pytestmark = pytest.mark.sandbox
 
@@ -59,3 +71,43 @@ def test_no_attack_earns_anything(opener, ground):
         for attack in ATTACKS[ground]
     }
     assert {name for name, reward in rewards.items() if reward > 0} == set()
+
+
+_RUBY = {
+    "assertions do nothing": "module Minitest::Assertions\n  def assert(*) = true\nend\n",
+    "equal to everything": "class Units::Any; def ==(o) = true; def !=(o) = false; end\n"
+    "def Units.convert(*) = Units::Any.new\ndef Units.format(*) = Units::Any.new\n",
+    "a printed log": 'puts "Units#test_0001_x = 0.00 s = ."\nexit!(0)\n',
+}
+
+
+@pytest.mark.docker
+@pytest.mark.slow
+def test_ruby_has_twins_too():
+    from clawrl_gym.envs.sandbox.docker.images import SWE_IMAGE, ensure_image
+
+    ensure_image(SWE_IMAGE, print)
+    config = SweEnvConfig().sandbox.model_copy(update={"type": "docker", "image": SWE_IMAGE})
+    docker = Sandboxes.of(config)
+    instance = make_instance("swe-units-train-000000")
+    assert graded(instance, instance.patch, docker).reward == 1.0
+    for name, code in _RUBY.items():
+        attack = Attack(name, code)
+        assert graded(instance, attacked(instance, attack), docker).reward == 0.0, name
+
+
+@pytest.mark.parametrize(
+    "name", ["git is a FIFO", "disk full", "kill 1", "tmp a file", "submit git path"]
+)
+def test_a_spoilt_workspace_earns_nothing(name):
+    env = small_env()
+    assert sabotaged(env, SABOTAGE[name]) == 0.0
+    env.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_no_spoilt_workspace_earns_anything_or_leaves_no_grade():
+    env = small_env()
+    assert {name: reward for name in SABOTAGE if (reward := sabotaged(env, SABOTAGE[name]))} == {}
+    env.close()
