@@ -1,6 +1,8 @@
 """Who is to blame for what takes too long: through the gateway, other servers and real threads."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -156,6 +158,18 @@ async def test_an_evaluation_with_four_deadlines_in_ten_says_six_in_ten() -> Non
     assert "4 of 10 tasks ran into the deadline and count as failed" in result.warning
     ends = {(episode.stop_reason, episode.reward) for episode in group.episodes_G}
     assert ends == {(StopReason.DEADLINE, 0.0)}
+
+
+def test_a_process_ends_although_an_action_never_comes_back() -> None:
+    program = (
+        "import threading\n"
+        "from clawrl_gym.rollout.environment_thread import DaemonThread\n"
+        "thread = DaemonThread('env')\n"
+        "assert thread.submit(lambda: 3).result() == 3\n"
+        "thread.submit(threading.Event().wait)\n"
+        "thread.shutdown()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 class Quits(Loops):

@@ -7,9 +7,11 @@ by `Progress`.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from clawrl_gym.config import EnvConfig
@@ -19,12 +21,47 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class DaemonThread(Executor):
+    """Calls one after another on a thread that no end of the process waits for: an action may never
+    come back. It starts with the first call."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+
+        def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 (whoever waits for it decides)
+                future.set_exception(error)
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._calls.put(call)
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """End it after the calls that it has; waits for nothing, whatever is asked for."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+
+
 class EnvironmentThread:
     """One environment on one thread."""
 
     def __init__(self, config: EnvConfig, number: int) -> None:
         self._config = config
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"env-{number}")
+        self._thread = DaemonThread(f"env-{number}")
         self._env: Any = None
         self.filming = False
         """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
@@ -70,15 +107,15 @@ class EnvironmentThread:
     def discard(self) -> None:
         """Drop the environment after a failure; its thread may still be inside a blocking call."""
         env, self._env = self._env, None
-        old, self._thread = self._thread, ThreadPoolExecutor(1, thread_name_prefix="env-again")
+        old, self._thread = self._thread, DaemonThread("env-again")
         if env is not None:
             old.submit(env.close)
-        old.shutdown(wait=False)
+        old.shutdown()
 
     def close(self) -> None:
         if self._env is not None:
             self._env.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown()
 
 
 def _contained(call: Callable[[], T]) -> T:
