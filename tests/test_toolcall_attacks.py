@@ -77,6 +77,9 @@ def passes(program):
         "def unused():\n    assert 1 == 2\n",
         "kind = 'a'\nsize = 3 if kind == 'a' else 4\nassert size == 3\n",
         "wrong = []\nif 1 != 1:\n    wrong += [1]\nif wrong:\n    raise SystemExit(str(wrong))\n",
+        "import sys\nif 1 < 2:\n    sys.exit(0)\nassert 1 == 2\n",
+        "import sys\ndef early():\n    sys.exit()\nearly()\nassert 1 == 2\n",
+        "def check():\n    if 1 < 2:\n        return\n    assert 1 == 2\ncheck()\nassert 3 == 3\n",
         "with open('/dev/null') as file:\n    assert file.read() == ''\n",
     ],
 )

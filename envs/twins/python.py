@@ -68,6 +68,7 @@ class Expectations:
                 yield Expectation(change, is_sure)
             for inner, is_sure_there in self._bodies(statement):
                 yield from self.within(inner, is_sure and is_sure_there)
+            is_sure = is_sure and not _may_leave(statement)
 
     def _bodies(self, statement: ast.stmt) -> Iterator[tuple[list[ast.stmt], bool]]:
         match statement:
@@ -233,6 +234,19 @@ def fails(body: Sequence[ast.stmt]) -> bool:
     if not isinstance(call, ast.Call):
         return False
     return name_of_call(call) == "fail" or (name_of_call(call) in EXITS and _is_failure(call))
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether what follows may never be met, and all be well."""
+    nodes = list(ast.walk(statement))
+    is_function = isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    return any(
+        (isinstance(node, ast.Return) and not is_function)
+        or (isinstance(node, ast.Raise) and not fails([node]))
+        or (isinstance(node, ast.Call) and name_of_call(node) == "skip")
+        or (isinstance(node, ast.Call) and name_of_call(node) in EXITS and not _is_failure(node))
+        for node in nodes
+    )
 
 
 def _is_failure(call: ast.Call) -> bool:
