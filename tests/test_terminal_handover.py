@@ -191,6 +191,28 @@ def test_a_module_that_the_image_has_in_two_places_is_the_one_that_was_worked_on
 
 
 @pytest.mark.sandbox
+@pytest.mark.parametrize(
+    ("program", "test"),
+    [
+        ("/opt/venv/bin/check", "/opt/venv/bin/check"),
+        ("/opt/conda/etc/conda.sh", ". /opt/conda/etc/conda.sh"),
+        ("/app/.venv/bin/check", "./.venv/bin/check"),
+        ("/app/node_modules/.bin/check", "./node_modules/.bin/check"),
+    ],
+)
+def test_programs_of_the_image_that_a_test_names_stay_the_images(tmp_path, program, test):
+    folder, root = program.rpartition("/")[0], "/".join(program.split("/")[:3])
+    dockerfile = (
+        f"FROM host\nWORKDIR /app\nRUN mkdir -p {folder} {root}/bin && touch {root}/pyvenv.cfg && "
+        f"printf '[ -e /app/solved ]' > {program} && chmod +x {program}\n"
+    )
+    files = {**TASK, "environment/Dockerfile": dockerfile, "environment/kept": None}
+    forged = f"echo true > {program}"
+    assert play(tmp_path, [forged], test, files=files)[0] == 0.0
+    assert play(tmp_path, [forged, "touch /app/solved"], test, files=files)[0] == 1.0
+
+
+@pytest.mark.sandbox
 def test_with_shared_files_all_but_the_systems_travel_and_the_grade_is_not_trusted(tmp_path):
     commands = ["mkdir /elsewhere; echo 1 > /elsewhere/x; echo 1 > ~/plain; echo 1 > ~/.bashrc"]
     test = "cd /else*; grep -q 1 x && grep -q 1 ~/plai* && [ ! -e ~/.bashr* ]"

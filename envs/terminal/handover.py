@@ -23,6 +23,7 @@ from clawrl_gym.envs.terminal.python_order import put_machine_first
 from clawrl_gym.envs.terminal.task import Task
 
 _STEP_S = 60.0
+_PROGRAM_FOLDERS = frozenset(("bin", "sbin", "lib", "lib64", "libexec", "etc", "node_modules"))
 _MOST_TEXT_BYTES = 1 << 20
 _NAME_ALL = (
     'cd /; set --; for f in * .[!.]*; do case "$f" in usr|bin|sbin|lib|lib32|lib64|libx32|boot'
@@ -108,6 +109,7 @@ def _hand_over_work(task: Task, machines: _Both, workdir: str) -> tuple[tuple[st
         place
         for place in steering.named_places(texts, machines.found.home)
         if not any(steering.is_below(place, folder) for folder in work)
+        and not _is_installation(machines.verifier, place)
     ]
     notes = [_replace(place, machines, is_work=place in work) for place in (*work, *named)]
     if task.takes == "all" or not work:
@@ -122,7 +124,7 @@ def _text(data: bytes) -> str:
 def _replace(place: str, machines: _Both, *, is_work: bool) -> str:
     """Let what the agent left take the place of what is there, the image's programs spared."""
     verifier, found, max_bytes = machines.verifier, machines.found, machines.max_bytes
-    spared = _spared(place, found.path)
+    spared = (*_spared(place, found.path), *_environments(verifier, place))
     is_data = partial(_is_data, spared, found.homes)
     excluded = " ".join(f"--exclude={shlex.quote(folder.strip('/'))}" for folder in spared)
     arguments = f"{excluded} -- {shlex.quote(place.strip('/'))}"
@@ -134,6 +136,8 @@ def _replace(place: str, machines: _Both, *, is_work: bool) -> str:
     left = artifacts.cleaned(raw, Plain((place,), is_data, links=True), max_bytes) if raw else None
     keeps = Plain((place,), lambda path, data: data is not None and not is_data(path, data))
     kept = artifacts.cleaned(own, keeps, max_bytes) if own else None
+    if left is None and not is_work and _exists(machines.agent, place):
+        return f"{place} could not be handed over: it is unreadable or too large"
     _empty(verifier, place, spared)
     notes = [artifacts.unpack(verifier, archive) for archive in (kept, left) if archive]
     if left is None and is_work:
@@ -148,7 +152,9 @@ def _add_the_rest(machines: _Both, work: Sequence[str]) -> str:
     """Whatever else the agent left beside the system, over what is there."""
     found, max_bytes = machines.found, machines.max_bytes
     raw = artifacts.pack(machines.agent, '-- "$@"', max_bytes, before=_NAME_ALL)
-    spared = tuple(entry for entry in found.path if entry.startswith("/"))
+    spared = [entry for entry in found.path if entry.startswith("/")]
+    for folder in ("", "/opt", "/srv", "/home"):
+        spared += _environments(machines.verifier, folder)
 
     def is_rest(path: str, data: bytes | None) -> bool:
         is_done = any(steering.is_below(path, place) for place in work)
@@ -174,6 +180,33 @@ def _spared(place: str, path: Sequence[str]) -> tuple[str, ...]:
     inside = [entry for entry in path if steering.is_below(entry, place) and entry != place]
     names = {posixpath.relpath(entry, place).split("/")[0] for entry in inside}
     return tuple(sorted(posixpath.join(place, name) for name in names))
+
+
+def _environments(sandbox: Sandbox, place: str) -> tuple[str, ...]:
+    """Virtual environments and installed packages of the image right below a place."""
+    listing = (
+        f"for d in {shlex.quote(place)}/* {shlex.quote(place)}/.[!.]*; do "
+        'if [ -e "$d/pyvenv.cfg" ] || [ -e "$d/conda-meta" ] || [ "${d##*/}" = node_modules ]; '
+        "then printf '%s\\n' \"$d\"; fi; done"
+    )
+    lines = sandbox.exec(listing, _STEP_S).output.splitlines()
+    return tuple(line for line in lines if line.startswith(f"{place}/"))
+
+
+def _is_installation(sandbox: Sandbox, place: str) -> bool:
+    """Whether the image has programs there, or around it, which the verifier may run."""
+    above = [place]
+    while (folder := posixpath.dirname(above[-1])) not in ("/", "/opt", "/home", "/root", "/srv"):
+        above.append(folder)
+    signs = [f"{folder}/{name}" for folder in above for name in ("bin", "pyvenv.cfg", "conda-meta")]
+    if set(place.split("/")) & _PROGRAM_FOLDERS:
+        signs.append(place)
+    return any(_exists(sandbox, sign) for sign in signs)
+
+
+def _exists(sandbox: Sandbox, path: str) -> bool:
+    quoted = shlex.quote(path)
+    return sandbox.exec(f"[ -e {quoted} ] || [ -L {quoted} ]", _STEP_S).exit_code == 0
 
 
 def _empty(sandbox: Sandbox, place: str, spared: Sequence[str]) -> None:
