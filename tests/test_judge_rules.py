@@ -310,7 +310,7 @@ TRACEBACK = (
         (CALL, "Command exited with code 1", -1),
         (CALL, "Exit code: 127\nfoo: not found", -1),
         (CALL, "<returncode>1</returncode>\n<output>oh</output>", -1),
-        (CALL, "<returncode>0</returncode>\n<output>error: none</output>", 1),
+        (CALL, "<returncode>0</returncode>\n<output>error: none</output>", None),
         (CALL, "total 10\nexit code: 0", 1),
         (CALL, TRACEBACK, -1),
         (CALL, "starting\n" + TRACEBACK, -1),

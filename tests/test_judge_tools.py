@@ -48,7 +48,7 @@ def test_written_failures_are_failures_and_never_a_success(name: str) -> None:
 
 
 @pytest.mark.parametrize("other", OTHER_TOOLS)
-@pytest.mark.parametrize("name", ["failures_dev", "failures_check"])
+@pytest.mark.parametrize("name", ["failures_dev", "failures_check", "failures_terse"])
 def test_a_failure_is_no_success_whatever_the_tool_is_called(name: str, other: str) -> None:
     results = of_list(name)
     found = values(results, other)

@@ -13,7 +13,13 @@ from clawrl_gym.judge.rules import RuleJudge
 from tests.fakes_judge import reply, shipped_rules, tool
 
 FOLDER = Path(__file__).parent / "fixtures" / "judge_tools"
-LISTS = ("failures_dev", "failures_check", "successes_dev", "successes_check")
+LISTS = (
+    "failures_dev",
+    "failures_check",
+    "failures_terse",
+    "successes_dev",
+    "successes_check",
+)
 _ESCAPED = re.compile(r"\\(\\|n|t|r)")
 _SIGNS = {"\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 

@@ -58,12 +58,11 @@ class ResultRule(Part):
     of_contents: bool = False
     """True: it holds too for a result that is the contents of a file or a page."""
     doubtless: bool = False
-    """value=1: it does not hold where `judge.doubts` are found in the first or the last line, or
-    anywhere in contents."""
+    """value=1: it does not hold where `judge.doubts` are found anywhere in the result."""
     value: Literal[-1, 0, 1]
-    """Of the rules that hold, 0 wins over -1 and -1 over +1; a failure beside a success that has no
-    need to be `doubtless` is a contradiction. The judge abstains of that, and of results without
-    any rule."""
+    """Of the rules that hold, 0 wins over -1 and -1 over +1; but a failure beside a success that is
+    `of_contents` and of any tool (an exit code of 0) is a contradiction. The judge abstains of
+    that, and of results without any rule."""
     weight: float | None = Field(None, gt=0, le=1)
     """How strong the evidence is; None: judge.tool_success_weight of a success, 1 of a failure."""
 

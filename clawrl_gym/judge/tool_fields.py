@@ -106,7 +106,7 @@ class Fields:
         if not isinstance(answer, dict):
             return None
         if _succeeded(answer):
-            doubtful = _has_doubts(answer, 0) or _is_empty(answer) or self._a_text_fails(answer)
+            doubtful = _has_doubts(answer, 0) or _lacks_answer(answer) or self._a_text_fails(answer)
             return None if doubtful else "succeeded"
         return "empty" if _is_empty(answer) else None
 
@@ -120,6 +120,8 @@ class Fields:
     def _failed(self, value: object, depth: int) -> bool:
         if depth > _MAX_DEPTH:
             return False
+        if isinstance(value, str):
+            value = parsed(value.strip())
         if isinstance(value, list):
             return self._list_failed(value, depth)
         if not isinstance(value, dict):
@@ -248,6 +250,14 @@ def _is_empty(answer: Json) -> bool:
         return not any(found)
     counts = [fields[key] for key in _COUNTS & fields.keys()]
     return bool(counts) and all(_number(count) == 0 for count in counts)
+
+
+def _lacks_answer(answer: Json) -> bool:
+    """Whether there is nothing where something should be, or a warning beside it."""
+    fields = {_plain(key): value for key, value in answer.items()}
+    containers = (fields[key] for key in (_NESTED | _SEARCHED | {"items"}) & fields.keys())
+    warned = any(fields.get(name) for name in ("warning", "warnings"))
+    return warned or _is_empty(answer) or any(not inner for inner in containers)
 
 
 def _is_about_the_call(answer: Json) -> bool:

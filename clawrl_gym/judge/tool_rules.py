@@ -115,14 +115,14 @@ class ToolRules:
 
     def _in_words(self, text: str, call: ToolUse) -> Finding:
         result = _Result(text, call.plain_name, self._is_file(call) or self._is_page(call))
-        matching = [rule for rule in self._rules if rule.holds(result, self._doubts)]
-        if any(rule.value == -1 for rule in matching) and any(
-            rule.value == 1 and not rule.doubtless for rule in matching
-        ):
+        matching = [rule for rule in self._rules if rule.holds(result)]
+        values = {rule.value for rule in matching}
+        if 0 not in values and -1 in values and any(rule.is_fact for rule in matching):
             return _CONTRADICTION
+        in_doubt = self._doubts is not None and self._doubts.search(text) is not None
         for value in (0, -1, 1):
             for rule in matching:
-                if rule.value == value:
+                if rule.value == value and not (rule.doubtless and in_doubt):
                     return self._by(rule)
         return _UNKNOWN
 
@@ -165,13 +165,6 @@ class _Result:
             return self.text
         return f"{self.head}\n{self.tail.partition(chr(10))[2]}"
 
-    @property
-    def own_words(self) -> str:
-        """Where a result speaks of itself: its first and last line. Contents do so nowhere, and
-        what else they are may stand anywhere in them."""
-        lines = self.text.splitlines() or [""]
-        return self.text if self.is_contents else f"{lines[0]}\n{lines[-1]}"
-
 
 class _ToolRule:
     """One compiled rule."""
@@ -187,7 +180,12 @@ class _ToolRule:
         self._tail = _optional(rule.tail, words)
         self._tools = _optional(rule.tools, words)
 
-    def holds(self, result: _Result, doubts: re.Pattern[str] | None) -> bool:
+    @property
+    def is_fact(self) -> bool:
+        """Whether it is a success that any tool tells even with contents, such as an exit code."""
+        return self.value == 1 and self._of_contents and self._tools is None
+
+    def holds(self, result: _Result) -> bool:
         if result.is_contents and not self._of_contents:
             return False
         if self._tools is not None and not self._tools.search(result.tool):
@@ -196,9 +194,7 @@ class _ToolRule:
             return False
         if self._line is not None and not self._line.search(result.ends):
             return False
-        if self._tail is not None and not self._tail.search(result.tail):
-            return False
-        return not (self.doubtless and doubts is not None and doubts.search(result.own_words))
+        return self._tail is None or self._tail.search(result.tail) is not None
 
 
 def _optional(pattern: str | None, words: Words) -> re.Pattern[str] | None:
