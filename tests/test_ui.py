@@ -14,7 +14,16 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.metrics import heldout_values
 from clawrl_gym.ui.sparkline import columns, spark
 from clawrl_gym.ui.state import RunState
-from clawrl_gym.ui.text import duration, number, one_line, share
+from clawrl_gym.ui.text import (
+    duration,
+    interval,
+    measured_versions,
+    number,
+    one_line,
+    pass_rates,
+    scores,
+    share,
+)
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.view import LineView, LiveView, RunView, make_view
 
@@ -321,3 +330,18 @@ def test_durations_and_shares_read_well() -> None:
 def test_a_long_foreign_line_is_cut() -> None:
     assert one_line("a\ud800b") == "a?b"
     assert one_line("x" * 900) == "x" * 499 + "…"
+
+
+def test_pass_rates_are_in_their_order_with_what_was_lost() -> None:
+    values = {"heldout/pass@8": 0.8, "heldout/pass@1": 0.41, "heldout/samples_lost": 0.0}
+    assert pass_rates(values) == "pass@1 41 %, pass@8 80 %"
+    assert pass_rates({**values, "heldout/samples_lost": 3.0}).endswith("80 %, 3 samples lost")
+    assert pass_rates({}) == ""
+
+
+def test_a_held_out_result_says_what_was_lost_and_which_versions_it_met() -> None:
+    values = heldout_values(116, 120, 2) | {"heldout/last_version": 7.0}
+    assert interval(values) == "97 % (92 to 100 %, n = 120, 2 lost)"
+    assert measured_versions(5, values) == "versions 5 to 7"
+    assert measured_versions(7, values) == ""
+    assert scores(values) == {}

@@ -203,8 +203,9 @@ class TurnMaker:
             limit_s = f"{self._timeout_s:g} s"
             if is_generating and await self._works(policy):
                 raise ReplyTimeout(f"the reply had not ended after {limit_s}") from last
-            why = f"the last attempt said: {last}" if last else "its weights were being swapped"
-            why = "it does not answer any more" if is_generating else why
+            held = not self._may_start.is_set()
+            why = "its weights were being swapped" if held else "it is silent"
+            why = f"the last attempt said: {last}" if last else why
             raise PolicyError(f"the policy gave no reply within {limit_s}; {why}") from last
 
     async def _works(self, policy: Policy) -> bool:

@@ -111,8 +111,7 @@ def _share(name: str, solved: int, n: int, lost: int = 0) -> str:
 
 
 def _passes(attempts: Attempts) -> str:
-    lost = f", {attempts.lost} lost" if attempts.lost else ""
-    of = f"{attempts.samples} samples of each of {len(attempts.solved)} tasks{lost}"
+    of = f"{attempts.samples} samples of each of {len(attempts.solved)} tasks"
     return f"{pass_rates(attempts.metrics())}  ({of}, at the policy's own temperature)"
 
 

@@ -14,6 +14,7 @@ from clawrl_gym.core.metrics import (
     HELDOUT_LOW,
     HELDOUT_N,
     HELDOUT_OWN,
+    HELDOUT_SAMPLES_LOST,
     HELDOUT_SUCCESS,
     PASS_PREFIX,
 )
@@ -92,13 +93,15 @@ def sample_size(values: Mapping[str, float]) -> str:
 
 
 def pass_rates(values: Mapping[str, float]) -> str:
-    """`pass@1 41 %, pass@8 80 %`; empty where they were not measured."""
+    """`pass@1 41 %, pass@8 80 %`, with `3 samples lost`; empty where they were not measured."""
     rates = {
         int(name.removeprefix(PASS_PREFIX)): value
         for name, value in values.items()
         if name.startswith(PASS_PREFIX)
     }
-    return ", ".join(f"pass@{k} {share(rates[k])}" for k in sorted(rates))
+    lost = values.get(HELDOUT_SAMPLES_LOST, 0)
+    words = [f"pass@{k} {share(rates[k])}" for k in sorted(rates)]
+    return ", ".join([*words, f"{number(lost)} samples lost"] if lost else words)
 
 
 def measured_versions(step: float, values: Mapping[str, float]) -> str:
