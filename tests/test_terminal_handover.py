@@ -271,7 +271,9 @@ QUICK = (
 
 
 @pytest.mark.sandbox
-@pytest.mark.parametrize("kind", ["harbor shared", "terminal-bench"])
+@pytest.mark.parametrize(
+    "kind", ["harbor shared", pytest.param("terminal-bench", marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("name", QUICK)
 def test_attacks_earn_nothing_and_end_in_no_error(tmp_path, kind, name):
     write_victim(tmp_path, kind)
