@@ -79,6 +79,13 @@ def test_only_praise_ends_at_the_least_advantage_and_a_first_complaint_weighs_mo
     assert advantage(binary, -1.0) == pytest.approx(-1 - MAX_BASELINE)
 
 
+def test_a_mild_complaint_after_strong_ones_is_no_praise() -> None:
+    binary = Binary()
+    for _ in range(400):
+        advantage(binary, -1.0)
+    assert advantage(binary, -0.2) == pytest.approx(-LEAST)
+
+
 def test_sources_do_not_share_a_baseline() -> None:
     binary = Binary()
     for _ in range(50):

@@ -160,6 +160,15 @@ def test_a_verdict_without_fellows_is_compared_with_the_running_baseline() -> No
     assert again[0].advantages_T == [0.0, 0.5, 0.5, 1.0, 1.0]
 
 
+def test_a_neutral_verdict_after_complaints_is_no_praise() -> None:
+    grpo = Grpo(normalize_std=False, baseline_decay=0.5)
+    segments_G = [[long_segment(0, 1)], [long_segment(0)]]
+    for _ in range(4):
+        grpo.stamp(group([1.0, 0.0]), segments_G, [said(t1=-1), {}])
+    (neutral, _) = grpo.stamp(group([1.0, 0.0]), segments_G, [said(t1=0), {}])
+    assert neutral.advantages_T == [0.0, 0.5, 0.5, 0.5, 0.5]
+
+
 def test_a_weak_verdict_adds_little_and_the_strength_is_of_what_is_brought() -> None:
     segments_G = [[long_segment(0, 1)], [long_segment(0, 1)]]
     weak = [{at: replace(v, weight=0.1) for at, v in said(t0=v).items()} for v in (1, -1)]

@@ -161,7 +161,10 @@ class ProcessTerms:
         if len(values) > 1:
             compared = group_advantages(values, self._normalize_std, weights_G=weights)
         else:
-            compared = [weights[0] * (values[0] - self.baseline.of(_SOURCE))]
+            above = values[0] - self.baseline.of(_SOURCE)
+            if values[0] <= 0 < above:  # better than usual, and yet nothing that was praised
+                above = 0.0
+            compared = [weights[0] * above]
         for value, weight in zip(values, weights, strict=True):
             self.baseline.add(_SOURCE, value, weight)
         return compared

@@ -85,7 +85,7 @@ class Binary(Algorithm):
     def _advantage(self, verdict: Verdict, reward: float) -> float:
         advantage = reward - self._baseline.of(verdict.kind)
         self._baseline.add(verdict.kind, reward, verdict.weight)
-        if abs(advantage) < LEAST:
+        if abs(advantage) < LEAST or reward < 0 < advantage:  # a mild complaint is no praise
             advantage = math.copysign(LEAST, reward)
         return verdict.weight * advantage
 

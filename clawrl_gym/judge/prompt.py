@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from typing import cast
 
 from clawrl_gym.core.pictures import text_of
@@ -15,10 +16,26 @@ from clawrl_gym.core.types import FunctionCall, FunctionSchema, Message, Tool, T
 from clawrl_gym.judge.interface import Case, clipped
 
 _TAGS = "request|tools|reply|next_state"
-_TAG = re.compile(rf"<(?=\s*/?\s*(?:{_TAGS})\b)", re.IGNORECASE)
 _CONTROL = re.compile(
-    r"<(?=[|\uff5c])|<(?=/?(?:think|tool_call|tool_response|tools|s)>)|\[(?=/?(?:INST|HINT_)|/?SYS)"
+    rf"<(?=\s*/?\s*(?i:{_TAGS})\b)"
+    r"|<(?=[|!\[])"  # <|im_end|>, <|end_of_turn|>, and forms with other bars
+    r"|<(?=[^\s<>]{1,60}>)"  # <s>, </think>, <start_of_turn>, <BOS_TOKEN>, <<SYS>>
+    r"|\[(?=/?(?:INST|HINT_|SYS))"
+    r"|\[(?=/?[A-Z][A-Z0-9_]{2,40}\])|\[(?=[a-z]MASK\])"  # [TOOL_CALLS], [/THINK], [gMASK]
+    r"|\[(?=\|[^\]\n]{1,40}\|\])"  # [|assistant|]
+    r"|\](?=~!?[bB][\[\]])|\[(?=[eE]~\[)"  # ]~b], [e~[
+    r"|>(?=>[A-Z]{3,20}<<)"  # >>ANSWER<<
+    r"|#(?=## ?(?i:Instruction|Response|Input|System|User|Human|Assistant)\b)"
 )
+"""The sign after which a space is put, in the control tokens of the chat templates of all families
+known: whatever stands in angle brackets without a space, and what some put in square ones."""
+_LOOK_ALIKES = str.maketrans(
+    "\u2039\u27e8\u2329\u3008\u276c\u276e\u1438\u02c2\ufe64"
+    "\u203a\u27e9\u232a\u3009\u276d\u276f\u1433\u02c3\ufe65"
+    "\u2502\u2223\u00a6\u01c0\u2758\u23d0\u2503\u05c0\u3010\u3011\u3014\u3015\u27e6\u27e7",
+    "<" * 9 + ">" * 9 + "|" * 8 + "[][][]",
+)
+"""Signs that look like those of control tokens; full-width forms are known by NFKC."""
 _THOUGHTS = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
 
@@ -52,12 +69,23 @@ def reply_text(reply: Message) -> str:
 
 
 def as_data(text: str) -> str:
-    """The text without anything that could end its quotation or a turn."""
-    return _CONTROL.sub(_broken, _TAG.sub("< ", text))
+    """The text without anything that could end its quotation or a turn.
+
+    Of a control token only its first sign is parted from the rest, in whatever script it is
+    written; everything else stays as it is.
+    """
+    plain = text if text.isascii() else "".join(map(_plain, text)).translate(_LOOK_ALIKES)
+    parts, at = [], 0
+    for match in _CONTROL.finditer(plain):
+        parts.append(text[at : match.end()])
+        at = match.end()
+    return " ".join([*parts, text[at:]])
 
 
-def _broken(match: re.Match[str]) -> str:
-    return f"{match.group()} "
+def _plain(sign: str) -> str:
+    """One sign for one, so that places stay the same."""
+    plain = unicodedata.normalize("NFKC", sign)
+    return plain if len(plain) == 1 else sign
 
 
 def _quoted(tag: str, text: str, max_chars: int, role: str | None = None) -> str:
