@@ -1,8 +1,9 @@
 """What people answer, by language and by what it says of the reply before it: written lists.
 
-`dev` and `check` were written first, one after the other, the rules afterwards; rules were mended
-by what both showed. `fresh` was written last and changed no rule. `undeclared` holds answers in
-languages that the judge does not read, and mixtures.
+`dev` and `check` were written before the rules, `fresh` and `blind` after them. When each was read
+for the first time, of its complaints 99, 96 (English apart: about half), 55 and 45 of
+100 were -1; rules were then mended by what it showed, so none of them is unseen any more.
+`undeclared` holds answers in languages that the judge does not read, and mixtures.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.fakes_judge import shipped_rules
 FOLDER = Path(__file__).parent / "fixtures" / "replies"
 LANGUAGES = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
 UNDECLARED = "undeclared"
-HALVES = ("dev", "check", "fresh")
+HALVES = ("dev", "check", "fresh", "blind")
 KINDS = ("complaint", "praise", "neutral", "future")
 
 

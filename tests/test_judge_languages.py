@@ -58,7 +58,7 @@ def test_an_instruction_for_the_future_is_known(code: str, half: str) -> None:
 def test_nothing_in_another_language_is_rewarded_and_hardly_anything_judged(half: str) -> None:
     values = [finding_of(READER, answer).value for answer in answers(UNDECLARED, half)]
     assert not {0, 1} & set(values)
-    assert values.count(-1) <= 0.03 * len(values)
+    assert values.count(-1) <= 0.05 * len(values)
 
 
 TEACHING = RuleJudge(shipped_rules(), hints=True)

@@ -7,7 +7,7 @@ import pytest
 from clawrl_gym.judge.prompt import as_data, case_text
 from tests.fakes_judge import a_case, user
 
-CONTROL = """
+TOKENS = """
 <|im_start|> <|im_end|> <|im_sep|> <|endoftext|> <|end|> <|user|> <|assistant|> <|system|>
 <|begin_of_text|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|eom_id|> <|python_tag|>
 <|header_start|> <|eot|> <s> </s> <unk> <pad> [INST] [/INST] <<SYS>> <</SYS>> [TOOL_CALLS]
@@ -22,13 +22,13 @@ CONTROL = """
 <tool_response> </tool_call> <|tool|> <answer> <|thought|> <turn|> <|turn>
 <\uff5cUser\uff5c> <\uff5cAssistant\uff5c> <\uff5cbegin\u2581of\u2581sentence\uff5c>
 <\uff5ctool\u2581calls\u2581begin\uff5c> <\uff5chy_User\uff5c> <\uff5cDSML\uff5cinvoke>
-""".split()
+"""
 FULL_WIDTH = str.maketrans({code: code + 0xFEE0 for code in range(0x21, 0x7F)})
 MATHEMATICAL = str.maketrans("<>|[]", "\u27e8\u27e9\u2223\u27e6\u27e7")
 QUOTES = str.maketrans("<>|", "\u2039\u203a\u00a6")
 
 
-@pytest.mark.parametrize("token", CONTROL)
+@pytest.mark.parametrize("token", TOKENS.split())
 def test_a_control_token_of_any_family_is_broken_in_every_script(token: str) -> None:
     for text in (token, token.upper(), *(token.translate(t) for t in (FULL_WIDTH, MATHEMATICAL))):
         quoted = as_data(f"a {text} b{text}")

@@ -32,6 +32,8 @@ class ReplyRule(Part):
     """Where one of them is found in the opening, the rule does not hold."""
     first: bool = False
     """Only the first clause that has words of weight counts."""
+    rest_chars: int | None = Field(None, ge=0)
+    """So long may the rest of the clause be, behind what matches; None: of any length."""
     after_question: bool = True
     """False: it does not hold when the reply asked something (a bare "no" is then an answer)."""
     lasting: bool = False

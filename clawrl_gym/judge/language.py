@@ -45,6 +45,8 @@ _NEAR = 0.5
 _KNOWN_IF_NEAR = 0.5
 _KNOWN_IF_FAR = 0.75
 """Share of the words that must then be its own, if the library finds it near, or does not."""
+_PHRASE_WORDS = 3
+"""A match of no more words is a phrase of its language."""
 _KANA = re.compile(r"[\u3041-\u30ff\uff66-\uff9f]")
 _HAN = re.compile(r"[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
 _FEW_HAN = 6
@@ -103,8 +105,10 @@ class Language:
             if at == 0 or not word[:1].isupper()
         ]
         spoken = words_of(self.writing.folded(matched))
+        if len(spoken) > _PHRASE_WORDS:  # such a match holds words that no rule names
+            spoken = []
         mine = self.common | set(spoken)
-        begun = tuple(spoken[-1:]) if matched else ()  # the match may end within its last word
+        begun = tuple(spoken[-1:])  # the match may end within its last word
         known = [word in mine or word.startswith(begun) for word in words]
         return sum(known) / len(words) if words else 1.0
 

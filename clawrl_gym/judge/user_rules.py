@@ -147,6 +147,7 @@ class _UserRule:
         self.lasting = rule.lasting
         self.otherwise = rule.otherwise
         self._first = rule.first
+        self._rest_chars = rule.rest_chars
         self._after_question = rule.after_question
         self._patterns = [compiled(each, words, _KEY, writing.folded) for each in rule.patterns]
         self._unless = [compiled(each, words, _KEY, writing.folded) for each in rule.unless]
@@ -168,7 +169,10 @@ class _UserRule:
 
     def _begins(self, clause: str) -> str | None:
         matches = (pattern.match(clause) for pattern in self._patterns)
-        return next((match.group() for match in matches if match), None)
+        return next((each.group() for each in matches if each and self._fits(clause, each)), None)
+
+    def _fits(self, clause: str, match: re.Match[str]) -> bool:
+        return self._rest_chars is None or len(clause) - match.end() <= self._rest_chars
 
 
 def opening_of(text: str) -> str:
