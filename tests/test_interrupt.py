@@ -15,11 +15,12 @@ from tests.e2e.runs import ROOT, still_alive
 
 COMMAND = """
 import asyncio, subprocess, sys
+from clawrl_gym.config.part import Part
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.run.command import run_command
 
-class Config:
-    dry_run = False
+class Config(Part):
+    dry_run: bool = False
 
 async def main(config):
     with INTERRUPTS.goes_on("go on with: this"):

@@ -217,7 +217,7 @@ def test_the_rule_judge_reads_what_comes_back(name, result, value):
     rules = ToolRules(shipped_rules())
     reply = said(None, (name, "{}"))
     [(call, text)] = results_by_call(reply, [{"tool_call_id": "c1", "content": result}])
-    assert rules.find(text, call).value == value
+    assert rules.find(text, call, marked=True).value == value
 
 
 def test_the_rule_judge_reads_a_parse_failure():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,12 @@ def seeing(model_dir: Path, *pictures: bytes, advantage: float = 1.0, **more: An
 def logprobs(model: PackedModel, sample: Sample) -> torch.Tensor:
     (pack,) = make_packs([sample], 4096)
     return model.score(pack).logprobs_M.detach()
+
+
+def as_sampled(model: PackedModel, sample: Sample) -> Sample:
+    """With the log-probs of the model itself: what it would never have sampled is masked."""
+    scored = [0.0] * (len(sample.ids_T) - 4) + logprobs(model, sample).tolist()
+    return replace(sample, logprobs_T=scored)
 
 
 def by_transformers(model_dir: Path, sample: Sample, *pictures: bytes) -> torch.Tensor:
@@ -119,7 +126,8 @@ def test_a_step_trains_the_vision_part_too_and_its_weights_are_read_again(
         images=images,
     )  # fmt: skip
     old = {name: tensor.clone() for name, tensor in learner.model.state().items()}
-    stats = learner.step([seeing(model_dir, RED), seeing(model_dir, advantage=-1.0)], 0)
+    samples = [seeing(model_dir, RED), seeing(model_dir, advantage=-1.0)]
+    stats = learner.step([as_sampled(learner.model, sample) for sample in samples], 0)
     assert stats.metrics["learner/skipped"] == 0.0
     changed = {
         name for name, tensor in learner.model.state().items() if (tensor != old[name]).any()
