@@ -40,6 +40,10 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Images:
     return Images(str(folder))
 
 
+UNBOUNDED = TrainerConfig(token_ratio_min=0, sequence_ratio_min=0, sequence_ratio_max=None)
+"""The sequences here are made up: no policy would have sampled them."""
+
+
 def seeing(model_dir: Path, *pictures: bytes, advantage: float = 1.0, **more: Any) -> Sample:
     """A sequence that shows pictures and ends in four sampled tokens."""
     (image, *_) = picture_ids(model_dir)
@@ -122,7 +126,7 @@ def test_a_step_trains_the_vision_part_too_and_its_weights_are_read_again(
     model_dir: Path, images: Images, tmp_path: Path
 ) -> None:
     learner = Learner(
-        TrainerConfig(), LearnerConfig(lr=1e-2, warmup_steps=0), str(model_dir), 0, "cpu",
+        UNBOUNDED, LearnerConfig(lr=1e-2, warmup_steps=0), str(model_dir), 0, "cpu",
         images=images,
     )  # fmt: skip
     old = {name: tensor.clone() for name, tensor in learner.model.state().items()}
