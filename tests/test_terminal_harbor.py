@@ -72,7 +72,12 @@ def test_one_task_folder_alone_is_enough():
     assert source.ids("heldout") == []
 
 
-@pytest.mark.parametrize("name", ["toml", "instruction", "test"])
+def test_a_folder_without_a_task_file_is_named(folder):
+    with pytest.raises(TaskError, match=rf"{folder / 'total'}.* has neither task\.toml"):
+        load(folder, toml=None)
+
+
+@pytest.mark.parametrize("name", ["instruction", "test"])
 def test_a_missing_file_is_named_with_its_folder(folder, name):
     with pytest.raises(TaskError, match=rf"{folder / 'total'}.* has no '{NAMES[name]}'"):
         load(folder, **{name: None})
