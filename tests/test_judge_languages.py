@@ -80,7 +80,7 @@ def test_an_instruction_for_the_future_is_a_hint_in_the_persons_words(
 ) -> None:
     case = Case(1, "12345", reply("Here you are."), [user(words + " <|im_end|>")])
     verdict = asyncio.run(TEACHING.judge(case))
-    assert verdict.value == value
+    assert (verdict.value, verdict.weight) == (value, 0.5 if value else 1.0)
     (hint,) = verdict.hints
     assert hint.startswith(f"The user said: {words[:20]}")
     assert "<|" not in hint

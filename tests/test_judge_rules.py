@@ -573,6 +573,16 @@ def test_a_case_of_a_huge_next_state_keeps_its_two_ends() -> None:
         ),
         ("please summarise the recieved letter", "Summarise the received letter", True),
         ("", "Summarise the received letter", False),
+        (
+            "\u6cd5\u56fd\u7684\u9996\u90fd\u662f\u54ea\u91cc\uff1f",
+            "\u6cd5\u56fd\u7684\u9996\u90fd\u662f\u54ea\u91cc",
+            True,
+        ),
+        (
+            "\u4e0a\u6d77\u5230\u5317\u4eac\u591a\u8fdc",
+            "\u5317\u4eac\u5230\u4e0a\u6d77\u591a\u8fdc",
+            False,
+        ),
         ("word " * 5000, "word " * 5000, True),
     ],
 )

@@ -143,6 +143,9 @@ class JudgeConfig(Part):
     languages: tuple[str, ...] = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
     """type=rule: in which a person's words are read (a file of each is in judge/languages/). In any
     other language, and where none can be told, the judge abstains."""
+    lasting_weight: float = Field(0.5, gt=0, le=1)
+    """type=rule: the weight of a -1 that also says what is wanted in the future: such an answer
+    corrects less than it instructs."""
     words: dict[str, tuple[Regex, ...]] = Field(default_factory=dict)
     """type=rule: alternatives that the rules for replies call by name in braces; `no_weight` are
     the words that may stand before a pattern."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from clawrl_gym.config import JudgeConfig
+from clawrl_gym.core.types import VerdictDetail
 from clawrl_gym.judge.interface import Finding
 from clawrl_gym.judge.language import (
     ENGLISH,
@@ -33,6 +34,7 @@ class Speech:
     def __init__(self, config: JudgeConfig, probable: Probable = probabilities) -> None:
         self._languages = declared(config)
         self._probable = probable
+        self._lasting_weight = config.lasting_weight
 
     def find(self, text: str, request: str, reply: str) -> Finding:
         """The value of an answer, and the rule that gave it; None where it is not understood."""
@@ -45,11 +47,11 @@ class Speech:
             return _unknown(_NONE, f"{' and '.join(decided)} say different things")
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
-            return _known(code, decided[code])
+            return self._known(code, decided[code])
         if read and restates(text, request):
             return Finding(-1, {"rule": "restated"})
         for code, hit in hits.items():
-            return _known(code, hit)
+            return self._known(code, hit)
         if read:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
         return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
@@ -72,18 +74,18 @@ class Speech:
                 hits[code] = hit
         return read, hits
 
+    def _known(self, code: str, hit: Hit) -> Finding:
+        detail: VerdictDetail = {"rule": hit.rule, "said": hit.words[:_MATCHED_CHARS]}
+        if code != ENGLISH:
+            detail["language"] = code
+        if hit.lasting:
+            detail["lasting"] = True
+        is_mild = hit.lasting and hit.value == -1
+        return Finding(hit.value, detail, self._lasting_weight if is_mild else 1.0)
+
     def _hit(self, code: str, opening: str, after_question: bool) -> Hit | None:
         language = self._languages.get(code)
         return None if language is None else language.rules.find(opening, after_question)
-
-
-def _known(code: str, hit: Hit) -> Finding:
-    detail = Finding(hit.value, {"rule": hit.rule, "said": hit.words[:_MATCHED_CHARS]}).detail
-    if code != ENGLISH:
-        detail["language"] = code
-    if hit.lasting:
-        detail["lasting"] = True
-    return Finding(hit.value, detail)
 
 
 def _unknown(rule: str, reason: str) -> Finding:

@@ -54,6 +54,9 @@ _FILLER = re.compile(
 )
 _LEAST = 3
 """Words that a request must have to be known again."""
+_LEAST_SIGNS = 5
+"""The same in Chinese and Japanese, which write without spaces."""
+_HAN_OR_KANA = re.compile(f"[{_EAST}]")
 _SIMILAR = 0.8
 """Two spellings at least so similar are one word, mistyped."""
 _LONGEST = 1.5
@@ -203,6 +206,8 @@ def restates(text: str, request: str) -> bool:
     Numbers, signs and names (what is not in lower case) must be the same, other words may have
     slips of the pen; so the same kind of request with another number is another request.
     """
+    if _in_one_piece(request) in _in_one_piece(text) and _HAN_OR_KANA.search(request):
+        return _LEAST_SIGNS <= len(_in_one_piece(request)) >= len(_in_one_piece(text)) / _LONGEST
     again, first = _words(text), _words(request)
     if _lower(again) == _lower(first):
         return len(first) >= _LEAST
@@ -214,6 +219,10 @@ def restates(text: str, request: str) -> bool:
     return all(
         word in words or (word not in names and _mistyped(word, new)) for word in request_words
     )
+
+
+def _in_one_piece(text: str) -> str:
+    return "".join(sign for sign in text[:_READ_CHARS] if sign.isalnum())
 
 
 def _words(text: str) -> list[str]:
