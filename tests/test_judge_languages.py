@@ -23,7 +23,6 @@ from tests.answers import (
 )
 from tests.fakes_judge import reply, shipped_rules, user
 
-pytest.importorskip("py3langid")
 READER = speech()
 
 

@@ -207,10 +207,8 @@ def words_of(text: str) -> list[str]:
 
 
 def probabilities(text: str) -> Mapping[str, float]:
-    """By py3langid; where it is not installed a text is taken for English, or for what its words
-    say."""
-    identifier = _identifier()
-    return {ENGLISH: 1.0} if identifier is None else dict(identifier.rank(text.lower()))
+    """By py3langid."""
+    return dict(_identifier().rank(text.lower()))
 
 
 class _Identifier(Protocol):
@@ -218,11 +216,9 @@ class _Identifier(Protocol):
 
 
 @cache
-def _identifier() -> _Identifier | None:
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ModuleNotFoundError:
-        return None
+def _identifier() -> _Identifier:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(_COMPARED.split())
     loaded: _Identifier = identifier
