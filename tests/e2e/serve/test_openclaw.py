@@ -25,7 +25,7 @@ pytestmark = [
 
 WRONG = "No, that is wrong."
 RIGHT = "Thanks, that is right."
-COMPLAINTS = ("No, that is wrong.",)
+COMPLAINTS = ("No, that is wrong.", "Das ist leider falsch.", "不对,答案是错的。")
 FILES = {"garden.txt": "willow raven\nsalt\n", "kitten.txt": "amber\n"}
 STAMP = re.compile(r"^\[\w{3} \d{4}-\d\d-\d\d \d\d:\d\d [^\]]+\] ")
 
@@ -162,7 +162,9 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
 
 @pytest.mark.parametrize("words", [*COMPLAINTS, RIGHT])
 @pytest.mark.parametrize("pair", [False], ids=["plain"], indirect=True)
-def test_failed_tools_and_complaints_train_against_what_was_done(pair: Pair, words: str) -> None:
+def test_failed_tools_and_complaints_in_three_languages_train_against_what_was_done(
+    pair: Pair, words: str
+) -> None:
     """And thanks do not cover what failed before them."""
     session_id = f"answered-{uuid.uuid4().hex[:6]}"
     pair.claw.say(session_id, "Read the file missing.txt")
