@@ -8,6 +8,7 @@ import pytest
 
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.errors import EnvError
+from clawrl_gym.core.metrics import wilson
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -215,14 +216,14 @@ class Loses(Runner):
         return replace(episode, stop_reason=StopReason.ENV_ERROR, reward=None, error="it died")
 
 
-async def test_a_held_out_task_that_cannot_be_run_improves_nothing_and_is_told() -> None:
+async def test_a_held_out_task_that_cannot_be_run_stands_beside_success() -> None:
     runner = Loses("h")
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
     result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
-    assert result.n == 3
-    assert result.success == pytest.approx(2 / 3)
+    assert (result.n, result.success) == (2, 1.0)
     assert result.lost == ("held-out task 'h' could not be run in 2 attempts: it died",)
     assert result.metrics()["heldout/lost"] == 1.0
+    assert result.metrics()["heldout/low"] == pytest.approx(wilson(2, 3)[0])
     assert result.metrics()["heldout/high"] == 1.0
     assert "between 67% and 100%" in (result.warning or "")
     assert sum(spec.task.id == "h" for spec in runner.specs) == 2

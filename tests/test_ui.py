@@ -341,7 +341,7 @@ def test_pass_rates_are_in_their_order_with_what_was_lost() -> None:
 
 def test_a_held_out_result_says_what_was_lost_and_which_versions_it_met() -> None:
     values = heldout_values(116, 120, 2) | {"heldout/last_version": 7.0}
-    assert interval(values) == "97 % (92 to 100 %, n = 120, 2 lost)"
+    assert interval(values) == "97 % (90 to 99 %, n = 120, 2 lost)"
     assert measured_versions(5, values) == "versions 5 to 7"
     assert measured_versions(7, values) == ""
     assert scores(values) == {}

@@ -44,7 +44,7 @@ class RunResult:
     training: dict[str, Curve]
     """Of sampled episodes since the update before, by measure."""
     lost: int = 0
-    """Tasks of all its held-out evaluations that infrastructure lost; not solved, in all shares."""
+    """Tasks of all its held-out evaluations that infrastructure lost; in no share."""
 
 
 @dataclass(frozen=True, slots=True)

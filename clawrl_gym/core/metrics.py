@@ -78,12 +78,12 @@ def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str,
 
 
 def heldout_values(successes: int, n: int, lost: int = 0) -> dict[str, float]:
-    """The metrics of one held-out evaluation of n tasks, `lost` of which nobody measured.
+    """The metrics of one held-out evaluation that measured n tasks and lost some.
 
-    Success is of all n, so that what is lost never improves it; the interval goes from all lost
-    ones failed to all of them solved.
+    Nobody knows how those would have ended: the interval goes from all of them failed to all of
+    them solved.
     """
-    low, high = wilson(successes, n)[0], wilson(successes + lost, n)[1]
+    low, high = wilson(successes, n + lost)[0], wilson(successes + lost, n + lost)[1]
     share = successes / n if n else 0.0
     return {
         HELDOUT_SUCCESS: share,

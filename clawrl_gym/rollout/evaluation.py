@@ -66,12 +66,12 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Tasks that were to be measured; lost ones are among them."""
-        return len(self.episodes) + len(self.lost)
+        """Tasks that were measured; those that are lost stand beside."""
+        return len(self.episodes)
 
     @property
     def success(self) -> float:
-        """Share of tasks solved. A lost one counts as one that was not, and is told beside."""
+        """Share of the measured tasks that were solved."""
         return self._solved / max(1, self.n)
 
     @property
@@ -83,18 +83,19 @@ class Evaluation:
     def warning(self) -> str | None:
         """What makes the figures doubtful; None when nothing does."""
         lost, deadlines = len(self.lost), self.deadlines
-        if lost > _MANY * self.n:
+        tasks = self.n + lost
+        if lost > _MANY * tasks:
             return (
-                f"WARNING: {lost} of {self.n} tasks were lost to infrastructure, so success lies "
-                f"between {self.success:.0%} and {self.success + lost / self.n:.0%}; the first: "
-                f"{self.lost[0]}"
+                f"WARNING: {lost} of {tasks} tasks were lost to infrastructure, so success lies "
+                f"between {self._solved / tasks:.0%} and {(self._solved + lost) / tasks:.0%}; the "
+                f"first: {self.lost[0]}"
             )
         if deadlines > _MANY * self.n:
             return (
                 f"WARNING: {deadlines} of {self.n} tasks ran into the deadline and count as "
                 "failed; if it is this machine that is slow, raise rollout.episode_timeout_s"
             )
-        return f"{lost} of {self.n} tasks lost: {self.lost[0]}" if lost else None
+        return f"{lost} of {tasks} tasks lost: {self.lost[0]}" if lost else None
 
     def metrics(self) -> dict[str, float]:
         """heldout/* as in metrics.jsonl, by family too; with what the environment scored."""
