@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import secrets
@@ -132,6 +133,8 @@ def _start_ray() -> None:
     os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
     import ray
 
+    with contextlib.suppress(ImportError, AttributeError):  # names of Ray's own
+        _read_variables_again()
     ray.init(
         address="local",
         include_dashboard=False,
@@ -140,6 +143,16 @@ def _start_ray() -> None:
         object_store_memory=_OBJECT_STORE_BYTES,
         runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
     )
+
+
+def _read_variables_again() -> None:
+    """Ray took them in when it was imported, or when it was started before in this process."""
+    from ray._private import ray_constants
+
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    raylet = importlib.import_module("ray._raylet")
+    raylet.Config.initialize("")
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _stop_ray() -> None:

@@ -143,7 +143,7 @@ def test_keys_are_compared_by_a_function_that_takes_constant_time() -> None:
     """How long a wrong key takes to be refused must not tell how much of it is right."""
     source = inspect.getsource(Admission.has_key)
     assert "hmac.compare_digest(" in source
-    assert "==" not in source.partition("limit =")[0]
+    assert source.count("==") == source.count('== "bearer"')
 
 
 @pytest.mark.parametrize("wrong", ["", "K", "KEYS", "key", "K\u00e9Y", "KEY\x00"])

@@ -1,36 +1,23 @@
 """What serves shows no key, listens on this machine alone, and writes for its owner alone."""
 
-import ipaddress
 import os
 import stat
 from pathlib import Path
 
-import psutil
 import pytest
 
 from clawrl_gym.core.descendants import descendants
 from tests.e2e.serving import Serving
+from tests.sockets import is_loopback, listening
 
 pytestmark = [pytest.mark.slow, pytest.mark.vllm, pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 def test_every_port_is_on_loopback(serving: Serving) -> None:
     family = {serving.process.pid, *descendants(serving.process.pid)}
-    listening = {
-        (psutil.Process(socket.pid).name(), socket.laddr[0])
-        for socket in psutil.net_connections("inet")
-        if socket.pid in family and socket.status == psutil.CONN_LISTEN and socket.laddr
-    }
-    assert {"gcs_server", "raylet"} <= {name for name, _ in listening}
-    others = {(name, ip) for name, ip in listening if not _is_loopback(ip)}
-    assert others == set()
-
-
-def _is_loopback(ip: str) -> bool:
-    address = ipaddress.ip_address(ip)
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped.is_loopback
-    return address.is_loopback
+    found = listening(family)
+    assert {"gcs_server", "raylet"} <= {name for name, _ in found}
+    assert {(name, ip) for name, ip in found if not is_loopback(ip)} == set()
 
 
 def test_ray_wants_a_token_of_this_run(serving: Serving) -> None:
