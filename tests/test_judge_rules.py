@@ -173,7 +173,6 @@ My code gives an error: ValueError
 There is a bug in my code
 Please book a table for two, thanks in advance
 Write an apology because I forgot the meeting
-Can you write a story about a robot that sounds like an AI?
 Just a quick question, what time is it in Tokyo?
 I said hello to my boss and he ignored me. What should I do?
 Great Britain has how many islands?
@@ -645,3 +644,10 @@ def test_verdicts_can_be_written_down() -> None:
     assert json.loads(json.dumps(verdict(user("that's wrong")).detail)) == {
         "rule": "wrong", "said": "that's wrong",
     }  # fmt: skip
+
+
+def test_a_request_in_words_of_complaints_may_be_taken_for_one_and_then_weighs_less() -> None:
+    """What likeness to complaints gets wrong; no rule holds here."""
+    found = verdict(user("Can you write a story about a robot that sounds like an AI?"))
+    assert (found.value, found.weight) == (-1, 0.5)
+    assert found.detail["rule"] == "resembles"

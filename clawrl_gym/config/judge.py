@@ -143,6 +143,9 @@ class JudgeConfig(Part):
     languages: tuple[str, ...] = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
     """type=rule: in which a person's words are read (a file of each is in judge/languages/). In any
     other language, and where none can be told, the judge abstains."""
+    resembling_weight: float = Field(0.5, ge=0, le=1)
+    """type=rule: weight of a -1 for an answer that no rule knows and that resembles complaints; 0:
+    it abstains."""
     lasting_weight: float = Field(0.5, gt=0, le=1)
     """type=rule: the weight of a -1 that also says what is wanted in the future: such an answer
     corrects less than it instructs."""

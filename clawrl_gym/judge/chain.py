@@ -33,7 +33,9 @@ class ChainJudge:
     @classmethod
     def from_config(cls, config: JudgeConfig, parts: JudgeParts) -> ChainJudge:
         share = config.model_copy(update={"timeout_s": config.timeout_s / len(config.chain)})
-        return cls([parts.judge(name, share) for name in config.chain], config.timeout_s)
+        certain = share.model_copy(update={"resembling_weight": 0.0})  # the next one knows better
+        judges = [parts.judge(name, certain) for name in config.chain[:-1]]
+        return cls([*judges, parts.judge(config.chain[-1], share)], config.timeout_s)
 
     @property
     def kind(self) -> VerdictKind:

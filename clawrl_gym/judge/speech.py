@@ -2,13 +2,16 @@
 understood.
 
 Each language in which the words may be reads them by its own rules. Where they contradict each
-other, where none of the rules holds, or where the language is not a declared one, nothing is said:
-the judge abstains. Only a rule that holds makes a verdict, a neutral one too.
+other, or where the language is not a declared one, nothing is said: the judge abstains. Where none
+of the rules holds, an answer that resembles complaints (`resemblance.py`) is a weak -1, any other
+an abstention; so is a rule's verdict that the likeness contradicts. Only a rule that holds makes a
+neutral or a good verdict.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.core.types import VerdictDetail
@@ -20,21 +23,31 @@ from clawrl_gym.judge.language import (
     probabilities,
     readings,
 )
+from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, Resemblance, shipped
 from clawrl_gym.judge.user_rules import Hit, opening_of, restates
 
+_PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
 _LETTER = re.compile(r"[^\W\d_]")
 _MATCHED_CHARS = 80
 _LANGUAGE = "language"
 _NONE = "none"
+_RESEMBLES = "resembles"
 
 
 class Speech:
     """Reads a person's answers."""
 
-    def __init__(self, config: JudgeConfig, probable: Probable = probabilities) -> None:
+    def __init__(
+        self,
+        config: JudgeConfig,
+        probable: Probable = probabilities,
+        likeness: Callable[[], Resemblance] = shipped,
+    ) -> None:
         self._languages = declared(config)
         self._probable = probable
         self._lasting_weight = config.lasting_weight
+        self._resembling_weight = config.resembling_weight
+        self._likeness = likeness
 
     def find(self, text: str, request: str, reply: str) -> Finding:
         """The value of an answer, and the rule that gave it; None where it is not understood."""
@@ -47,14 +60,33 @@ class Speech:
             return _unknown(_NONE, f"{' and '.join(decided)} say different things")
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
+            wish = decided[code].lasting
+            if read and not wish and self._contradicts(decided[code].value, opening):
+                return _unknown(_NONE, f"{decided[code].rule} holds, and the whole is not like it")
             return self._known(code, decided[code])
         if read and restates(text, request):
             return Finding(-1, {"rule": "restated"})
         for code, hit in hits.items():
             return self._known(code, hit)
+        if read and not after_question and self._resembles(opening):
+            detail: VerdictDetail = {"rule": _RESEMBLES, "said": opening[:_MATCHED_CHARS]}
+            return Finding(-1, detail, self._resembling_weight)
         if read:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
         return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
+
+    def _resembles(self, opening: str) -> bool:
+        return self._resembling_weight > 0 and self._logit(opening) > COMPLAINT
+
+    def _contradicts(self, value: int, opening: str) -> bool:
+        """Whether an answer as a whole is too unlike what a rule found in it."""
+        if not self._resembling_weight or not value:
+            return False
+        return self._logit(opening) * value > CONTRADICTS
+
+    def _logit(self, opening: str) -> float:
+        """Of what stands before a colon: what follows one is pasted."""
+        return self._likeness().logit(_PASTED.sub("", opening))
 
     def _read(self, opening: str, after_question: bool) -> tuple[list[str], dict[str, Hit]]:
         """The languages it is in, and what holds in any."""

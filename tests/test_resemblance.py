@@ -1,0 +1,109 @@
+"""How an answer that no rule knows is told from other answers: by its likeness to complaints."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from clawrl_gym.config import JudgeConfig
+from clawrl_gym.judge import resemblance
+from clawrl_gym.judge.chain import ChainJudge
+from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, SIZE, Resemblance, features_of
+from clawrl_gym.judge.speech import Speech
+from tests.answers import HALVES, LANGUAGES, answers
+from tests.fakes_judge import shipped_rules
+from tools.complaints.__main__ import Answer, fitted
+
+
+def test_spelling_and_width_make_no_difference() -> None:
+    assert features_of("C'est  FAUX, 41") == features_of("c'est faux, 7")
+    assert features_of("d\u00e9j\u00e0") == features_of("deja")
+    assert features_of("\uff21\uff22\uff23") == features_of("abc")
+    assert features_of("") == features_of("   ")
+    assert features_of("wrong") != features_of("right")
+    assert features_of("a lone \ud800") == features_of("A lone \ud800")
+
+
+def test_a_logit_is_the_mean_of_weights_by_the_root_of_their_number() -> None:
+    weights_F = np.zeros(SIZE)
+    features = features_of("wrong")
+    weights_F[features] = 2.0
+    logit = Resemblance(weights_F, bias=-1.0).logit("wrong")
+    assert logit == pytest.approx(2.0 * len(features) ** 0.5 - 1.0)
+
+
+def test_long_texts_cost_no_more_than_their_beginning() -> None:
+    assert features_of("a b " * 40) == features_of("a b " * 100_000)
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_written_answers_that_it_was_not_made_from_are_told_apart(code: str) -> None:
+    reading = resemblance.shipped()
+    said = [answer for half in HALVES for answer in answers(code, half)]
+    complaints = [reading.logit(a.text) > COMPLAINT for a in said if a.kind == "complaint"]
+    others = [reading.logit(a.text) > COMPLAINT for a in said if a.kind != "complaint"]
+    assert np.mean(complaints) >= 0.3
+    assert np.mean(others) <= 0.15
+
+
+def test_weights_come_from_answers() -> None:
+    answers = [Answer("en", "complaint", text) for text in ("this is bad", "so bad", "bad, redo")]
+    answers += [Answer("en", "praise", text) for text in ("this is good", "so good", "good, next")]
+    reading = fitted(answers)
+    assert reading.logit("it is bad") > 0 > reading.logit("it is good")
+
+
+UNKNOWN = "half of the links in there lead nowhere"
+
+
+def verdict(config: JudgeConfig, text: str, logit: float) -> tuple[int | None, float]:
+    reader = Speech(config, likeness=lambda: Resemblance(np.zeros(SIZE), logit))
+    found = reader.find(text, "12345", "Here you are.")
+    return found.value, found.weight
+
+
+def test_what_no_rule_knows_and_resembles_complaints_is_weak_evidence() -> None:
+    config, like = shipped_rules(), COMPLAINT + 1
+    assert verdict(config, UNKNOWN, like) == (-1, 0.5)
+    assert verdict(config, UNKNOWN, COMPLAINT - 1) == (None, 1.0)
+    lighter = config.model_copy(update={"resembling_weight": 0.25})
+    assert verdict(lighter, UNKNOWN, like) == (-1, 0.25)
+    without = config.model_copy(update={"resembling_weight": 0.0})
+    assert verdict(without, UNKNOWN, like) == (None, 1.0)
+    assert verdict(config, "Aceasta este o propozi\u021bie", like)[0] is None, "another language"
+    asked = Speech(config, likeness=lambda: Resemblance(np.zeros(SIZE), like))
+    assert asked.find(UNKNOWN, "12345", "What is wrong?").value is None, "an answer to a question"
+
+
+@pytest.mark.parametrize(("text", "value"), [("that is wrong", -1), ("thanks, perfect!", 1)])
+def test_a_rule_that_the_likeness_contradicts_is_not_believed(text: str, value: int) -> None:
+    config = shipped_rules()
+    assert verdict(config, text, 0.0) == (value, 1.0)
+    assert verdict(config, text, value * (CONTRADICTS + 1)) == (None, 1.0)
+    assert verdict(config, text, -value * (CONTRADICTS + 1)) == (value, 1.0)
+
+
+def test_what_is_pasted_behind_a_colon_is_not_compared() -> None:
+    compared: list[str] = []
+
+    class Listener(Resemblance):
+        def logit(self, text: str) -> float:
+            compared.append(text)
+            return 0.0
+
+    reader = Speech(shipped_rules(), likeness=lambda: Listener(np.zeros(SIZE), 0.0))
+    reader.find("Here is my next text to translate: this is a disaster", "1", "2")
+    assert compared == ["Here is my next text to translate"]
+
+
+def test_in_a_chain_the_next_judge_is_asked_instead() -> None:
+    made: list[tuple[str, float]] = []
+
+    class Parts:
+        def judge(self, name: str, config: JudgeConfig) -> object:
+            made.append((name, config.resembling_weight))
+            return object()
+
+    config = JudgeConfig(type="chain", chain=("rule", "model"))
+    ChainJudge.from_config(config, Parts())  # type: ignore[arg-type]
+    assert made == [("rule", 0.0), ("model", 0.5)]

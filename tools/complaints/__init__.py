@@ -1,0 +1,1 @@
+"""What makes `clawrl_gym/judge/complaints.npz`."""
