@@ -19,8 +19,9 @@ from clawrl_gym.judge.chat_models import HttpChatModel
 from clawrl_gym.judge.endpoint import JudgeEndpoint
 from clawrl_gym.judge.model import ModelJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
-from tests.answers import LANGUAGES, Answer, answers
+from tests.answers import LANGUAGES, answers
 from tests.fakes_judge import a_turn, completion, judge_server, reply, user
+from tools.complaints.recipe import Answer
 
 LABELS = {"complaint": (-1,), "praise": (1,), "neutral": (0, 1)}
 

@@ -17,12 +17,12 @@ from tests.answers import (
     KINDS,
     LANGUAGES,
     UNDECLARED,
-    Answer,
     answers,
     finding_of,
     is_as_meant,
     speech,
 )
+from tools.complaints.recipe import Answer
 
 Read = list[tuple[Answer, Finding]]
 

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clawrl_gym.judge.resemblance import SIZE, Resemblance
 from clawrl_gym.judge.speech import Speech
 from tests.fakes_judge import shipped_rules
-from tools.complaints.__main__ import KINDS, Answer, answers, fitted
+from tools.complaints.recipe import KINDS, Answer, answers, fitted
 
 _FOLDS = 10
 
@@ -23,7 +24,8 @@ _FOLDS = 10
 def main() -> None:
     everything = answers()
     config = shipped_rules()
-    alone = Speech(config.model_copy(update={"resembling_weight": 0.0}))
+    unlike_anything = Resemblance(np.zeros(SIZE), 0.0)
+    alone = Speech(config, likeness=lambda: unlike_anything)
     folds = np.random.default_rng(1).permutation(len(everything)) % _FOLDS
     read: list[tuple[Answer, int | None, int | None]] = []
     for fold in range(_FOLDS):

@@ -3,13 +3,13 @@
 `dev` and `check` were written before the rules, `fresh` and `blind` after them. When each was read
 for the first time, of its complaints 99, 96 (English apart: about half), 55 and 45 of
 100 were -1; rules were then mended by what it showed, so none of them is unseen any more.
-`undeclared` holds answers in languages that the judge does not read, and mixtures.
+`undeclared` holds answers in languages that the judge does not read, and mixtures: their kind is
+the language.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
@@ -17,22 +17,13 @@ import yaml
 from clawrl_gym.judge.interface import Finding
 from clawrl_gym.judge.speech import Speech
 from tests.fakes_judge import shipped_rules
+from tools.complaints.recipe import Answer
 
 FOLDER = Path(__file__).parent / "fixtures" / "replies"
 LANGUAGES = ("en", "zh", "de", "fr", "es", "pt", "ja", "ru")
 UNDECLARED = "undeclared"
 HALVES = ("dev", "check", "fresh", "blind")
 KINDS = ("complaint", "praise", "neutral", "future")
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One written answer."""
-
-    language: str
-    kind: str
-    """One of KINDS; of undeclared ones the language."""
-    text: str
 
 
 def answers(language: str, half: str) -> Iterator[Answer]:

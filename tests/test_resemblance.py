@@ -12,7 +12,7 @@ from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, SIZE, Resemblan
 from clawrl_gym.judge.speech import Speech
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
-from tools.complaints.__main__ import Answer, fitted
+from tools.complaints.recipe import Answer, fitted
 
 
 def test_spelling_and_width_make_no_difference() -> None:
@@ -81,6 +81,8 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(text: str, value: 
     assert verdict(config, text, 0.0) == (value, 1.0)
     assert verdict(config, text, value * (CONTRADICTS + 1)) == (None, 1.0)
     assert verdict(config, text, -value * (CONTRADICTS + 1)) == (value, 1.0)
+    in_a_chain = config.model_copy(update={"resembling_weight": 0.0})
+    assert verdict(in_a_chain, text, value * (CONTRADICTS + 1)) == (None, 1.0), "the next is asked"
 
 
 def test_what_is_pasted_behind_a_colon_is_not_compared() -> None:

@@ -80,9 +80,7 @@ class Speech:
 
     def _contradicts(self, value: int, opening: str) -> bool:
         """Whether an answer as a whole is too unlike what a rule found in it."""
-        if not self._resembling_weight or not value:
-            return False
-        return self._logit(opening) * value > CONTRADICTS
+        return value != 0 and self._logit(opening) * value > CONTRADICTS
 
     def _logit(self, opening: str) -> float:
         """Of what stands before a colon: what follows one is pasted."""
