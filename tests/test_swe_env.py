@@ -50,7 +50,7 @@ def test_the_issue_is_the_first_observation_and_info_has_constant_types(env: Swe
     assert info == {
         "task": TASK, "family": "operator", "split": "train", "tools": [],
         "next_state_role": "user", "report": "", "error": None,
-        "returncode": 0, "output": "", "exception": "",
+        "returncode": 0, "output": "", "exception": "", "scores": {"trusted": 0.0},
     }  # fmt: skip
     after = env.step("echo x; exit 3")[-1]
     assert {name: type(value) for name, value in after.items()} == {
@@ -68,6 +68,7 @@ def test_an_edit_and_a_submission_solve_it(env: SweEnv) -> None:
     observation, reward, terminated, truncated, info = env.step(SUBMIT)
     assert (observation, reward, terminated, truncated) == ("(submitted)", 1.0, True, False)
     assert info["report"] == "Test report: passed"
+    assert info["scores"] == {"trusted": 1.0}
 
 
 @sandboxed

@@ -90,7 +90,9 @@ def openings() -> Iterator[Openings]:
 
 def test_the_gold_patch_earns_one(openings: Openings) -> None:
     graded = openings.grade(GOLD)
-    assert graded == PatchGrade(1.0, "Test report: passed", {"new": "PASSED", "old": "PASSED"})
+    tests = {"new": "PASSED", "old": "PASSED"}
+    no_twins = PatchGrade(1.0, "Test report: passed", tests, trusted=False)
+    assert graded == no_twins, "shell scripts have none"
 
 
 def test_a_wrong_patch_earns_nothing_and_hears_which_test_fails(openings: Openings) -> None:

@@ -61,7 +61,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
         `returncode`, `output` and `exception` of the last command (0 and empty after reset), whole
         where the observation is cut. Always `task`, `family`, `split`, `tools` (empty),
         `next_state_role` ("user"), `error` (None: failures are exceptions) and `report`: empty
-        until the end, then which tests failed. No observation holds it.
+        until the end, then which tests failed. No observation holds it. `scores`: `trusted` is 1
+        once there is a grade, and 0 still for a reward that rests on tests without twins.
     Version
         v0: first version.
     """
@@ -85,6 +86,8 @@ class SweEnv(TaskEnv[Instance, Repository]):
         self._last_result = _NO_COMMAND
         self._submitted = ""
         """A patch that was given with the submission; empty: what was changed is graded."""
+        self._trusted = False
+        """Whether there is a grade, and nothing that the patch alone could have made true."""
 
     @staticmethod
     def source_of(config: SweEnvConfig) -> TaskSource[Instance]:
@@ -133,7 +136,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
         return task.problem_statement.strip()
 
     def _open(self, task: Instance) -> Repository:
-        self._last_result, self._submitted = _NO_COMMAND, ""
+        self._last_result, self._submitted, self._trusted = _NO_COMMAND, "", False
         return self._repository(task)
 
     def _act(self, task: Instance, repository: Repository, action: str) -> tuple[str, bool]:
@@ -160,6 +163,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
             return self._repository(task, for_grading=True).sandbox
 
         patch_grade = grade(task, changes.patch, fresh, self._grader_timeout_s)
+        self._trusted = patch_grade.trusted
         return patch_grade.reward, patch_grade.report
 
     def _repository(self, instance: Instance, *, for_grading: bool = False) -> Repository:
@@ -198,6 +202,7 @@ class SweEnv(TaskEnv[Instance, Repository]):
             "returncode": _code(self._last_result),
             "output": self._last_result.output,
             "exception": self._exception(),
+            "scores": {"trusted": float(self._trusted)},
         }
 
 

@@ -42,6 +42,9 @@ class PatchGrade:
     """For whoever learns from the episode; no prompt of the episode has it."""
     tests: Mapping[str, str] = field(default_factory=dict)
     """Status of the instance's tests as swebench calls it; those that did not run are missing."""
+    trusted: bool = True
+    """False for a reward that rests on tests without twins: the patch's code may have made them
+    pass."""
 
 
 def grade(
@@ -93,9 +96,11 @@ def _judged(evaluations: Evaluations, patch: Patch) -> PatchGrade:
     report = grade_log(instance, swebench_log(output))
     if report.no_result == "nothing":
         _blame_machine(instance, report, output.exit_code, output.text)
+    trusted = True
     if report.resolved:
-        require_twins_fail(evaluations, patch)
-    return PatchGrade(float(report.resolved), report_of(_failures(instance, report)), report.tests)
+        trusted = require_twins_fail(evaluations, patch) >= set(instance.fail_to_pass)
+    failures = report_of(_failures(instance, report))
+    return PatchGrade(float(report.resolved), failures, report.tests, trusted)
 
 
 def _require_judge(evaluations: Evaluations, error: EvaluationFailed) -> None:

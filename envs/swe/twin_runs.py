@@ -34,22 +34,26 @@ _prepared: dict[tuple[str, str], Mapping[str, str]] = {}
 """Test files that had to be asked of a sandbox, by instance and script."""
 
 
-def require_twins_fail(evaluations: Evaluations, patch: Patch) -> None:
-    """Raises PatchFails when results do not follow from what the tests expect."""
+def require_twins_fail(evaluations: Evaluations, patch: Patch) -> frozenset[str]:
+    """The tests that were told from their twins; of others nothing is known.
+
+    Raises PatchFails when results do not follow from what the tests expect.
+    """
     random = SystemRandom()
     files = _test_files(evaluations)
     twins = twins_in(evaluations.instance, files, random)
     if not twins:
-        return
+        return frozenset()
     pairs = min(max(LEAST_PAIRS, *(len(twin.options) for twin in twins)), MOST_PAIRS)
     start = time.monotonic()
     for number in range(pairs):
         if number and time.monotonic() - start > BUDGET_S:
-            return
+            break
         first = {twin: random.random() < 0.5 for twin in twins}
         for stands_in in (True, False):
             standing = frozenset(twin for twin, stands in first.items() if stands == stands_in)
             _require_told_apart(evaluations, patch, files, _Draw(twins, standing, number))
+    return frozenset(test_id for twin in twins for test_id in twin.ids)
 
 
 @dataclass(frozen=True, slots=True)
