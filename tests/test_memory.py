@@ -1,7 +1,10 @@
 """Leaks of environments: seen, cured by new ones, and by a new process where that is not enough."""
 
-import gc
+import asyncio
 import itertools
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, ClassVar
 
 import gymnasium
@@ -72,9 +75,7 @@ class LeaksForEver(Leaks):
         self.kept = self.everything
 
 
-async def notices_of(name: str, *, replaceable: bool) -> list[str | None]:
-    """What a worker with one environment says of five episodes, whose policy is not there."""
-    gc.collect()  # what earlier workers held must not be freed meanwhile
+async def _notices(name: str, replaceable: bool) -> list[str | None]:
     config = GymEnvConfig(target=f"{__name__}:{name}")
     address = PolicyAddress("http://127.0.0.1:1", "k", "m")
     worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0, growth_mb=48)
@@ -91,24 +92,34 @@ async def notices_of(name: str, *, replaceable: bool) -> list[str | None]:
     return notices
 
 
-async def test_a_worker_makes_leaking_environments_anew_and_says_so() -> None:
-    notices = await notices_of("Leaks", replaceable=True)
+def notices_of(name: str, replaceable: bool) -> tuple[list[str | None], int]:
+    """What a worker with one environment says of six episodes, whose policy is not there; and how
+    many environments were made."""
+    return asyncio.run(_notices(name, replaceable)), globals()[name].made
+
+
+@pytest.fixture
+def process() -> Iterator[ProcessPoolExecutor]:
+    """One whose memory nothing else uses: other tests' garbage would be taken for a cure."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def test_a_worker_makes_leaking_environments_anew_and_says_so(process: ProcessPoolExecutor) -> None:
+    notices, made = process.submit(notices_of, "Leaks", True).result(120)
     assert [notice is None for notice in notices] == [True, True, False, True, True, False]
     assert "its environments are made anew" in (notices[2] or "")
-    assert Leaks.made == 2
+    assert made == 2
 
 
 @pytest.mark.parametrize(
     ("replaceable", "words"),
     [(True, "it is replaced"), (False, "stop the run before memory is full")],
 )
-async def test_a_leak_that_new_environments_do_not_free_asks_for_more(
-    replaceable: bool, words: str
+def test_a_leak_that_new_environments_do_not_free_asks_for_more(
+    process: ProcessPoolExecutor, replaceable: bool, words: str
 ) -> None:
-    try:
-        notices = await notices_of("LeaksForEver", replaceable=replaceable)
-    finally:
-        LeaksForEver.everything.clear()
+    notices, _ = process.submit(notices_of, "LeaksForEver", replaceable).result(120)
     assert "its environments are made anew" in (notices[2] or "")
     assert f"new environments freed nothing: {words}" in (notices[4] or "")
     assert (notices[5] == "retired") is replaceable

@@ -16,6 +16,7 @@ KEY = "gW-92hf_0dd4kd9f"
 def out() -> Iterator[io.StringIO]:
     """What a handler writes while the process' records are cleaned."""
     before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)  # not with secrets that other tests taught it
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     logger = logging.getLogger("clawrl_gym.tests.redact")
