@@ -6,8 +6,10 @@
 
 Each mutant is tried in a copy of the tracked files, with the tests that run its line, the cheapest
 first; it is killed when one of them fails or takes far too long. A line that no test of `cover`
-runs has the tests that import its module. Nothing of the checkout is changed; `.mutants/` holds it
-all.
+runs has the tests that import its module. What no test notices `make check` may: mypy looks at it
+last, and `show` says how many it caught. Nothing of the checkout is changed; `.mutants/` holds it
+all. After new tests, `cover -- --cov-append tests/test_new.py`, and `run --again` tries the
+survivors once more.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,6 +36,7 @@ SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
 _MOST_TESTS = 60
 """Of a line's tests, the cheapest that are run: a line that hundreds run is one of imports."""
 _TIMEOUT_S = 300.0
+_BY_TYPES = "mypy: "
 
 Span = tuple[int, int, int, int]
 """First line, column, last line, column: as in `ast`, lines from 1 and columns in bytes from 0."""
@@ -131,6 +134,11 @@ class _Mutator(ast.NodeVisitor):
             self.visit(statement)
 
     visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """Not its decorators: that a dataclass is frozen or has slots is for who writes code."""
+        for statement in node.body:
+            self.visit(statement)
 
     def visit_If(self, node: ast.If) -> None:
         if ast.unparse(node.test) in ("TYPE_CHECKING", "__name__ == '__main__'"):
@@ -296,6 +304,10 @@ class Copies:
         for path in _tracked():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / path, folder / path, follow_symlinks=False)
+        if (ROOT / ".mypy_cache").exists():
+            shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
+        if complaint := _mypy(folder):
+            raise SystemExit(f"mypy complains without any mutant: {complaint}")
         return folder
 
     def take(self) -> Path:
@@ -309,18 +321,21 @@ class Copies:
 
 def attempt(mutant: Mutant, tests: list[str], folder: Path) -> Trial:
     """Whether one of the tests notices the mutant."""
-    if not tests:
-        return Trial(mutant, False, 0, "no test reaches it")
     file = folder / mutant.path
     text = (ROOT / mutant.path).read_text("utf-8")
     file.write_text(mutant.applied(text), "utf-8")
     try:
-        return Trial(mutant, *_outcome(tests, folder))
+        trial = Trial(mutant, *_outcome(tests, folder))
+        if not trial.killed and (complaint := _mypy(folder)):
+            return replace(trial, killed=True, by=f"{_BY_TYPES}{complaint}")
+        return trial
     finally:
         file.write_text(text, "utf-8")
 
 
 def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
+    if not tests:
+        return False, 0, "no test reaches it"
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += ["-o", "addopts=-q --strict-markers --import-mode=importlib --tb=no", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -344,10 +359,20 @@ def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
     return True, len(tests), failed[0][:200] if failed else f"exit {process.returncode}"
 
 
-def run(count: int, seed: int, jobs: int) -> None:
-    """Try a sample; what is tried already is not tried again."""
+def _mypy(folder: Path) -> str:
+    """Its first complaint; "" when it has none."""
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty"]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return (process.stdout or process.stderr).strip()[:200] if process.returncode else ""
+
+
+def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
+    """Try a sample; what is tried already is not tried again, but for survivors with `again`."""
     tests = Tests()
     log = WORK / f"trials-{seed}.jsonl"
+    if again:
+        killed = [trial for trial in _trials(log) if trial.killed]
+        log.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in killed), "utf-8")
     done = {trial.mutant for trial in _trials(log)}
     chosen = [mutant for mutant in sample(count, seed) if mutant not in done]
     copies = Copies(jobs)
@@ -379,6 +404,8 @@ def show(seed: int) -> None:
         print(f"{package:32} {killed:4} of {len(of_package)}")
     killed = sum(trial.killed for trial in trials)
     print(f"{'all':32} {killed:4} of {len(trials)}  {killed / max(1, len(trials)):.0%}")
+    by_types = sum(trial.by.startswith(_BY_TYPES) for trial in trials)
+    print(f"{'of these by types alone':32} {by_types:4}")
     for trial in trials:
         if not trial.killed:
             print(f"survived ({trial.tests} tests)  {trial.mutant}")
@@ -406,6 +433,7 @@ def main() -> int:
     trial = commands.add_parser("run")
     trial.add_argument("--count", type=int, default=150)
     trial.add_argument("--jobs", type=int, default=1)
+    trial.add_argument("--again", action="store_true", help="try the survivors once more")
     for command in (trial, commands.add_parser("show")):
         command.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -414,7 +442,7 @@ def main() -> int:
     if options.command == "show":
         show(options.seed)
     else:
-        run(options.count, options.seed, options.jobs)
+        run(options.count, options.seed, options.jobs, again=options.again)
     return 0
 
 

@@ -1,0 +1,162 @@
+"""Every view as it is drawn, piece by piece: what people look at changes only on purpose.
+
+`python -m tests.test_golden_views` writes the new files; look at what changed before it is kept.
+Panels are kept as their text with its colours, pages as a digest of each of their pieces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from clawrl_gym.comparison.page import write_page
+from clawrl_gym.comparison.tables import tables_of
+from clawrl_gym.config import BenchConfig
+from clawrl_gym.core.metrics import heldout_values
+from clawrl_gym.doctor import show
+from clawrl_gym.ui.charts import write_curve_svg
+from clawrl_gym.ui.report import write_report
+from clawrl_gym.ui.serving import SERVING
+from clawrl_gym.ui.state import RunState
+from clawrl_gym.ui.training import TRAINING
+from tests.fake_run import make_run
+from tests.fake_serving import make_serving
+from tests.test_bench_results import START, recipe
+from tests.test_doctor import BAD, GOOD, SPARE
+from tests.test_serving_view import turn, verdict
+from tests.test_ui import STEP
+
+GOLDEN = Path(__file__).parent / "fixtures" / "golden"
+PANELS, PAGES = GOLDEN / "panels.json", GOLDEN / "pages.json"
+_PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
+_SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] s\b")
+"""What goes on while a panel is drawn."""
+_TAG = re.compile(r"<[^>]*>|\s+")
+
+
+def panels() -> dict[str, list[str]]:
+    """The panels of a terminal, by name: their lines, with colours."""
+    drawn: dict[str, list[str]] = {}
+    for width in (60, 100):
+        for height in (24, 40):
+            panel = TRAINING.panel(_training(), width, height)
+            drawn[f"training {width} {height}"] = _drawn(panel, width)
+        drawn[f"serving {width}"] = _drawn(SERVING.panel(_serving(), width), width)
+    console = _console(80)
+    show([GOOD, SPARE, BAD], console)
+    drawn["doctor"] = console.export_text(styles=True).splitlines()
+    return drawn
+
+
+def pages(folder: Path) -> dict[str, dict[str, str]]:
+    """The pages and pictures of runs below `folder`, by name: a digest of every piece."""
+    run = make_run(folder / "train", steps=12, stop_at=10, lessons=True)
+    results = [recipe("first", 0.5, 0.75), recipe("second", 0.75, 1.0)]
+    config = BenchConfig(experiment=("first", "second"))
+    write_page(folder / "bench.html", config, results, tables_of(results, 0.8), START)
+    write_curve_svg(run, folder / "curve.svg")
+    paths = {
+        "training": write_report(run),
+        "serving": write_report(make_serving(folder / "serve", "--?0-+?+0+++")),
+        "bench": folder / "bench.html",
+        "curve": folder / "curve.svg",
+    }
+    return {name: _pieces(path.read_text("utf-8"), folder) for name, path in paths.items()}
+
+
+def _training() -> RunState:
+    state = RunState("runs/x", 10)
+    state.begin("vLLM", "ready")
+    state.take_step(0, heldout_values(41, 120))
+    for step in range(1, 8):
+        state.take_step(step, {**STEP, "train/reward": step / 8})
+    state.take_step(7, heldout_values(100, 120))
+    state.take({"verdicts/positive": 12, "verdicts/abstained": 3, "judge/hinted": 0.25})
+    state.take({"train/success/grep": 1.0, "train/success/sort": 0.0, "teacher/gap_mean": 0.5})
+    state.reading = (7, [("grep", -2.0), (" -r", 0.5)])
+    return state
+
+
+def _serving() -> RunState:
+    state = RunState("runs/serve")
+    for index in range(3):
+        state.take_turn(turn(index))
+    state.take_turn(turn(0, session="s2", kind="side", rule="heartbeat"))
+    for turn_id, value in ((1, 1), (2, -1), (3, None)):
+        state.take_verdict(replace(verdict(value, turn_id), detail={"hints": ["Look."]}))
+    state.take_step(2, {"batch/samples": 8, "learner/loss": 0.25, "swap/pause_s": 8.5})
+    return state
+
+
+def _console(width: int) -> Console:
+    return Console(
+        width=width, file=io.StringIO(), record=True, color_system="256", force_terminal=True
+    )
+
+
+def _drawn(panel: RenderableType, width: int) -> list[str]:
+    console = _console(width)
+    console.print(panel)
+    text = console.export_text(styles=True)
+    return _SPINNER.sub("⠿", _MOMENT.sub("0.00 s", text)).splitlines()
+
+
+def _pieces(page: str, folder: Path) -> dict[str, str]:
+    """By number and first words; what says the configuration or the present time is left out."""
+    page = re.sub(r"Written [\d: -]+", "Written", page.replace(str(folder), "FOLDER"))
+    pieces: dict[str, str] = {}
+    for number, piece in enumerate(_PIECE.split(page)):
+        words = _TAG.sub(" ", piece).split()
+        if "onfiguration" not in piece and "run.dir" not in piece:
+            digest = hashlib.sha256(piece.encode()).hexdigest()[:16]
+            pieces[f"{number} {' '.join(words)[:40]}"] = digest
+    return pieces
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day as the files have them."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_panels_are_drawn_as_they_were() -> None:
+    golden = json.loads(PANELS.read_text("utf-8"))
+    now = panels()
+    assert now.keys() == golden.keys()
+    for name, lines in now.items():
+        assert lines == golden[name], f"the panel {name} is drawn otherwise"
+
+
+@pytest.mark.usefixtures("utc")
+def test_pages_are_drawn_as_they_were(tmp_path: Path) -> None:
+    golden = json.loads(PAGES.read_text("utf-8"))
+    now = pages(tmp_path)
+    for name, pieces in golden.items():
+        changed = dict(now[name].items() - pieces.items())
+        assert not changed, f"of the page {name} these pieces are drawn otherwise"
+        assert now[name] == pieces
+
+
+if __name__ == "__main__":
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    PANELS.write_text(json.dumps(panels(), indent=1) + "\n", "utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        PAGES.write_text(json.dumps(pages(Path(folder)), indent=1) + "\n", "utf-8")
+    sys.stdout.write("look at the difference: git diff tests/fixtures/golden\n")
