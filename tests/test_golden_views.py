@@ -43,6 +43,8 @@ PANELS, PAGES = GOLDEN / "panels.json", GOLDEN / "pages.json"
 _PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
 _SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] s\b")
 """What goes on while a panel is drawn."""
+_MADE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
+"""When a page was written."""
 _TAG = re.compile(r"<[^>]*>|\s+")
 
 
@@ -115,7 +117,7 @@ def _drawn(panel: RenderableType, width: int) -> list[str]:
 
 def _pieces(page: str, folder: Path) -> dict[str, str]:
     """By number and first words; what says the configuration or the present time is left out."""
-    page = re.sub(r"Written [\d: -]+", "Written", page.replace(str(folder), "FOLDER"))
+    page = _MADE.sub("NOW", page.replace(str(folder), "FOLDER"))
     pieces: dict[str, str] = {}
     for number, piece in enumerate(_PIECE.split(page)):
         words = _TAG.sub(" ", piece).split()

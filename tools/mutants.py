@@ -4,7 +4,7 @@
     python -m tools.mutants run --count 150 --seed 1     # goes on where it stopped
     python -m tools.mutants show                         # killed by package, and every survivor
 
-Each mutant is tried in a copy of the tracked files, with the tests that run its line, the cheapest
+Each mutant is tried in a copy of the tracked files, with the tests that run its line, the fastest
 first; it is killed when one of them fails or takes far too long. A line that no test of `cover`
 runs has the tests that import its module. What no test notices `make check` may: mypy looks at it
 last, and `show` says how many it caught. Nothing of the checkout is changed; `.mutants/` holds it
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import random
@@ -24,8 +25,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,8 +35,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".mutants"
 SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
-_MOST_TESTS = 60
-"""Of a line's tests, the cheapest that are run: a line that hundreds run is one of imports."""
+_MOST_TESTS, _MOST_S = 360, 120.0
+"""Of a line's tests, the fastest that are run: a line that hundreds run is one of imports."""
+_TESTS_AT_ONCE = 60
+_OF_CONFIGURATION = "tests/test_stable_keys.py"
+"""Runs no line of a configuration's module, and reads all that it says."""
 _TIMEOUT_S = 300.0
 _BY_TYPES = "mypy: "
 
@@ -259,24 +264,37 @@ class Tests:
         if not self._lines.measured_files():
             raise SystemExit("nothing is recorded; first: python -m tools.mutants cover")
         self._by_file: dict[str, dict[int, list[str]]] = {}
-        self._cost: Counter[str] = Counter()
-        for path in self._lines.measured_files():
-            for contexts in self._lines.contexts_by_lineno(path).values():
-                self._cost.update(contexts)
+        self._lasted_s = _durations_s()
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Ids of test functions, those that run least code first."""
+        """Ids of tests, the fastest first."""
         if mutant.path not in self._by_file:
             by_line = self._lines.contexts_by_lineno(str(ROOT / mutant.path))
             self._by_file[mutant.path] = by_line
         by_line = self._by_file[mutant.path]
         lines = range(mutant.span[0], mutant.span[2] + 1)
         contexts = {one for line in lines for one in by_line.get(line, []) if one}
+        first: list[str] = []
         if not contexts:  # a line that runs when the module is imported: whoever runs the module
             contexts = {one for ones in by_line.values() for one in ones if one}
-        ids = [context.partition("|")[0] for context in contexts]
-        functions = dict.fromkeys(sorted(ids, key=lambda id: (self._cost[f"{id}|run"], id)))
-        return list(functions)[:_MOST_TESTS] or _importers(mutant.path)
+            first = [_OF_CONFIGURATION] if "config" in mutant.path else []
+        ids = sorted({context.partition("|")[0] for context in contexts})
+        ids.sort(key=self._lasted_s)
+        until_s = itertools.accumulate(map(self._lasted_s, ids))
+        affordable = [id for id, end_s in zip(ids, until_s, strict=True) if end_s < _MOST_S]
+        return [*first, *affordable][:_MOST_TESTS] or _importers(mutant.path)
+
+
+def _durations_s() -> Callable[[str], float]:
+    """How long each test of `cover` took; later ones count as middling."""
+    cases = ElementTree.parse(WORK / "junit.xml").iter("testcase")
+    durations_s = {
+        f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}": float(
+            case.get("time", 0.0)
+        )
+        for case in cases
+    }
+    return lambda id: durations_s.get(id, 0.5)
 
 
 def _importers(path: str) -> list[str]:
@@ -336,6 +354,14 @@ def attempt(mutant: Mutant, tests: list[str], folder: Path) -> Trial:
 def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
     if not tests:
         return False, 0, "no test reaches it"
+    for start in range(0, len(tests), _TESTS_AT_ONCE):
+        if by := _who_fails(tests[start : start + _TESTS_AT_ONCE], folder):
+            return True, len(tests), by
+    return False, len(tests), ""
+
+
+def _who_fails(tests: list[str], folder: Path) -> str:
+    """The first of the tests that fails, or how they ended; "" when all pass."""
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
     command += ["-o", "addopts=-q --strict-markers --import-mode=importlib --tb=no", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -352,11 +378,11 @@ def _outcome(tests: list[str], folder: Path) -> tuple[bool, int, str]:
             output, _ = process.communicate(timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return True, len(tests), f"not done after {_TIMEOUT_S:g} s"
+            return f"not done after {_TIMEOUT_S:g} s"
     if process.returncode == 0:
-        return False, len(tests), ""
+        return ""
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return True, len(tests), failed[0][:200] if failed else f"exit {process.returncode}"
+    return failed[0][:200] if failed else f"exit {process.returncode}"
 
 
 def _mypy(folder: Path) -> str:

@@ -78,7 +78,7 @@ def loop_table(
         grid.add_column(no_wrap=in_columns, ratio=1)
     for loop, fields in rows.items():
         cells = [_cell(label, gauges.get(name), form) for name, label, form in fields]
-        shown = cells if in_columns else [Text("  ").join(cells)]
+        shown = cells if in_columns else [_filled(cells, width - _LOOP_COLUMN)]
         grid.add_row(Text(loop, style=f"bold {_LOOP_COLOURS[loop]}"), *shown)
     return grid
 
@@ -86,6 +86,16 @@ def loop_table(
 def _cell(label: str, value: float | None, form: Form) -> Text:
     cell = Text(f"{label} ", style=LABEL)
     return cell.append("-" if value is None else form(value), style="default")
+
+
+def _filled(cells: Sequence[Text], width: int) -> Text:
+    """Lines of whole cells, one after the other: no value stands apart from its label."""
+    lines: list[list[Text]] = [[]]
+    for cell in cells:
+        if lines[-1] and Text("  ").join([*lines[-1], cell]).cell_len > width:
+            lines.append([])
+        lines[-1].append(cell)
+    return Text("\n").join(Text("  ").join(line) for line in lines)
 
 
 def learning_lines(gauges: Mapping[str, float]) -> list[Text]:
