@@ -16,6 +16,7 @@ from clawrl_gym.bench import main
 from clawrl_gym.comparison.pipeline import run_comparison_async
 from clawrl_gym.comparison.plan import plan_runs, quoted
 from clawrl_gym.comparison.progress import RunProgress
+from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.configure import load_config
 from tests.emulator import Terminal
@@ -302,6 +303,10 @@ def test_on_a_terminal_bars_and_the_newest_line_stand_below_what_ended(
     assert "begins" in terminal.text
     assert f"3/{run.steps}" in terminal.text
     assert "vLLM: loading weights" in terminal.text
+    progress.ended(run, RunRecord((), exit_code=0))
+    progress._screen._live.refresh()
+    assert "1/4 runs" in terminal.text
+    assert f"/{run.steps} updates" not in terminal.text
     progress.close()
     assert "personal_binary seed 0 begins" in terminal.lines[0]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import astuple
@@ -98,7 +99,9 @@ def test_little_memory_is_missing() -> None:
 
 def test_the_disk_is_that_of_the_nearest_folder_that_exists(tmp_path: Path) -> None:
     finding = host.check_disk(tmp_path / "runs" / "later").finding
+    free_gb = shutil.disk_usage(tmp_path).free / 1024**3
     assert finding.endswith(f"at {tmp_path}")
+    assert float(finding.split()[0]) == pytest.approx(free_gb, abs=1.0)
 
 
 def test_a_missing_dev_shm_is_optional_with_a_cure(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Every view as it is drawn, piece by piece: what people look at changes only on purpose.
 
 `python -m tests.test_golden_views` writes the new files; look at what changed before it is kept.
-Panels are kept as their text with its colours, pages as a digest of each of their pieces.
+Panels are kept as their text with its colours, pages as a digest of each of their pieces, pictures
+as small grey copies.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from PIL import Image
 from rich.console import Console, RenderableType
 
 from clawrl_gym.comparison.page import write_page
+from clawrl_gym.comparison.pipeline import show as show_results
 from clawrl_gym.comparison.tables import tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.metrics import heldout_values
-from clawrl_gym.doctor import show
+from clawrl_gym.doctor import show as show_checks
+from clawrl_gym.envs.gui.action import GuiAction, Kind
+from clawrl_gym.envs.gui.film import Attempt
+from clawrl_gym.envs.gui.picture import annotated
 from clawrl_gym.ui.charts import write_curve_svg
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.serving import SERVING
@@ -33,19 +40,28 @@ from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.training import TRAINING
 from tests.fake_run import make_run
 from tests.fake_serving import make_serving
+from tests.gui_pictures import VIEW, VIEWPORT, page_jpeg
 from tests.test_bench_results import START, recipe
 from tests.test_doctor import BAD, GOOD, SPARE
+from tests.test_gui_film import filmed
+from tests.test_gui_picture import ACTIONS
 from tests.test_serving_view import turn, verdict
 from tests.test_ui import STEP
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
-PANELS, PAGES = GOLDEN / "panels.json", GOLDEN / "pages.json"
+PANELS, PAGES, PICTURES = (GOLDEN / f"{name}.json" for name in ("panels", "pages", "pictures"))
+_SMALL = (48, 36)
+_MOST_APART = 8
+"""Of 255 greys: other builds of the libraries that draw round otherwise."""
 _PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
 _SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] s\b")
 """What goes on while a panel is drawn."""
 _MADE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
 """When a page was written."""
 _TAG = re.compile(r"<[^>]*>|\s+")
+
+
+_RESULTS = [recipe("first", 0.5, 0.75), recipe("second", 0.75, 1.0)]
 
 
 def panels() -> dict[str, list[str]]:
@@ -57,17 +73,20 @@ def panels() -> dict[str, list[str]]:
             drawn[f"training {width} {height}"] = _drawn(panel, width)
         drawn[f"serving {width}"] = _drawn(SERVING.panel(_serving(), width), width)
     console = _console(80)
-    show([GOOD, SPARE, BAD], console)
+    show_checks([GOOD, SPARE, BAD], console)
     drawn["doctor"] = console.export_text(styles=True).splitlines()
+    failed = replace(recipe("third"), failures={"third seed 0": "exit code 1: <b>no</b>"})
+    console = _console(120)
+    show_results([*_RESULTS, failed], BenchConfig(experiment=("first",)), console)
+    drawn["results"] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     return drawn
 
 
 def pages(folder: Path) -> dict[str, dict[str, str]]:
     """The pages and pictures of runs below `folder`, by name: a digest of every piece."""
     run = make_run(folder / "train", steps=12, stop_at=10, lessons=True)
-    results = [recipe("first", 0.5, 0.75), recipe("second", 0.75, 1.0)]
     config = BenchConfig(experiment=("first", "second"))
-    write_page(folder / "bench.html", config, results, tables_of(results, 0.8), START)
+    write_page(folder / "bench.html", config, _RESULTS, tables_of(_RESULTS, 0.8), START)
     write_curve_svg(run, folder / "curve.svg")
     paths = {
         "training": write_report(run),
@@ -76,6 +95,34 @@ def pages(folder: Path) -> dict[str, dict[str, str]]:
         "curve": folder / "curve.svg",
     }
     return {name: _pieces(path.read_text("utf-8"), folder) for name, path in paths.items()}
+
+
+def pictures() -> dict[str, str]:
+    """Pages with each action drawn on them, and a film: grey pixels of a small copy, as hex."""
+    drawn = {
+        kind: annotated(
+            page_jpeg(), [Attempt(_action(kind)), Attempt(_action(kind), "no")], VIEW, VIEWPORT
+        )
+        for kind in get_args(Kind)
+    }
+    film = filmed(2)
+    film.graded(1.0, "Test report: passed")
+    drawn["film"] = film.strip()
+    return {name: _small(jpeg) for name, jpeg in drawn.items()}
+
+
+def _action(kind: Kind) -> GuiAction:
+    return ACTIONS.get(kind) or GuiAction(kind, id=2)
+
+
+def _small(jpeg: bytes) -> str:
+    return (
+        Image.open(io.BytesIO(jpeg))
+        .convert("L")
+        .resize(_SMALL, Image.Resampling.BOX)
+        .tobytes()
+        .hex()
+    )
 
 
 def _training() -> RunState:
@@ -145,6 +192,15 @@ def test_panels_are_drawn_as_they_were() -> None:
         assert lines == golden[name], f"the panel {name} is drawn otherwise"
 
 
+def test_pictures_are_drawn_as_they_were() -> None:
+    golden = json.loads(PICTURES.read_text("utf-8"))
+    now = pictures()
+    assert now.keys() == golden.keys()
+    for name, small in now.items():
+        pairs = zip(bytes.fromhex(small), bytes.fromhex(golden[name]), strict=True)
+        assert max(abs(one - other) for one, other in pairs) <= _MOST_APART, name
+
+
 @pytest.mark.usefixtures("utc")
 def test_pages_are_drawn_as_they_were(tmp_path: Path) -> None:
     golden = json.loads(PAGES.read_text("utf-8"))
@@ -159,6 +215,7 @@ if __name__ == "__main__":
     os.environ["TZ"] = "UTC"
     time.tzset()
     PANELS.write_text(json.dumps(panels(), indent=1) + "\n", "utf-8")
+    PICTURES.write_text(json.dumps(pictures(), indent=1) + "\n", "utf-8")
     with tempfile.TemporaryDirectory() as folder:
         PAGES.write_text(json.dumps(pages(Path(folder)), indent=1) + "\n", "utf-8")
     sys.stdout.write("look at the difference: git diff tests/fixtures/golden\n")

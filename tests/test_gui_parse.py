@@ -292,6 +292,8 @@ ALIASES = [
     ({"action": "terminate", "status": "success"}, GuiAction("done")),
     ({"action": "terminate", "status": "failure"}, GuiAction("give_up")),
     ({"action": "answer", "text": "7"}, GuiAction("answer", text="7")),
+    ({"action": "answer", "text": 7}, GuiAction("answer", text="7")),
+    ({"action": "answer", "text": 7.5}, GuiAction("answer", text="7.5")),
     ({"action": "click", "id": 3, "text": None, "keys": ""}, GuiAction("click", id=3)),
 ]
 
@@ -431,3 +433,8 @@ def test_a_tool_whose_name_is_no_text_is_told_to_the_model(name: str) -> None:
     [action] = requested_in(f'<tool_call>{{"name": {name}, "arguments": {{}}}}</tool_call>')
     assert action.action is None
     assert action.wrong.startswith("got the tool ")
+
+
+@pytest.mark.parametrize("text", [True, [7], {"a": 7}])
+def test_what_is_neither_text_nor_a_number_is_not_typed(text):
+    assert "expected a text" in requested_by_call(action="answer", text=text).wrong

@@ -105,6 +105,15 @@ def process() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
+async def test_only_a_worker_that_has_to_make_room_and_is_empty_ends() -> None:
+    """Ending is the end of its process, so this one would be gone."""
+    address = PolicyAddress("http://127.0.0.1:1", "k", "m")
+    config = GymEnvConfig(target=f"{__name__}:Leaks")
+    worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0)
+    assert not worker.retire_if_empty()
+    await worker.close()
+
+
 def test_a_worker_makes_leaking_environments_anew_and_says_so(process: ProcessPoolExecutor) -> None:
     notices, made = process.submit(notices_of, "Leaks", True).result(120)
     assert [notice is None for notice in notices] == [True, True, False, True, True, False]

@@ -18,8 +18,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_what_is_written_passes_its_own_test_and_is_found_by_its_name(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert new.main([kind, f"my-{kind}", "--folder", str(tmp_path)]) == 0
-    folder = tmp_path / f"my_{kind}"
+    parent = tmp_path / "not" / "yet"
+    assert new.main([kind, f"my-{kind}", "--folder", str(parent)]) == 0
+    folder = parent / f"my_{kind}"
     setting = new.SKELETONS[kind].setting
     assert f"clawrl_gym.train {setting}=my_{kind} " in capsys.readouterr().out
     assert f"clawrl_gym.train {setting}=my_{kind} " in (folder / "README.md").read_text()

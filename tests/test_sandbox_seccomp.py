@@ -1,6 +1,7 @@
 """The seccomp program, run by a small interpreter of classic BPF."""
 
 import errno
+import hashlib
 import struct
 
 import pytest
@@ -132,3 +133,15 @@ def test_a_process_stays_what_it_is(machine):
 
 def test_x86_64_keeps_its_table_of_segments():
     assert verdict("x86_64", 154) == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("machine", "digest"),
+    [
+        ("x86_64", "d96da064c20aa83b6cee3ecf17b782a091fbcb0356fc975e3c8832fd380b3338"),
+        ("aarch64", "6e208077b8c68ec5e82bdc633a7a835f9b765936d831556fc8c6321e4bf7ffc8"),
+    ],
+)
+def test_the_program_is_the_one_that_was_looked_at(machine, digest):
+    """Every number in it was compared with the kernel's headers (unistd_64.h, asm-generic)."""
+    assert hashlib.sha256(program(machine)).hexdigest() == digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -534,6 +535,16 @@ async def test_a_session_in_use_is_not_idle(talk: Talk) -> None:
     last_s = (await talk.store.open_live_sessions())[0].last_s
     await talk.sessions.reap_once(last_s + 1)
     assert talk.ended == []
+
+
+async def test_idleness_begins_when_a_request_has_ended(talk: Talk) -> None:
+    async with talk.ask([user("a")]):
+        await asyncio.sleep(0.02)
+        ends_s = time.time()
+    await talk.sessions.reap_once(ends_s + LiveConfig().idle_end_s)
+    assert talk.ended == []
+    await talk.sessions.reap_once(time.time() + LiveConfig().idle_end_s)
+    assert talk.ended == ["s"]
 
 
 async def test_idle_sessions_of_an_earlier_process_end_too(talk: Talk) -> None:

@@ -324,6 +324,12 @@ def test_a_phone_is_as_its_file_says() -> None:
     state = new_state({"device": {"airplane_mode": True, "app_statuses": {"radio": {}}}})
     assert "radio" in TauPhone(state).check_installed_apps()
     assert "Airplane Mode" in TauPhone(state).check_status_bar()
+    assert "VPN" not in TauPhone(state).check_status_bar()
+    connected = new_state({"device": {"vpn_connected": True}})
+    assert "VPN Connected" in TauPhone(connected).check_status_bar()
+    assert [name for name, is_so in state["surroundings"].items() if is_so is True] == [
+        "line_active"
+    ]
     with pytest.raises(TaskError, match="antenna"):
         new_state({"device": {"antenna": 1}})
 

@@ -8,8 +8,8 @@ Each mutant is tried in a copy of the tracked files, with the tests that run its
 first; it is killed when one of them fails or takes far too long. A line that no test of `cover`
 runs has the tests that import its module. What no test notices `make check` may: mypy looks at it
 last, and `show` says how many it caught. Nothing of the checkout is changed; `.mutants/` holds it
-all. After new tests, `cover -- --cov-append tests/test_new.py`, and `run --again` tries the
-survivors once more.
+all. `run --again` tries the survivors with all the test files that name their package: lines that
+run in other processes, in a browser or beside servers, and tests that are newer than `cover`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -38,6 +39,7 @@ SOURCES = ("clawrl_gym", "envs", "agents", "trainers")
 _MOST_TESTS, _MOST_S = 360, 120.0
 """Of a line's tests, the fastest that are run: a line that hundreds run is one of imports."""
 _TESTS_AT_ONCE = 60
+_OF_VIEWS = ("tests/test_golden_views.py",)
 _OF_CONFIGURATION = "tests/test_stable_keys.py"
 """Runs no line of a configuration's module, and reads all that it says."""
 _TIMEOUT_S = 300.0
@@ -124,7 +126,8 @@ class _Mutator(ast.NodeVisitor):
             self.visit(node.value)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        if not _is_time(node.arg or ""):
+        """`zip`'s `strict` is an assertion: it says what is true anyway."""
+        if not _is_time(node.arg or "") and node.arg != "strict":
             self.visit(node.value)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -284,6 +287,10 @@ class Tests:
         affordable = [id for id, end_s in zip(ids, until_s, strict=True) if end_s < _MOST_S]
         return [*first, *affordable][:_MOST_TESTS] or _importers(mutant.path)
 
+    def more(self, mutant: Mutant) -> list[str]:
+        """Test files of its folder, servers and browsers included, and those of the views."""
+        return [*_importers(str(Path(mutant.path).parent)), *_OF_VIEWS]
+
 
 def _durations_s() -> Callable[[str], float]:
     """How long each test of `cover` took; later ones count as middling."""
@@ -298,7 +305,8 @@ def _durations_s() -> Callable[[str], float]:
 
 
 def _importers(path: str) -> list[str]:
-    """Test files that name the module: for lines that run when imported, or in other processes."""
+    """Test files that name a module or package: of lines that run when it is imported, or in other
+    processes."""
     package = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     module = package if package.startswith("clawrl_gym") else f"clawrl_gym.{package}"
     return [
@@ -378,11 +386,13 @@ def _who_fails(tests: list[str], folder: Path) -> str:
             output, _ = process.communicate(timeout=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            if any("::" not in test for test in tests):
+                return ""  # whole files may well take that long
             return f"not done after {_TIMEOUT_S:g} s"
     if process.returncode == 0:
         return ""
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0][:200] if failed else f"exit {process.returncode}"
+    return failed[0] if failed else f"exit {process.returncode}"
 
 
 def _mypy(folder: Path) -> str:
@@ -407,7 +417,7 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
     def one(mutant: Mutant) -> None:
         folder = copies.take()
         try:
-            trial = attempt(mutant, tests.of(mutant), folder)
+            trial = attempt(mutant, tests.more(mutant) if again else tests.of(mutant), folder)
         finally:
             copies.give_back(folder)
         with lock, log.open("a", encoding="utf-8") as file:
@@ -416,7 +426,25 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, chosen))
+    _forget_false_kills(log, copies.take())
     show(seed)
+
+
+def _forget_false_kills(log: Path, folder: Path) -> None:
+    """Trials by a test that fails without any mutant, too: the next `run` tries them again."""
+    trials = list(_trials(log))
+    killers = sorted({killer for trial in trials if (killer := _killer(trial))})
+    wrong = {killer for killer in killers if _who_fails([killer], folder)}
+    for killer in sorted(wrong):
+        print(f"fails by itself: {killer}")
+    kept = [trial for trial in trials if _killer(trial) not in wrong]
+    log.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in kept), "utf-8")
+
+
+def _killer(trial: Trial) -> str:
+    """The test that failed; "" for what was killed otherwise."""
+    named = re.search(r"tests/.*", trial.by) if trial.by.startswith(("FAILED", "ERROR")) else None
+    return named[0].partition(" - ")[0] if named else ""
 
 
 def show(seed: int) -> None:
