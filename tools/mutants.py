@@ -8,8 +8,8 @@ Each mutant is tried in a copy of the tracked files, with the tests that run its
 first; it is killed when one of them fails or takes far too long. A line that no test of `cover`
 runs has the tests that import its module. What no test notices `make check` may: mypy looks at it
 last, and `show` says how many it caught. Nothing of the checkout is changed; `.mutants/` holds it
-all. `run --again` tries the survivors with all the test files that name their package: lines that
-run in other processes, in a browser or beside servers, and tests that are newer than `cover`.
+all. `run --again` tries the survivors with whole test files that are called after their module or
+folder: lines that run in other processes, in a browser or beside an engine, and newer tests.
 """
 
 from __future__ import annotations
@@ -288,8 +288,16 @@ class Tests:
         return [*first, *affordable][:_MOST_TESTS] or _importers(mutant.path)
 
     def more(self, mutant: Mutant) -> list[str]:
-        """Test files of its folder, servers and browsers included, and those of the views."""
-        return [*_importers(str(Path(mutant.path).parent)), *_OF_VIEWS]
+        """Test files called after its module or innermost folder, with browsers and engines, those
+        that name the module, and those of the views."""
+        path = Path(mutant.path)
+        words = (path.stem, path.parent.name)
+        called = [
+            test
+            for test in _tracked()
+            if any(re.match(rf"tests/(security/)?test_{word}(_\w+)?\.py", test) for word in words)
+        ]
+        return list(dict.fromkeys([*_OF_VIEWS, *called, *_importers(mutant.path)]))
 
 
 def _durations_s() -> Callable[[str], float]:
