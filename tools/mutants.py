@@ -288,16 +288,22 @@ class Tests:
         return [*first, *affordable][:_MOST_TESTS] or _importers(mutant.path)
 
     def more(self, mutant: Mutant) -> list[str]:
-        """Test files called after its module or innermost folder, with browsers and engines, those
-        that name the module, and those of the views."""
+        """Test files called after its module or folders, with browsers and engines, those that
+        name the module, and those of views and configuration."""
         path = Path(mutant.path)
-        words = (path.stem, path.parent.name)
+        words = (path.stem, path.parent.name, path.parent.parent.name)
         called = [
             test
+            for word in words
             for test in _tracked()
-            if any(re.match(rf"tests/(security/)?test_{word}(_\w+)?\.py", test) for word in words)
+            if re.match(rf"tests/(security/)?test_{word or '-'}(_\w+)?\.py", test)
         ]
-        return list(dict.fromkeys([*_OF_VIEWS, *called, *_importers(mutant.path)]))
+        named = [
+            test
+            for test in _importers(mutant.path)
+            if not test.startswith(("tests/e2e", "tests/gpu"))
+        ]
+        return list(dict.fromkeys([*_OF_VIEWS, _OF_CONFIGURATION, *named, *called]))
 
 
 def _durations_s() -> Callable[[str], float]:
@@ -317,10 +323,14 @@ def _importers(path: str) -> list[str]:
     processes."""
     package = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     module = package if package.startswith("clawrl_gym") else f"clawrl_gym.{package}"
+    parent, _, name = module.rpartition(".")
+    names = re.compile(rf"{re.escape(module)}\b|from {re.escape(parent)} import .*\b{name}\b")
     return [
         test
         for test in _tracked()
-        if test.startswith("tests/") and "/test_" in test and module in (ROOT / test).read_text()
+        if test.startswith("tests/")
+        and "/test_" in test
+        and names.search((ROOT / test).read_text())
     ]
 
 
