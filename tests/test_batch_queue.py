@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import defaultdict
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from clawrl_gym.config import LearnerConfig, LiveConfig, RolloutConfig
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from tests.fakes_judge import a_turn, live_session, stored
@@ -199,7 +204,47 @@ async def test_stale_samples_are_dropped_counted_and_do_not_fill_a_batch(store: 
     await accept(ready, 4, sample(4, version=1))
     batch = await due(ready, version=4)
     assert (numbers(batch), batch.groups) == ([3, 4], 5)
-    assert ready.counters == {"samples/dropped_stale": 3}
+    assert ready.counters == {"groups/dropped_stale": 3, "samples/dropped_stale": 3}
+
+
+async def test_a_group_is_trained_whole_or_not_at_all(store: Store) -> None:
+    """One member that is too old, or was taken out, takes the others of its group with it."""
+    ready = BatchQueue(store, ByGroups(4), max_staleness=2)
+    members = [sample(0, 1.0, version=3), sample(0, -0.5, version=3), sample(0, -0.5, version=0)]
+    await accept(ready, 0, *members)
+    await accept(ready, 1, sample(1, 1.0, version=3), sample(1, -1.0, version=1))
+    await accept(ready, 2, sample(2, 1.0, 3), replace(sample(2, -1.0, 3), session_id="deleted"))
+    await accept(ready, 3)
+    assert ready.forget("deleted") == 2
+    batch = await due(ready, version=3)
+    assert (numbers(batch), batch.groups) == ([1, 1], 4)
+    assert ready.counters == {"groups/dropped_stale": 1, "samples/dropped_stale": 3}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 6)), max_size=8), max_size=6))
+def test_advantages_of_what_is_trained_sum_to_zero_within_each_group(
+    groups: list[list[tuple[int, int]]],
+) -> None:
+    """Whatever members are too old: rewards and the versions that sampled them are drawn."""
+    ready = BatchQueue(cast(Store, None), ByGroups(max(1, len(groups))), max_staleness=2)
+    ready.restore([stamped(at, group) for at, group in enumerate(groups)] or [[]])
+    batch = asyncio.run(due(ready, version=6))
+    by_group: dict[int, list[float]] = defaultdict(list)
+    for one in batch.samples:
+        by_group[one.group_id].append(one.advantages_T[1])
+    for at, advantages in by_group.items():
+        assert math.fsum(advantages) == pytest.approx(0, abs=1e-9)
+        assert len(advantages) == len(groups[at])
+
+
+def stamped(number: int, group: list[tuple[int, int]]) -> list[Sample]:
+    """Samples as GRPO makes them: (reward, version) of each member."""
+    advantages = group_advantages([float(reward) for reward, _ in group], normalize_std=True)
+    return [
+        sample(number, advantage, version)
+        for advantage, (_, version) in zip(advantages, group, strict=True)
+    ]
 
 
 async def test_an_arrival_wakes_the_waiting_loop(store: Store) -> None:

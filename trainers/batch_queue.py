@@ -9,6 +9,10 @@ live conversations a batch is the groups with
 the next B samples that teach something, or, when the oldest of them has waited long enough, what
 there is: a sample without an advantage, a stale or a withdrawn one neither fills a batch nor makes
 one due. Waiting costs nothing: an arrival or the deadline wakes it up.
+
+A group is trained whole or not at all: its advantages compare its episodes, and what is left of
+them would push the policy to whatever ended late. One sample that is too old, or was taken out,
+takes all others with it.
 """
 
 from __future__ import annotations
@@ -60,30 +64,25 @@ class ByTurns:
     """From the acceptance of the oldest one on (or from its restoration)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One waiting sample, with what would be slow to find out again and again."""
-
-    sample: Sample
-    oldest_version: int
-    teaches: bool
-
-
 @dataclass(slots=True)
 class _QueuedGroup:
-    """One accepted group."""
+    """One accepted group, with what would be slow to find out again and again."""
 
-    entries: list[_Entry]
+    samples: list[Sample]
+    oldest_version: int
+    """Of any token that was sampled for it."""
+    lessons: int
+    """Samples that teach something."""
     since_s: float
-
-    @property
-    def teaches(self) -> bool:
-        return any(entry.teaches for entry in self.entries)
 
     @classmethod
     def of(cls, samples: list[Sample]) -> Self:
-        entries = [_Entry(s, _oldest_version(s), teaches(s)) for s in samples]
-        return cls(entries, time.monotonic())
+        oldest = min(map(_oldest_version, samples), default=-1)
+        return cls(samples, oldest, sum(map(teaches, samples)), time.monotonic())
+
+    def empty(self) -> None:
+        """Its place stays, so that batches are the same groups after a resumption."""
+        self.samples, self.lessons = [], 0
 
 
 class BatchQueue:
@@ -99,7 +98,7 @@ class BatchQueue:
         self.version = 0
         """The weights' newest version, as the last call of `batch` told it."""
         self.counters: Counter[str] = Counter()
-        """Since the start: samples that were left out of batches, by reason."""
+        """Since the start: groups, and the samples in them, that were left out of batches."""
 
     @classmethod
     def training(cls, config: RolloutConfig, store: Store) -> Self:
@@ -156,11 +155,11 @@ class BatchQueue:
         return stored
 
     def withdraw(self, turn_id: int) -> int:
-        """Take a turn's waiting samples out; their groups stay, empty. Returns how many."""
+        """Empty the groups of a turn's waiting samples; returns how many samples that were."""
         return self._drop(lambda sample: sample.turn_id == turn_id)
 
     def forget(self, session_id: str) -> int:
-        """Take a session's waiting samples out; their groups stay, empty. Returns how many."""
+        """Empty the groups of a session's waiting samples; returns how many samples that were."""
         return self._drop(lambda sample: sample.session_id == session_id)
 
     async def batch(self, number: int, version: int) -> Batch:
@@ -199,14 +198,14 @@ class BatchQueue:
         most = _MOST_TRIES * rule.groups
         teaching = 0
         for groups, waiting in enumerate(self._waiting, 1):
-            teaching += waiting.teaches
+            teaching += waiting.lessons > 0
             if teaching == rule.groups or groups == most:
                 return groups
         return 0
 
     def _holds_place(self, waiting: _QueuedGroup) -> bool:
         """Whether a group counts towards a batch, so that no other is collected instead."""
-        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.teaches
+        return not (isinstance(self._rule, ByGroups) and self._rule.dynamic) or waiting.lessons > 0
 
     def _flush_in_s(self, rule: ByTurns) -> float:
         oldest_s = next((w.since_s for w in self._waiting if self._effective(w)), None)
@@ -218,25 +217,25 @@ class BatchQueue:
         for _ in range(groups):
             waiting = self._waiting.popleft()
             outstanding += self._holds_place(waiting)
-            for entry in waiting.entries:
-                if self._is_stale(entry):
-                    self.counters["samples/dropped_stale"] += 1
-                else:
-                    samples.append(entry.sample)
+            if not self._is_stale(waiting):
+                samples += waiting.samples
+            elif waiting.samples:
+                self.counters["groups/dropped_stale"] += 1
+                self.counters["samples/dropped_stale"] += len(waiting.samples)
         return Batch(number, groups, samples, outstanding)
 
     def _effective(self, waiting: _QueuedGroup) -> int:
-        return sum(entry.teaches and not self._is_stale(entry) for entry in waiting.entries)
+        return 0 if self._is_stale(waiting) else waiting.lessons
 
-    def _is_stale(self, entry: _Entry) -> bool:
-        return self.version - entry.oldest_version > self._max_staleness
+    def _is_stale(self, waiting: _QueuedGroup) -> bool:
+        return self.version - waiting.oldest_version > self._max_staleness
 
     def _drop(self, is_dropped: Callable[[Sample], bool]) -> int:
         dropped = 0
         for waiting in self._waiting:
-            remaining = [entry for entry in waiting.entries if not is_dropped(entry.sample)]
-            dropped += len(waiting.entries) - len(remaining)
-            waiting.entries = remaining
+            if any(map(is_dropped, waiting.samples)):
+                dropped += len(waiting.samples)
+                waiting.empty()
         return dropped
 
 

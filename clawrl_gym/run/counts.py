@@ -126,7 +126,8 @@ class TrainingCounts:
         values |= {name: float(new[name]) for name in counters if name.startswith("merge/fork")}
         if counters["merge/turns"]:
             values["merge/share"] = counters["merge/merged"] / counters["merge/turns"]
-        values["groups/dropped_stale"] = float(new["samples/dropped_stale"])
+        for name in ("groups/dropped_stale", "samples/dropped_stale"):
+            values[name] = float(new[name])
         return values | _judging(counters) | judged_shares(_judge_counts(new))
 
 
