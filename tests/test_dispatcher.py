@@ -166,6 +166,41 @@ async def test_measured_episodes_go_before_trained_ones_and_no_slot_is_lost() ->
     assert pool.in_flight == 0
 
 
+async def test_workers_join_and_leave_while_episodes_run() -> None:
+    go = asyncio.Event()
+
+    class Waits(Runner):
+        async def run(self, spec: EpisodeSpec) -> Episode:
+            await go.wait()
+            return await super().run(spec)
+
+    first, second = Waits(), Waits()
+    pool = WorkerPool()
+
+    def start(name: str) -> "asyncio.Task[Episode]":
+        task = TaskRef("a", 0, "train")
+        return asyncio.create_task(pool.run(EpisodeSpec(name, 0, task, max_turns=1, timeout_s=5.0)))
+
+    started = [start(f"e{number}") for number in range(6)]
+    await asyncio.sleep(0)
+    assert pool.in_flight == 0  # nobody is there: they wait
+    pool.add(first, 2)
+    pool.remove(first)  # its slots were given away, and nobody holds them yet
+    await asyncio.sleep(0)
+    assert (pool.in_flight, pool.capacity) == (0, 0)
+    pool.add(first, 2)
+    await asyncio.sleep(0.001)
+    assert pool.in_flight == 2
+    pool.remove(first)  # what it runs goes on
+    pool.add(second, 3)
+    await asyncio.sleep(0.001)
+    assert (pool.in_flight, pool.capacity) == (5, 3)
+    go.set()
+    await asyncio.gather(*started)
+    assert (len(first.specs), len(second.specs), pool.in_flight) == (2, 4, 0)
+    assert not (await start("e7")).error
+
+
 async def test_pass_at_k_is_of_samples_at_the_policys_own_temperature() -> None:
     class Half(Runner):
         """Solves every second sample of each task, and loses the last one of task i."""

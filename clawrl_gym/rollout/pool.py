@@ -1,4 +1,7 @@
-"""The workers as one pool: least busy first, bounded, and a dead worker is data, not a crash."""
+"""The workers as one pool: least busy first, bounded, and a dead worker is data, not a crash.
+
+Workers may join and leave at any time; what ran on one that left is for its callers to run again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from clawrl_gym.core.types import Episode, StopReason
@@ -18,51 +22,102 @@ class EpisodeRunner(Protocol):
     async def run(self, spec: EpisodeSpec) -> Episode: ...
 
 
+@dataclass(eq=False, slots=True)
+class _Member:
+    """One worker of the pool."""
+
+    worker: EpisodeRunner
+    slots: int
+    """Episodes that it may run at a time."""
+    busy: int = 0
+    left: bool = False
+    """It is in the pool no more."""
+
+
 class WorkerPool:
     """Runs episodes on the least busy of its workers, at most `slots` on each.
 
     Measured episodes go before trained ones, so that an evaluation beside training is over soon.
     """
 
-    def __init__(self, workers: Sequence[EpisodeRunner], slots: int) -> None:
-        self._workers = list(workers)
-        self._busy = [0] * len(self._workers)
-        self._slots = _Slots(slots * len(self._workers))
+    def __init__(self, workers: Sequence[EpisodeRunner] = (), slots: int = 1) -> None:
+        self._members: list[_Member] = []
+        self._slots = _Slots()
+        self._in_flight = 0
+        for worker in workers:
+            self.add(worker, slots)
 
     @property
     def in_flight(self) -> int:
         """Episodes running now."""
-        return sum(self._busy)
+        return self._in_flight
+
+    @property
+    def capacity(self) -> int:
+        """Episodes that may run at a time."""
+        return sum(member.slots for member in self._members)
+
+    def add(self, worker: EpisodeRunner, slots: int) -> None:
+        """From now on it runs episodes, at most `slots` at a time."""
+        self._members.append(_Member(worker, slots))
+        self._slots.grow(slots)
+
+    def remove(self, worker: EpisodeRunner) -> None:
+        """It gets no more episodes; those that it still runs end as they end."""
+        for member in [member for member in self._members if member.worker is worker]:
+            self._members.remove(member)
+            member.left = True
+            self._slots.shrink(member.slots)
+            self._slots.grow(member.busy)  # what it still runs takes no place of another worker
 
     async def run(self, spec: EpisodeSpec) -> Episode:
         """One episode; a worker that fails makes it an episode without a reward."""
-        async with self._slots.one(urgent=spec.group_id is None):
-            least_busy = min(range(len(self._workers)), key=self._busy.__getitem__)
-            self._busy[least_busy] += 1
-            try:
-                async with asyncio.timeout(spec.longest_s):
-                    return await self._workers[least_busy].run(spec)
-            except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
-                return Episode(
-                    session_id=spec.session_id,
-                    group_id=spec.group_id,
-                    task=spec.task,
-                    stop_reason=StopReason.ENV_ERROR,
-                    reward=None,
-                    turns=0,
-                    error=f"worker failed: {type(error).__name__}: {error}",
-                )
-            finally:
-                self._busy[least_busy] -= 1
+        while True:
+            async with self._slots.one(urgent=spec.group_id is None):
+                if self._members:  # else the last one left together with the slot
+                    least_busy = min(self._members, key=lambda member: member.busy / member.slots)
+                    return await self._run_on(least_busy, spec)
+
+    async def _run_on(self, member: _Member, spec: EpisodeSpec) -> Episode:
+        member.busy += 1
+        self._in_flight += 1
+        try:
+            async with asyncio.timeout(spec.longest_s):
+                return await member.worker.run(spec)
+        except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
+            return Episode(
+                session_id=spec.session_id,
+                group_id=spec.group_id,
+                task=spec.task,
+                stop_reason=StopReason.ENV_ERROR,
+                reward=None,
+                turns=0,
+                error=f"worker failed: {type(error).__name__}: {error}",
+            )
+        finally:
+            member.busy -= 1
+            self._in_flight -= 1
+            if member.left:
+                self._slots.shrink(1)
 
 
 class _Slots:
-    """A semaphore with two queues."""
+    """A semaphore with two queues, and a count that may change."""
 
-    def __init__(self, count: int) -> None:
-        self._free = count
+    def __init__(self) -> None:
+        self._free = 0
+        """Below 0: so many were given to episodes that have not begun, and their worker left."""
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._others: deque[asyncio.Future[None]] = deque()
+
+    def grow(self, count: int) -> None:
+        """So many more may be held."""
+        self._free += count
+        self._hand_on()
+
+    def shrink(self, count: int) -> None:
+        """So many fewer may be held; who holds one keeps it."""
+        self._free -= count
 
     @asynccontextmanager
     async def one(self, *, urgent: bool) -> AsyncIterator[None]:
@@ -71,10 +126,10 @@ class _Slots:
         try:
             yield
         finally:
-            self._release()
+            self.grow(1)
 
     async def _acquire(self, queue: deque[asyncio.Future[None]]) -> None:
-        if self._free:  # nobody waits then
+        if self._free > 0:  # nobody waits then
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,13 +138,14 @@ class _Slots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # it came together with the slot
+                self.grow(1)  # it came together with the slot
             raise
 
-    def _release(self) -> None:
+    def _hand_on(self) -> None:
+        """Free slots go to who waits, in order."""
         for queue in (self._urgent, self._others):
-            while queue:
+            while queue and self._free > 0:
                 turn = queue.popleft()
                 if not turn.done():
-                    return turn.set_result(None)
-        self._free += 1
+                    self._free -= 1
+                    turn.set_result(None)
