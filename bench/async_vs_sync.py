@@ -28,7 +28,7 @@ from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, St
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
@@ -36,7 +36,7 @@ from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.simulated import SimulatedLearner
 
 
-class SimulatedEngine:
+class SimulatedEngine(EpisodeRunner):
     """Episodes that last `episode_s`, each with one recorded turn and a random reward."""
 
     def __init__(self, store: Store, episode_s: float) -> None:

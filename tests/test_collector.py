@@ -28,7 +28,7 @@ from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
@@ -281,7 +281,7 @@ async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Sto
         for member in range(2):
             await played(store, f"{number}-{member}", 0.0, "x")
 
-    class Runner:
+    class Runner(EpisodeRunner):
         async def run(self, spec: EpisodeSpec) -> Episode:
             member = int(spec.session_id.split("-")[1])
             reward = float(member == 0 and spec.group_id is not None and spec.group_id % 4 == 3)

@@ -13,13 +13,13 @@ from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import evaluate
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 
 CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
 
 
-class Runner:
+class Runner(EpisodeRunner):
     """Ends every episode at once; `outcome` says how."""
 
     def __init__(self, outcome: Callable[[EpisodeSpec], StopReason] | None = None) -> None:

@@ -9,14 +9,14 @@ from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.group import run_group
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from tests.virtual_time import run_in_virtual_time
 
 
 def test_attempts_follow_after_growing_pauses_and_nothing_is_waited_for_after_the_last() -> None:
     started_s: list[float] = []
 
-    class NeverUp:
+    class NeverUp(EpisodeRunner):
         async def run(self, spec: EpisodeSpec) -> Episode:
             started_s.append(asyncio.get_running_loop().time())
             return Episode(

@@ -16,7 +16,8 @@ from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.memory import Cure, MemoryWatch, resident_bytes
-from clawrl_gym.rollout.worker import RolloutWorker, WorkerRetired
+from clawrl_gym.rollout.pool import WorkerRetired
+from clawrl_gym.rollout.worker import RolloutWorker
 
 MIB = 1 << 20
 

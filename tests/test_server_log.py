@@ -65,6 +65,65 @@ def test_an_engine_that_was_killed_is_the_cause_and_not_what_the_end_leaks(tmp_p
     assert "its engine ended without a word" in log.last_words()
 
 
+@pytest.mark.parametrize("sign", ["failed to start.", "encountered a fatal error."])
+def test_the_engines_first_error_is_the_cause_whatever_a_request_and_the_end_said(
+    tmp_path: Path, sign: str
+) -> None:
+    """Lines of vLLM 0.32's own log."""
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    api = "(APIServer pid=5) ERROR 11-22 16:38:23 [async_llm.py:906] "
+    write(
+        path,
+        SERVER + "Starting vLLM server on http://127.0.0.1:1",
+        api + "Error in extracting tool call from response.",
+        api + "json.decoder.JSONDecodeError: Extra data: line 1 column 2 (char 1)",
+        ENGINE + f"EngineCore {sign}",
+        ENGINE + "Traceback (most recent call last):",
+        ENGINE + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+        ENGINE + "During handling of the above exception, another exception occurred:",
+        ENGINE + "RuntimeError: cannot free what was not allocated",
+        "(APIServer pid=5) WARNING 11-22 16:38:23 [core_client.py:817] [shutdown] MPClient: engine "
+        "core exited unexpectedly; starting cleanup",
+        api + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
+        "RuntimeError: cannot schedule new futures after shutdown",
+    )
+    assert log.last_words().startswith("torch.OutOfMemoryError: CUDA out of memory")
+
+
+def test_an_engine_that_was_killed_did_not_end_with_a_requests_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    api = "(APIServer pid=5) ERROR 11-22 16:38:23 [async_llm.py:906] "
+    write(
+        path,
+        SERVER + "Starting vLLM server on http://127.0.0.1:1",
+        api + "json.decoder.JSONDecodeError: Extra data: line 1 column 2 (char 1)",
+        "(APIServer pid=5) WARNING 11-22 16:38:23 [core_client.py:817] [shutdown] MPClient: engine "
+        "core exited unexpectedly; starting cleanup",
+        "RuntimeError: cannot schedule new futures after shutdown",
+    )
+    assert "its engine ended without a word" in log.last_words()
+
+
+def test_a_server_that_ends_by_itself_says_its_own_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.touch()
+    log = ServerLog(path)
+    write(
+        path,
+        SERVER + "Starting vLLM server on http://127.0.0.1:1",
+        "(APIServer pid=5) ERROR 11-22 16:38:23 [serving.py:1] ValueError: of a request",
+        "(APIServer pid=5) Traceback (most recent call last):",
+        "(APIServer pid=5) OSError: [Errno 98] Address already in use",
+        SERVER + "[shutdown] API server: shutdown triggered",
+        "RuntimeError: Event loop is closed",
+    )
+    assert log.last_words() == "OSError: [Errno 98] Address already in use"
+
+
 def test_what_the_interpreters_end_prints_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.touch()

@@ -63,7 +63,7 @@ async def test_a_worker_that_ended_or_leaks_is_replaced_and_episodes_go_on(
 
             reason, error, _ = await play(7)
             assert reason is StopReason.ENV_ERROR
-            assert "the worker's process ended under this episode" in error
+            assert "worker 1 failed: its process ended" in error
             assert (await play(7))[0] is StopReason.POLICY_ERROR  # it started: nobody answers it
             notices = [(await play(seed))[2] for seed in range(101, 113)]
             cures = [notice for notice in notices if notice]

@@ -292,6 +292,8 @@ class Episode:
     """What else the environment measured, by name; averaged in the run's metrics."""
     notice: str | None = None
     """What its worker noticed after it, for people, such as a leak."""
+    is_reported: bool = False
+    """People were told of its error already: all episodes of a worker that ended have the same."""
 
     @property
     def success(self) -> bool:

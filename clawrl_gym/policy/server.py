@@ -213,7 +213,7 @@ class PolicyServer:
         """Wait until the server has died or has been silent for too long; says which."""
         process = self._process
         if process is None:
-            return "is not running"
+            return "did not start again"
         client = self._client(_CHECK_EVERY_S)
         silent = 0
         try:
@@ -253,9 +253,11 @@ class PolicyServer:
         return PolicyClient(self.base_url, self.key, self.model_name, timeout_s, 1)
 
     def _failure(self, symptom: str) -> PolicyError | ConfigError:
-        words = self._log.last_words()
+        process = self._process
+        was_killed = process is not None and process.returncode == -signal.SIGKILL
+        words = "" if was_killed else f": {self._log.last_words()}"  # it had no time to say why
         cure = advice(words)
-        message = f"vLLM {symptom}: {words}; "
+        message = f"vLLM {symptom}{words}; "
         if cure is None:
             return PolicyError(message + f"the whole log is {self._log_path}")
         return ConfigError(message + f"{cure} (log: {self._log_path})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 
@@ -31,10 +32,18 @@ _ADVICE = (
     ("Address already in use", "choose another policy.port, or 0 for a free one"),
     ("Model architectures", "this vLLM cannot serve the model: choose another policy.model"),
 )
-_PREFIX = re.compile(r"^(\(.*?pid=\d+\) )?((INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?)?")
+_PROCESS = re.compile(r"^\(.*?pid=\d+\) ")
+_LEVEL = re.compile(r"^(INFO|WARNING|ERROR) [\d-]+ [\d:]+ \[[^\]]*\] ?")
 _ERROR = re.compile(r"^\s*([\w.]*(Error|Exception)\b|Value error,|error:|.*: error:)")
-_ENGINE_GONE = "EngineDeadError"
-_GENERIC = ("Engine core initialization failed", _ENGINE_GONE, "leaked", "CancelledError")
+_FATAL = ("EngineCore failed to start", "EngineCore encountered a fatal error")
+"""What vLLM says of its engine just before the error that this ended with."""
+_SERVES = "Starting vLLM server"
+_ENDS = ("[shutdown]", "nanobind:")
+"""From here on everything follows from the end: nothing is its cause."""
+_ENGINE_GONE = ("engine core exited unexpectedly", "EngineDeadError")
+_GENERIC = ("Engine core initialization failed", *_ENGINE_GONE, "leaked", "CancelledError",
+            "validation error for")  # fmt: skip
+_WITHOUT_A_WORD = "its engine ended without a word, as when the system kills it for its memory"
 _TAIL_BYTES = 256 * 1024
 
 
@@ -56,18 +65,25 @@ class ServerLog:
         return [phase for line in lines for sign, phase in _PHASES if sign in line]
 
     def last_words(self) -> str:
-        """The error that this launch ended with; its last lines when there is none."""
-        lines = [_PREFIX.sub("", line).rstrip() for line in self._tail()]
-        errors = [
-            line.strip()
-            for line in lines
-            if _ERROR.match(line) and not any(word in line for word in _GENERIC)
-        ]
-        if errors:
-            return errors[-1][:600]
-        if any(_ENGINE_GONE in line for line in lines):
-            return "its engine ended without a word, as when the system kills it for its memory"
-        words = [line.strip() for line in takewhile(_before_exit, lines) if line.strip()]
+        """The error that this launch ended with; its last lines when there is none.
+
+        A server that serves also logs errors of single requests: they are not what it ended with.
+        """
+        tail = [_PROCESS.sub("", line) for line in self._tail()]
+        lines = [_LEVEL.sub("", line).strip() for line in tail]
+        fatal = next((at for at, line in enumerate(lines) if _is_any(_FATAL, line)), None)
+        if fatal is not None and (cause := _errors(lines[fatal:])):
+            return cause[0][:600]
+        if _is_any(_ENGINE_GONE[:1], " ".join(lines)):
+            return _WITHOUT_A_WORD
+        before = list(takewhile(lambda line: not _is_any(_ENDS, line), lines))
+        uncaught = _errors(line for line in tail[: len(before)] if not _LEVEL.match(line))
+        logged = [] if _is_any((_SERVES,), " ".join(before)) else _errors(before)
+        if error := (uncaught[:1] or logged[-1:]):
+            return error[0][:600]
+        if _is_any(_ENGINE_GONE, " ".join(lines)):
+            return _WITHOUT_A_WORD
+        words = [line for line in before if line]
         return " | ".join(words[-3:])[:600] or "it said nothing"
 
     def _tail(self) -> list[str]:
@@ -77,9 +93,13 @@ class ServerLog:
             return file.read().decode(errors="replace").splitlines()
 
 
-def _before_exit(line: str) -> bool:
-    """False from where the interpreter ends and libraries count what they leave."""
-    return not line.startswith("nanobind:")
+def _errors(lines: Iterable[str]) -> list[str]:
+    """Those that say what went wrong, and not that something did."""
+    return [line.strip() for line in lines if _ERROR.match(line) and not _is_any(_GENERIC, line)]
+
+
+def _is_any(signs: Iterable[str], line: str) -> bool:
+    return any(sign in line for sign in signs)
 
 
 def advice(words: str) -> str | None:

@@ -81,7 +81,7 @@ class GatewayChat:
             "next_state": next_state,
             "error": episode.error,
         }
-        await self._post(f"/sessions/{spec.session_id}/end", body, {})
+        await self._post(f"/sessions/{spec.session_id}/end", body, _labels(spec))
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
         """Send the film of an episode that is over."""

@@ -1,37 +1,93 @@
-"""The workers as one pool: least busy first, bounded, and a dead worker is data, not a crash.
+"""The workers as one pool: least busy first, bounded, and a worker that fails is data, not a crash.
 
-Workers may join and leave at any time; what ran on one that left is for its callers to run again.
+A worker whose process ends is left out until another has taken its place; its episodes are given
+up, their sessions closed, and it is told once. One that does not answer (stopped, cut off) gets no
+new episodes until it does, and is ended when it has not for `_LEASE_S`: what it still reports then
+comes too late. One in which nothing starts is left out while another works, each time longer, and
+tried with one episode. Workers may join and leave at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from clawrl_gym.core.errors import ClawError, EnvError, PolicyError
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.episode import EpisodeSpec
 
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 15.0
+_FORGIVEN_S = 60.0
+"""After so long without a failure the next one is a first one."""
+_RECOVERY_S = 120.0
+"""A worker that has not recovered by then is tried as it is: its episodes say what is wrong."""
+_BEAT_EVERY_S = 3.0
+_SILENT_S = 15.0
+"""A worker that has not answered for so long gets no new episodes."""
+_LEASE_S = 60.0
+"""One that has not answered for so long has lost those that it has."""
+_ERRORS_IN_A_ROW = 16
+"""Episodes that could not start in one worker, one after the other, before it is left out."""
+_CLOSING_S = 10.0
+"""How long a lost episode's session may take to be closed."""
+
+
+class WorkerRetired(EnvError):
+    """The worker takes no episode: it ends once those that it has are over, and is replaced."""
+
 
 class EpisodeRunner(Protocol):
-    """A worker, wherever it runs. Any exception means that the worker failed."""
+    """A worker, wherever it runs. Whatever `run` raises means that the worker failed."""
 
-    async def run(self, spec: EpisodeSpec) -> Episode: ...
+    async def run(self, spec: EpisodeSpec) -> Episode:
+        """One episode to its end. Raises WorkerRetired when it takes none."""
+        ...
+
+    async def ready(self) -> object:
+        """Answers as long as the worker lives."""
+        return None
+
+    async def recovered(self) -> object:
+        """Answers once a worker that failed or retired takes episodes again."""
+        return await self.ready()
+
+    def kill(self) -> None:
+        """End its process, whatever that does; another one takes its place."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(slots=True, eq=False)
 class _Member:
-    """One worker of the pool."""
+    """A worker in the pool."""
 
     worker: EpisodeRunner
     slots: int
-    """Episodes that it may run at a time."""
+    name: str
+    playing: set[asyncio.Task[Episode]] = field(default_factory=set)
     busy: int = 0
-    left: bool = False
+    """Its slots that are taken."""
+    has_left: bool = False
     """It is in the pool no more."""
+    is_away: bool = False
+    """It gets no new episodes."""
+    is_reported: bool = False
+    """People were told that it is left out."""
+    failures: int = 0
+    back_s: float = -_FORGIVEN_S
+    """When it came back from the last failure, by the loop's clock."""
+    errors: int = 0
+    """Its last episodes that could not start, without any other end between them."""
+    is_on_trial: bool = False
+    """It failed more than once, and gets one episode at a time until one ends well."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it takes another episode now."""
+        return not self.is_away and self.busy < (1 if self.is_on_trial else self.slots)
 
 
 class WorkerPool:
@@ -40,10 +96,25 @@ class WorkerPool:
     Measured episodes go before trained ones, so that an evaluation beside training is over soon.
     """
 
-    def __init__(self, workers: Sequence[EpisodeRunner] = (), slots: int = 1) -> None:
+    def __init__(
+        self,
+        workers: Sequence[EpisodeRunner] = (),
+        slots: int = 1,
+        *,
+        on_lost: Callable[[EpisodeSpec, Episode], Awaitable[None]] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`on_lost` closes the session of an episode whose worker failed, so that what a worker
+        does that was only cut off is refused. It may raise PolicyError."""
+        self._on_lost = on_lost
+        self._say = say
         self._members: list[_Member] = []
-        self._slots = _Slots()
+        self._joined = 0
+        self._listens = False
         self._in_flight = 0
+        self._urgent: deque[asyncio.Future[_Member]] = deque()
+        self._others: deque[asyncio.Future[_Member]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
         for worker in workers:
             self.add(worker, slots)
 
@@ -57,95 +128,245 @@ class WorkerPool:
         """Episodes that may run at a time."""
         return sum(member.slots for member in self._members)
 
-    def add(self, worker: EpisodeRunner, slots: int) -> None:
-        """From now on it runs episodes, at most `slots` at a time."""
-        self._members.append(_Member(worker, slots))
-        self._slots.grow(slots)
+    @property
+    def workers(self) -> int:
+        """Workers that take episodes now."""
+        return sum(not member.is_away for member in self._members)
+
+    def add(self, worker: EpisodeRunner, slots: int, name: str | None = None) -> None:
+        """From now on it runs episodes, at most `slots` at a time; `name` is what people read."""
+        self._joined += 1
+        member = _Member(worker, slots, name or f"worker {self._joined}")
+        self._members.append(member)
+        if self._listens:
+            self._spawn(self._listen(member))
+        self._hand_out()
 
     def remove(self, worker: EpisodeRunner) -> None:
         """It gets no more episodes; those that it still runs end as they end."""
         for member in [member for member in self._members if member.worker is worker]:
             self._members.remove(member)
-            member.left = True
-            self._slots.shrink(member.slots)
-            self._slots.grow(member.busy)  # what it still runs takes no place of another worker
+            member.has_left = True
+
+    def listen(self) -> None:
+        """Notice workers that stop answering, until `close`."""
+        self._listens = True
+        for member in self._members:
+            self._spawn(self._listen(member))
+
+    def close(self) -> None:
+        """Stop looking after the workers; idempotent."""
+        for task in self._tasks:
+            task.cancel()
 
     async def run(self, spec: EpisodeSpec) -> Episode:
         """One episode; a worker that fails makes it an episode without a reward."""
         while True:
-            async with self._slots.one(urgent=spec.group_id is None):
-                if self._members:  # else the last one left together with the slot
-                    least_busy = min(self._members, key=lambda member: member.busy / member.slots)
-                    return await self._run_on(least_busy, spec)
+            async with self._place(urgent=spec.group_id is None) as member:
+                if member.has_left:  # together with the slot
+                    continue
+                try:
+                    return await self._play(member, spec)
+                except WorkerRetired:
+                    self._leave_out(member, None, recovers=True)
 
-    async def _run_on(self, member: _Member, spec: EpisodeSpec) -> Episode:
-        member.busy += 1
-        self._in_flight += 1
+    async def _play(self, member: _Member, spec: EpisodeSpec) -> Episode:
+        playing = asyncio.ensure_future(member.worker.run(spec))
+        member.playing.add(playing)
         try:
             async with asyncio.timeout(spec.longest_s):
-                return await member.worker.run(spec)
+                episode = await playing
+        except WorkerRetired:
+            raise
+        except TimeoutError:
+            return await self._lost(spec, f"{member.name} has not ended it in {spec.longest_s:g} s")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():  # else `_give_up` has ended it
+                raise
+            return await self._lost(spec, f"{member.name} did not answer", is_reported=True)
         except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
-            return Episode(
-                session_id=spec.session_id,
-                group_id=spec.group_id,
-                task=spec.task,
-                stop_reason=StopReason.ENV_ERROR,
-                reward=None,
-                turns=0,
-                error=f"worker failed: {type(error).__name__}: {error}",
-            )
+            kind = "" if isinstance(error, ClawError) else f"{type(error).__name__}: "
+            self._leave_out(member, f"failed: {kind}{error}", recovers=True)
+            return await self._lost(spec, f"{member.name} failed: {kind}{error}", is_reported=True)
         finally:
-            member.busy -= 1
-            self._in_flight -= 1
-            if member.left:
-                self._slots.shrink(1)
+            member.playing.discard(playing)
+        self._judge(member, episode)
+        return episode
 
+    async def _lost(self, spec: EpisodeSpec, error: str, *, is_reported: bool = False) -> Episode:
+        """The episode of a worker that will report nothing, or nothing that counts."""
+        episode = Episode(
+            session_id=spec.session_id,
+            group_id=spec.group_id,
+            task=spec.task,
+            stop_reason=StopReason.ENV_ERROR,
+            reward=None,
+            turns=0,
+            error=error,
+            is_reported=is_reported,
+        )
+        if self._on_lost is not None:
+            with suppress(PolicyError, TimeoutError):
+                async with asyncio.timeout(_CLOSING_S):
+                    await self._on_lost(spec, episode)
+        return episode
 
-class _Slots:
-    """A semaphore with two queues, and a count that may change."""
+    def _judge(self, member: _Member, episode: Episode) -> None:
+        """Leave a worker out in which nothing starts, while another one works."""
+        if episode.stop_reason is not StopReason.ENV_ERROR or episode.turns:
+            self._worked(member)
+            return
+        member.errors += 1
+        if member.errors >= _ERRORS_IN_A_ROW and self.workers > 1:
+            why = f"its last {member.errors} episodes could not start, the last: {episode.error}"
+            self._leave_out(member, f"is left out for a while: {why}", recovers=False)
 
-    def __init__(self) -> None:
-        self._free = 0
-        """Below 0: so many were given to episodes that have not begun, and their worker left."""
-        self._urgent: deque[asyncio.Future[None]] = deque()
-        self._others: deque[asyncio.Future[None]] = deque()
+    def _worked(self, member: _Member) -> None:
+        member.errors = 0
+        if member.is_on_trial:
+            member.is_on_trial = False
+            self._hand_out()
+        if member.is_reported and not member.is_away:
+            member.is_reported = False
+            self._say(f"{member.name} works again")
 
-    def grow(self, count: int) -> None:
-        """So many more may be held."""
-        self._free += count
-        self._hand_on()
+    def _leave_out(self, member: _Member, why: str | None, *, recovers: bool) -> None:
+        """No new episodes until it has recovered, after a pause that grows with its failures."""
+        if member.is_away:
+            return
+        member.is_away = True
+        pause_s = 0.0
+        if why is not None:
+            now_s = asyncio.get_running_loop().time()
+            if now_s - member.back_s > _FORGIVEN_S:
+                member.failures = 0
+            pause_s = min(_FIRST_PAUSE_S * 2.0**member.failures, _LONGEST_PAUSE_S)
+            member.failures += 1
+            member.is_on_trial = member.failures > 1 or not recovers
+            self._report(member, f"{member.name} {why}" + _and_its_episodes(member, recovers))
+        self._spawn(self._bring_back(member, pause_s, recovers))
 
-    def shrink(self, count: int) -> None:
-        """So many fewer may be held; who holds one keeps it."""
-        self._free -= count
+    async def _bring_back(self, member: _Member, pause_s: float, recovers: bool) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await asyncio.sleep(pause_s)
+        if recovers:
+            with suppress(Exception):  # episodes meet it, and say what it is
+                async with asyncio.timeout(_RECOVERY_S):
+                    await member.worker.recovered()
+        member.back_s = loop.time()
+        if recovers and member.is_reported:
+            member.is_reported = False
+            self._say(f"{member.name} takes episodes again after {loop.time() - began_s:.1f} s")
+        self._welcome(member)
+
+    async def _listen(self, member: _Member) -> None:
+        while not member.has_left:
+            await asyncio.sleep(_BEAT_EVERY_S)
+            if not member.is_away:
+                await self._hear(member)
+
+    async def _hear(self, member: _Member) -> None:
+        """Ask a worker whether it lives, and wait for its answer as long as its lease goes."""
+        answer = asyncio.ensure_future(_answer(member.worker))
+        try:
+            await asyncio.wait({answer}, timeout=_SILENT_S)
+            if answer.done() or member.is_away:
+                return
+            member.is_away = True
+            self._report(
+                member,
+                f"{member.name} has not answered for {_SILENT_S:.0f} s: it gets no new episodes "
+                "until it does",
+            )
+            await asyncio.wait({answer}, timeout=_LEASE_S - _SILENT_S)
+            if answer.done():
+                member.is_reported = False
+                self._say(f"{member.name} answers again")
+                self._welcome(member)
+            else:
+                self._give_up(member)
+        finally:
+            answer.cancel()
+
+    def _give_up(self, member: _Member) -> None:
+        """What it has is run elsewhere; whatever it may still report comes too late."""
+        self._say(
+            f"{member.name} has not answered for {_LEASE_S:.0f} s: it is ended"
+            + _and_its_episodes(member, True)
+        )
+        member.worker.kill()
+        for playing in member.playing:
+            playing.cancel()
+        self._spawn(self._bring_back(member, _FIRST_PAUSE_S, recovers=True))
+
+    def _report(self, member: _Member, line: str) -> None:
+        """Once until it works again."""
+        if not member.is_reported:
+            member.is_reported = True
+            self._say(line)
+
+    def _welcome(self, member: _Member) -> None:
+        member.is_away = False
+        self._hand_out()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @asynccontextmanager
-    async def one(self, *, urgent: bool) -> AsyncIterator[None]:
-        """Hold a slot; who is urgent gets it before all who are not."""
-        await self._acquire(self._urgent if urgent else self._others)
+    async def _place(self, *, urgent: bool) -> AsyncIterator[_Member]:
+        """A slot of a worker; who is urgent gets it before all who are not."""
+        member = await self._take(self._urgent if urgent else self._others)
         try:
-            yield
+            yield member
         finally:
-            self.grow(1)
+            self._free(member)
 
-    async def _acquire(self, queue: deque[asyncio.Future[None]]) -> None:
-        if self._free > 0:  # nobody waits then
-            self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _take(self, queue: deque[asyncio.Future[_Member]]) -> _Member:
+        member = self._least_busy()
+        if member is not None:  # nobody waits then
+            return self._occupy(member)
+        turn: asyncio.Future[_Member] = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
-            await turn
+            return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.grow(1)  # it came together with the slot
+                self._free(turn.result())  # it came together with the slot
             raise
 
-    def _hand_on(self) -> None:
-        """Free slots go to who waits, in order."""
-        for queue in (self._urgent, self._others):
-            while queue and self._free > 0:
-                turn = queue.popleft()
-                if not turn.done():
-                    self._free -= 1
-                    turn.set_result(None)
+    def _least_busy(self) -> _Member | None:
+        """None when no worker takes another episode."""
+        free = (member for member in self._members if member.is_free)
+        return min(free, key=lambda member: member.busy / member.slots, default=None)
+
+    def _occupy(self, member: _Member) -> _Member:
+        member.busy += 1
+        self._in_flight += 1
+        return member
+
+    def _free(self, member: _Member) -> None:
+        member.busy -= 1
+        self._in_flight -= 1
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give free slots to those who wait."""
+        while (queue := self._urgent or self._others) and (member := self._least_busy()):
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(self._occupy(member))
+
+
+def _and_its_episodes(member: _Member, are_lost: bool) -> str:
+    count = len(member.playing)
+    return f"; {count} episodes in it are run again" if are_lost and count else ""
+
+
+async def _answer(worker: EpisodeRunner) -> None:
+    """An error is an answer, too: episodes meet it, and say what it is."""
+    with suppress(Exception):
+        await worker.ready()

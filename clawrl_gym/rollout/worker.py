@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from clawrl_gym.agents.agent import Agent
 from clawrl_gym.config import AgentConfig, EnvConfig
-from clawrl_gym.core.errors import ClawError, ConfigError, EnvError
+from clawrl_gym.core.errors import ClawError, ConfigError
 from clawrl_gym.core.plugins import (
     AGENTS,
     ENVIRONMENTS,
@@ -29,6 +29,7 @@ from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.memory import Cure, MemoryWatch
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,11 +65,7 @@ def _difference(plugins: Mapping[str, str]) -> ConfigError | None:
     return None
 
 
-class WorkerRetired(EnvError):
-    """This worker takes no more episodes: it is about to be replaced."""
-
-
-class RolloutWorker:
+class RolloutWorker(EpisodeRunner):
     """Runs episodes; as many at a time as it has slots. `run/cluster.py` makes an actor of it."""
 
     def __init__(

@@ -34,6 +34,7 @@ from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fi
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.trainers.actor import LearnerActor
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from clawrl_gym.trainers.pictures import Images
 
 _OBJECT_STORE_BYTES = 128 << 20
-_REVIVAL_S = 120.0
 _RAY_PROCESSES = ("gcs_server", "raylet")
 
 
@@ -189,7 +189,7 @@ async def _awaited(answer: Awaitable[object]) -> None:
         raise
 
 
-class RayWorker:
+class RayWorker(EpisodeRunner):
     """A rollout worker in a Ray actor; restarted by Ray when its process dies."""
 
     def __init__(
@@ -213,7 +213,7 @@ class RayWorker:
             env, agent, slots, policy, request_timeout_s, self._plugins, growth_mb
         )
         self._process_id = 0
-        self._revival: asyncio.Task[None] | None = None
+        """Of the process that is known to be ready."""
 
     async def ready(self) -> None:
         """Raises ConfigError when plug-ins of the worker's process are not this one's."""
@@ -221,57 +221,50 @@ class RayWorker:
 
         try:
             await _awaited(self._actor.ready.remote())
-            await self._actor.may_be_replaced.remote()
-            self._process_id = await self._actor.process_id.remote()
+            if not self._process_id:
+                await self._actor.may_be_replaced.remote()
+                self._process_id = await self._actor.process_id.remote()
         except ray.exceptions.RayError:  # a class that is not there cannot even be handed over
-            await _checked_remotely(self._plugins)
+            if not self._process_id:
+                await _checked_remotely(self._plugins)
             raise
 
     async def run(self, spec: EpisodeSpec) -> Episode:
-        """Raises EnvError when the worker's process ends under it; the next episode waits until
-        there is another one."""
+        """Raises EnvError when the worker's process ends under it, WorkerRetired when it is about
+        to."""
         import ray.exceptions
 
-        from clawrl_gym.rollout.worker import WorkerRetired
+        try:
+            episode: Episode = await self._actor.run.remote(spec)
+            return episode
+        except ray.exceptions.RayActorError as error:
+            raise EnvError(
+                "its process ended: its memory was full, or an environment's code crashed or "
+                f"called os._exit ({_last_line(error)})"
+            ) from None
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, WorkerRetired):
+                raise WorkerRetired(str(error.cause)) from None
+            raise
 
-        while True:
-            if self._revival is not None:
-                await asyncio.shield(self._revival)
-            try:
-                episode: Episode = await self._actor.run.remote(spec)
-                return episode
-            except ray.exceptions.RayActorError as error:
-                self._revive()
-                raise EnvError(
-                    "the worker's process ended under this episode and all others in it: its "
-                    "memory was full, or an environment's code crashed or called os._exit "
-                    f"({_last_line(error)})"
-                ) from None
-            except ray.exceptions.RayTaskError as error:
-                if not isinstance(error.cause, WorkerRetired):
-                    raise
-                self._revive()
-
-    def _revive(self) -> None:
-        if self._revival is None:
-            self._revival = asyncio.create_task(self._await_another())
-
-    async def _await_another(self) -> None:
-        """Until Ray has started another process, or for long."""
+    async def recovered(self) -> None:
+        """Answers once Ray has started another process, or the one that there is goes on."""
         import ray.exceptions
 
-        pauses_s = growing_pauses_s(0.1, 1.0)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_REVIVAL_S):
-                while True:
-                    with contextlib.suppress(ray.exceptions.RayError):
-                        is_another = await self._actor.process_id.remote() != self._process_id
-                        if is_another:
-                            await self.ready()
-                        if is_another or not await self._actor.retire_if_empty.remote():
-                            break
-                    await asyncio.sleep(next(pauses_s))
-        self._revival = None
+        for pause_s in growing_pauses_s(0.1, 1.0):
+            with contextlib.suppress(ray.exceptions.RayError):
+                if await self._actor.process_id.remote() != self._process_id:
+                    self._process_id = 0
+                    return await self.ready()
+                if not await self._actor.retire_if_empty.remote():
+                    return
+            await asyncio.sleep(pause_s)
+
+    def kill(self) -> None:
+        """End its process; Ray starts another one."""
+        import ray
+
+        ray.kill(self._actor, no_restart=False)
 
     async def close(self) -> None:
         await self._actor.close.remote()

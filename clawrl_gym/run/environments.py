@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Protocol, Self
@@ -19,19 +19,18 @@ from uuid import uuid4
 from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, TaskRef
-from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.run import cluster
 
+_CLOSING = 8
+"""Sessions of lost episodes that are closed at a time."""
 
-class Worker(Protocol):
+
+class Worker(EpisodeRunner, Protocol):
     """Holds environments, in this process or in another."""
-
-    async def ready(self) -> object: ...
-
-    async def run(self, spec: EpisodeSpec) -> Episode: ...
 
     async def close(self) -> None: ...
 
@@ -51,11 +50,13 @@ class Environments:
         max_retries: int = 3,
         request_timeout_s: float = 120.0,
         growth_mb: int = 1024,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
 
         `timeout_s` of one episode, `request_timeout_s` of one reply of the policy; `growth_mb`:
-        memory that a worker may gain before its environments are made anew.
+        memory that a worker may gain before its environments are made anew. `say` gets a line for
+        a worker that fails, and for one that works again.
         """
         if slots < 1 or workers < 0:
             raise ConfigError(
@@ -71,6 +72,7 @@ class Environments:
         self._max_retries = max_retries
         self._request_timeout_s = request_timeout_s
         self._growth_mb = growth_mb
+        self._say = say
         self._numbers = itertools.count()
         self._stack = AsyncExitStack()
         self._pool: WorkerPool | None = None
@@ -81,7 +83,15 @@ class Environments:
         for worker in workers:
             await worker.ready()
             stack.push_async_callback(worker.close)
-        self._pool = WorkerPool(workers, self._slots)
+        chat = chat_of(self._policy, self._request_timeout_s, limit=_CLOSING)
+        stack.push_async_callback(chat.close)
+
+        async def close_session(spec: EpisodeSpec, episode: Episode) -> None:
+            await chat.end(spec, episode, None)
+
+        self._pool = WorkerPool(workers, self._slots, on_lost=close_session, say=self._say)
+        stack.callback(self._pool.close)
+        self._pool.listen()
         return self._pool
 
     @property

@@ -16,6 +16,7 @@ from clawrl_gym.core.metrics import (
     Metrics,
     Timeline,
 )
+from clawrl_gym.core.repeats import Repeats
 from clawrl_gym.core.types import Episode, Turn, Verdict
 from clawrl_gym.gateway.prometheus import LearningStats
 from clawrl_gym.gateway.server import Gateway
@@ -70,6 +71,7 @@ class Observer:
         self._served = served
         self._counts = counts
         self._decoder = decoder
+        self._errors = Repeats(view.message)
 
     @property
     def _learning(self) -> LearningStats:
@@ -80,8 +82,8 @@ class Observer:
         self._counts.count(episode)
         if episode.notice is not None:
             self._view.message(episode.notice)
-        if episode.error is not None:
-            self._view.message(f"{episode.stop_reason.value}: {episode.error}")
+        if episode.error is not None and not episode.is_reported:
+            self._errors.add(f"{episode.stop_reason.value}: {episode.error}")
 
     def turn(self, turn: Turn) -> None:
         """A turn of a conversation was recorded."""
@@ -136,6 +138,7 @@ class Observer:
         while True:
             await asyncio.sleep(_GAUGE_EVERY_S)
             self._view.update(self._counts.gauges())
+            self._errors.flush_if_due()
             now_s, tokens = time.time(), stats.tokens_sampled - sampled
             if tokens:
                 self._timeline.add("serve", "generate", last_s, now_s, tokens=tokens)

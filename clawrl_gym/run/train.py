@@ -179,6 +179,7 @@ class Run:
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
             growth_mb=config.rollout.growth_mb,
+            say=self._view.message,
         )
         self._pool = await environments.start(stack)
         self._environments = environments
