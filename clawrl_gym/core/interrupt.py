@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from clawrl_gym.core.descendants import end_descendants
 from clawrl_gym.core.errors import ConfigError, first_of
+from clawrl_gym.core.scratch import remove_all
 
 COMMANDS = ("train", "serve", "evaluate", "bench")
 PATIENCE_S = 3.5
@@ -107,6 +108,7 @@ class Interrupts:
         with self._ending:
             number = self.signal or signal.SIGTERM
             end_descendants()
+            remove_all()
             way_on = self._ways_on[-1] if self._ways_on else _NOTHING
             if not self.silent:
                 _write(f"stopped by {number.name}: {way_on}\n")

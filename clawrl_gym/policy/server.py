@@ -20,6 +20,7 @@ from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
@@ -65,6 +66,7 @@ class PolicyServer:
         self._log = ServerLog(log_path)
         self._process: ServerProcess | None = None
         self._fork_server: ForkServer | None = None
+        self._scratch: Scratch | None = None
         self._ready_s: float | None = None
         self._stopping = False
         self._launching = asyncio.Lock()
@@ -163,6 +165,7 @@ class PolicyServer:
             argv = launch.command(self._config, self.folder.current, self._port, self._device)
             base = os.environ | ({"CUDA_VISIBLE_DEVICES": self._gpu} if self._gpu else {})
             environment = launch.environment(self._config, self.key, self._device, base)
+            environment["TMPDIR"] = str(self._scratch_of_process().path)
             with self._log_path.open("ab") as output:
                 self._fork_server = await ForkServer.open(argv, environment, output)
         return await self._fork_server.server()
@@ -171,6 +174,14 @@ class PolicyServer:
         if self._fork_server is not None:
             await self._fork_server.close()
             self._fork_server = None
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
+
+    def _scratch_of_process(self) -> Scratch:
+        """Where vLLM has its sockets and what else it does not clean up."""
+        self._scratch = self._scratch or Scratch("vllm")
+        return self._scratch
 
     async def _until_ready(self, process: ServerProcess) -> None:
         deadline_s = time.monotonic() + self._config.start_timeout_s

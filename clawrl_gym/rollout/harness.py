@@ -22,9 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import EnvError, boundary
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, StopReason
 from clawrl_gym.rollout.action_socket import ActionSocket, HarnessChat
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -82,7 +81,8 @@ async def run_harness(
 async def _play(actions: ActionSocket, harness: Harness) -> StopReason:
     """Until the episode or the program ends; an end by itself is graded as it is."""
     await actions.chat.begin(actions.spec)
-    folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="harness-"))
+    scratch = await asyncio.to_thread(Scratch, "harness")
+    folder = scratch.path
     try:
         async with actions.listening(folder / "socket"):
             code = await _run(actions, harness, folder)
@@ -94,7 +94,7 @@ async def _play(actions: ActionSocket, harness: Harness) -> StopReason:
         if code != 0:
             raise EnvError(f"the harness ended with exit code {code}: {_tail(folder / 'output')}")
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(scratch.remove)
     await actions.progress.finish()
     return StopReason.TRUNCATED
 

@@ -14,7 +14,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -25,6 +24,7 @@ from gymnasium.vector.utils import CloudpickleWrapper
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigErrors
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import StopReason, TaskRef
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.progress import Progress
@@ -66,8 +66,8 @@ def probe(config: EnvConfig, timeout_s: float = _LIMIT_S) -> Findings:
     except Exception as error:  # noqa: BLE001 (the border to objects of anybody's)
         why = f"{type(error).__name__}: {error}"
         return Findings([f"it cannot be handed to a worker, which is another process: {why}"])
-    with tempfile.TemporaryDirectory(prefix="clawrl-probe-") as folder:
-        written = Path(folder) / "findings.json"
+    with Scratch("probe") as folder:
+        written = folder / "findings.json"
         ending = _run([sys.executable, "-m", __name__, str(written)], pickled, timeout_s)
         findings = _read(written)
     if not findings.finished:

@@ -13,9 +13,11 @@ import importlib
 import logging
 import os
 import secrets
+import shutil
 import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
@@ -31,6 +33,7 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
@@ -51,7 +54,9 @@ class Cluster:
     Nobody waits for a start that is no longer wanted: the thread ends it as soon as it can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept_logs: Path | None = None) -> None:
+        """`kept_logs`: where Ray's own logs are put when it fails; else they go with it."""
+        self._kept_logs = kept_logs
         self._unwanted = threading.Event()
         self._thread: threading.Thread | None = None
         self._up = False
@@ -66,14 +71,19 @@ class Cluster:
 
         def hold() -> None:  # Ray's processes die with the thread that started them
             error = None
+            scratch = Scratch("ray")
             try:
-                _start_ray()
+                _start_ray(scratch.path)
             except Exception as failure:  # noqa: BLE001 - raised below, in the loop
                 error = failure
+                self._keep_logs(scratch.path)
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_settle, started, error)
             self._unwanted.wait()
+            if self._lost_process:
+                self._keep_logs(scratch.path)
             _stop_ray()
+            scratch.remove()
 
         self._thread = threading.Thread(target=hold, name="ray", daemon=True)
         self._thread.start()
@@ -101,9 +111,14 @@ class Cluster:
     async def _watch(self) -> None:
         await self._lost.wait()
         raise ClusterError(
-            f"Ray's {self._lost_process} ended: it was killed, or there was no memory for it; its "
-            "own logs are in /tmp/ray/session_latest/logs"
+            f"Ray's {self._lost_process} ended: it was killed, or there was no memory for it"
+            + (f"; Ray's own logs: {self._kept_logs}" if self._kept_logs else "")
         )
+
+    def _keep_logs(self, folder: Path) -> None:
+        if self._kept_logs is not None:
+            with contextlib.suppress(OSError, shutil.Error):  # perhaps it is the disk that is full
+                shutil.copytree(folder / "session_latest/logs", self._kept_logs, dirs_exist_ok=True)
 
     def _notice_ends(self) -> None:
         """Have the loop say when a process ends that the cluster stands on."""
@@ -121,7 +136,8 @@ class Cluster:
         self._lost.set()
 
 
-def _start_ray() -> None:
+def _start_ray(folder: Path) -> None:
+    """With all that it and its actors put into temporary folders below `folder`."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # Ray takes loopback for an address of the network, unless told that there is no other machine.
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
@@ -135,14 +151,26 @@ def _start_ray() -> None:
 
     with contextlib.suppress(ImportError, AttributeError):  # names of Ray's own
         _read_variables_again()
-    ray.init(
-        address="local",
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
-    )
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    for is_last in (False, True):
+        try:
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=str(folder),
+                runtime_env={
+                    "env_vars": {"PYTHONPATH": import_path(), "TMPDIR": str(temporary)},
+                },
+            )
+            return
+        except Exception:
+            if is_last:
+                raise
+            ray.shutdown()  # on a busy machine its processes are too late for each other
 
 
 def _read_variables_again() -> None:

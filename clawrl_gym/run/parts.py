@@ -43,7 +43,7 @@ class RunParts:
         self._config = config
         self._view = view
         self.folder = folder
-        self.cluster = cluster.Cluster()
+        self.cluster = cluster.Cluster(folder.logs / "ray")
         films = LivePage(folder.path, view.message)
         self.policy = ServedPolicy(config, folder.path, on_phase=view.phase, on_film=films.add)
 

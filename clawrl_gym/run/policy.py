@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import socket
-import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -22,6 +21,7 @@ from typing import Protocol, Self
 
 from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
@@ -71,10 +71,8 @@ class ServedPolicy:
         self._config = config
         self._on_phase = on_phase
         self._on_film = on_film
-        self._own_folder = (
-            tempfile.TemporaryDirectory(prefix="clawrl-policy-") if folder is None else None
-        )
-        self.folder = RunFolder(Path(self._own_folder.name if self._own_folder else folder or ""))
+        self._own_folder = Scratch("policy") if folder is None else None
+        self.folder = RunFolder(Path(self._own_folder.path if self._own_folder else folder or ""))
         self.model = model_of(self.folder.path, config.policy.model)
         self.device = resolve_device(config.policy.device)
         self.version = 0
@@ -191,4 +189,4 @@ class ServedPolicy:
         """End vLLM and the gateway, and close the store; for what `async with` opened."""
         await self._stack.aclose()
         if self._own_folder is not None:
-            self._own_folder.cleanup()
+            self._own_folder.remove()

@@ -10,7 +10,6 @@ import base64
 import errno
 import hashlib
 import os
-import shutil
 import sqlite3
 import tempfile
 from collections import Counter
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import DiskFull, StoreError, boundary
 from clawrl_gym.core.pictures import digest_of_part, pictures_of
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import ContentPart, Message
 from clawrl_gym.store.writer import Transaction
 
@@ -47,7 +47,7 @@ class PictureFiles:
     def __init__(self, folder: Path | None) -> None:
         """None: the run is not recorded. The folder is made with the first picture."""
         self._folder = None if folder is None else folder / FOLDER
-        self._in_memory = folder is None
+        self._scratch: Scratch | None = None
         self._pins: Counter[str] = Counter()
 
     @property
@@ -55,7 +55,8 @@ class PictureFiles:
         """Where the files lie; made when it is not there."""
         if self._folder is None:
             with boundary(StoreError, "keeping pictures of an unrecorded run in memory"):
-                self._folder = Path(tempfile.mkdtemp(prefix="clawrl-images-", dir=_MEMORY))
+                self._scratch = Scratch("images", _MEMORY)
+                self._folder = self._scratch.path / FOLDER
         self._folder.mkdir(parents=True, exist_ok=True)
         return self._folder
 
@@ -105,8 +106,8 @@ class PictureFiles:
         return [self._inline_message(message) for message in messages]
 
     def close(self) -> None:
-        if self._in_memory and self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.remove()
 
     def _inline_message(self, message: Message) -> Message:
         content = message.get("content")

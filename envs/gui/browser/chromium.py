@@ -10,7 +10,6 @@ import shlex
 import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.installation import how_to_have_chromium
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.envs.gui.browser.memory import require_cgroups
 from clawrl_gym.envs.gui.browser.supervisor import SupervisorSettings
 from clawrl_gym.envs.gui.config import BrowserConfig
@@ -114,8 +114,8 @@ async def launch(playwright: Playwright, options: BrowserConfig) -> Started:
             "memory_mb": options.memory_mb,
             "handover_name": handover_name,
         }
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="clawrl-browser-"))
-        starter = await asyncio.to_thread(_write_starter, Path(folder), settings)
+        folder = stack.enter_context(Scratch("browser"))
+        starter = await asyncio.to_thread(_write_starter, folder, settings)
         browser = await _start(playwright, starter, isolated=bwrap is not None)
         try:
             listener = None if bwrap is None else await asyncio.to_thread(_receive, handover)

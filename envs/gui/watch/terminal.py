@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TextIO
 
 from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.envs.gui.watch.player import Player
 
 _HELP = (
@@ -18,8 +18,13 @@ _HELP = (
 def play(
     player: Player, folder: Path | None, source: TextIO, out: TextIO, *, by_oracle: bool
 ) -> int:
-    """Until the input ends; returns the exit code: 0, or with the oracle 1 unless it is solved."""
-    folder = folder or Path(tempfile.mkdtemp(prefix="clawrl-watch-"))
+    """Until the input ends; returns the exit code: 0, or with the oracle 1 unless it is solved.
+
+    Without a folder, screenshots are gone when it returns.
+    """
+    if folder is None:
+        with Scratch("watch") as scratch:
+            return play(player, scratch, source, out, by_oracle=by_oracle)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

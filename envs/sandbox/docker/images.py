@@ -11,13 +11,13 @@ import hashlib
 import io
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from clawrl_gym.core.errors import SandboxError, TaskError, boundary
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.envs.sandbox.docker import build_context
 from clawrl_gym.envs.sandbox.docker.engine import engine
 
@@ -31,6 +31,8 @@ _OWN = {TERMINAL_IMAGE: "terminal.Dockerfile", SWE_IMAGE: "swe.Dockerfile"}
 _REGISTRY_IMAGE = "debian:bookworm-slim"
 _BASE_TIMEOUT_S = 1200.0
 _LAST_LINES = 12
+_LOCKS = Path("/tmp")
+"""Where all processes of a user look, wherever each has its own temporary files."""
 
 
 def ensure_image(name: str, say: Say = lambda line: None) -> None:
@@ -128,8 +130,8 @@ def _make_base(say: Say) -> None:
 
 
 def _import_base() -> None:
-    with tempfile.TemporaryDirectory(prefix="clawrl-base-") as work:
-        archive = Path(work) / "base.tar"
+    with Scratch("base") as work:
+        archive = work / "base.tar"
         with archive.open("wb") as out:
             process = subprocess.run(
                 [_folder() / "base.sh"],
@@ -186,10 +188,20 @@ def _text_of(line: Mapping[str, object]) -> str:
 def _exclusive(name: str) -> Iterator[None]:
     """One process at a time makes an image."""
     key = hashlib.sha256(name.encode()).hexdigest()[:16]
-    path = Path(tempfile.gettempdir()) / f"clawrl-image-{os.getuid()}-{key}.lock"
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    path = _LOCKS / f"clawrl-image-{os.getuid()}-{key}.lock"
+    fd = _hold(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
+        path.unlink(missing_ok=True)  # ours while it is held
+        os.close(fd)
+
+
+def _hold(path: Path) -> int:
+    """The lock file, held; one that its last holder has just taken away is made anew."""
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink:
+            return fd
         os.close(fd)
