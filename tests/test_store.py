@@ -357,3 +357,24 @@ async def test_odd_text_and_numbers_survive(tmp_path: Path) -> None:
     assert await store.turns_of("s1") == [replace(odd, id=position)]
     await store.close()
     assert json.loads((tmp_path / "conversations.jsonl").read_text())["messages"] == odd.messages
+
+
+async def test_episodes_that_nobody_plays_any_more_are_closed_and_conversations_are_not(
+    tmp_path: Path,
+) -> None:
+    store = Store.open(tmp_path)
+    for name, source in (("e1", "rollout"), ("e2", "rollout"), ("e3", "rollout"), ("c", "live")):
+        await store.add_session(replace(SESSION, id=name, source=source))
+    await store.end_session("e1", reward=1.0, stop_reason="terminated")
+    await store.close()
+    store = Store.open(tmp_path)
+    assert await store.end_open_rollouts("its run was killed") == 2
+    assert await store.end_open_rollouts("its run was killed") == 0
+    rows = {row.id: row for row in await store.sessions()}
+    assert (rows["e1"].reward, rows["e1"].stop_reason) == (1.0, "terminated")
+    assert (rows["e2"].reward, rows["e2"].stop_reason) == (None, "cancelled")
+    assert rows["e3"].error == "its run was killed"
+    assert rows["c"].ended_s is None
+    await store.close()
+    lines = read_json_lines(tmp_path / "evaluations.jsonl")
+    assert [line["id"] for line in lines if line["type"] == "session_end"] == ["e1", "e2", "e3"]

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.provenance import record_notes
@@ -111,6 +112,11 @@ class Run:
         """Start every part; vLLM, which takes longest, beside all others."""
         config, parts = self._config, self._parts
         resumed = await parts.open(stack, resume=config.resume is not None)
+        cut_off = await self._close_open_episodes("its run was killed")
+        if cut_off:
+            self._view.message(f"{cut_off} episodes were open when the run was killed: closed")
+        # After workers and gateway have ended, and before the store is closed.
+        stack.push_async_callback(self._close_open_episodes, "its run ended before it")
         record_notes(parts.folder.path, self._notes)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
         self._judge = parts.judging(stack, hints=algorithm.needs_hints)
@@ -157,6 +163,13 @@ class Run:
         )
         if config.resume:
             await self._restore()
+
+    async def _close_open_episodes(self, why: str) -> int:
+        """Nobody plays them any more; returns how many there were."""
+        try:
+            return await self._parts.policy.store.end_open_rollouts(why)
+        except StoreError:  # a disk without room: the next start closes them
+            return 0
 
     async def _start_beside_policy(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()

@@ -6,7 +6,7 @@ import sqlite3
 import time
 
 from clawrl_gym.core.errors import StoreError
-from clawrl_gym.core.types import Message
+from clawrl_gym.core.types import Message, StopReason
 from clawrl_gym.store.pictures import add_references
 from clawrl_gym.store.rows import NextStateColumns, SessionRow, to_json
 from clawrl_gym.store.writer import Transaction
@@ -62,6 +62,16 @@ def end_session(
     if row is None:
         raise StoreError(f"got the end of session {session_id!r}, expected a stored one")
     return row if changed else None
+
+
+def end_open_rollouts(tx: Transaction, why: str) -> list[sqlite3.Row]:
+    """Job: the rows of all episodes that had not ended, after their end."""
+    open_ids = tx.db.execute(
+        "SELECT id FROM sessions WHERE ended_s IS NULL AND source='rollout'"
+    ).fetchall()
+    reason = StopReason.CANCELLED.value
+    ended = (end_session(tx, row["id"], None, reason, why) for row in open_ids)
+    return [row for row in ended if row is not None]
 
 
 def reopen_session(tx: Transaction, session_id: str) -> bool:

@@ -149,6 +149,18 @@ class Store:
 
         return await self._write(job)
 
+    async def end_open_rollouts(self, why: str) -> int:
+        """Record that episodes which nobody plays any more came to no end; returns how many."""
+
+        def job(tx: Transaction) -> int:
+            rows = sessions.end_open_rollouts(tx, why)
+            for row in rows:
+                self._journal.log(tx, journal.end_line(row))
+                self._bases.drop(row["id"])
+            return len(rows)
+
+        return await self._write(job)
+
     async def reopen_session(self, session_id: str) -> bool:
         """Go on with a session that had ended; False when it had not."""
         return await self._write(lambda tx: sessions.reopen_session(tx, session_id))

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--terminal", action="store_true", help="no page: type in the terminal")
     parser.add_argument(
         "--folder", type=Path, default=None, metavar="PATH",
-        help="with --terminal: where screenshots are saved; unless given, a temporary folder that goes with the end",
+        help="with --terminal: where screenshots are kept; without it they are gone at the end",
     )  # fmt: skip
 
 
