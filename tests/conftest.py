@@ -14,6 +14,7 @@ import gc
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,10 @@ NEEDS: dict[str, Callable[[], str | None]] = {
 }
 TOGETHER = ("tests/e2e/serve/", "tests/e2e/")
 """Folders whose tests stay in one worker; the first that fits."""
+_TEMPORARY = pytest.StashKey[Path]()
+_LEFT = pytest.StashKey[list[str]]()
+_OF_OTHERS = ("node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
+"""Caches that programs of others keep there, by how their names begin."""
 LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
@@ -174,10 +179,37 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    if left := config.stash.get(_LEFT, []):
+        terminalreporter.write_line(f"ERROR: left in the temporary folder: {', '.join(left)}")
     if not config.getoption("nightly"):
         terminalreporter.write_line("long forms of tests are left out: `make nightly` runs them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests, and all that they start, have a temporary folder of their own, which must be empty in
+    the end. pytest's own folders stay where they are, to be looked at."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="clt-", dir="/tmp"))  # short: sockets lie deep in it
+    folder.chmod(0o1777)
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None
+    config.stash[_TEMPORARY] = folder
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if "tests.docker_engine" in sys.modules:
         sys.modules["tests.docker_engine"].stop()
+    folder = session.config.stash.get(_TEMPORARY, None)
+    if folder is None:
+        return
+    from clawrl_gym.core.scratch import remove_all, sweep
+
+    remove_all()  # as at the end of this process
+    sweep(folder)  # what a process left that a test has killed
+    left = [path for path in sorted(folder.iterdir()) if not path.name.startswith(_OF_OTHERS)]
+    session.config.stash[_LEFT] = [str(path.relative_to(folder)) for path in left]
+    shutil.rmtree(folder, ignore_errors=True)
+    if left and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

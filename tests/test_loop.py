@@ -44,7 +44,7 @@ class FakeLearner:
         await asyncio.to_thread(Path(folder).mkdir, parents=True)
 
     async def revive(self, checkpoint: str | None) -> None:
-        self.calls.append(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
+        self._call(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
 
 
 async def run(
@@ -78,6 +78,7 @@ async def run(
         folder / "c",
         timeline,
         lambda versions: [version for version in versions if version == best],
+        learner.calls.append,
     )
     with closing(timeline):
         await loop.run(0, steps)
@@ -108,6 +109,21 @@ async def test_a_learner_that_dies_goes_on_from_the_last_checkpoint_and_repeats_
     revived = f"revive {version:06d}" if version else "revive first weights"
     assert revived in learner.calls
     assert learner.calls.count(f"step {version}") == 2, "the same batch is stepped again"
+
+
+async def test_a_death_and_a_revival_are_told_and_one_that_dies_in_it_is_revived_again(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner(["step 1", "revive 000001"])
+    _, published = await run(tmp_path, learner, 2)
+    assert published == [1, 2]
+    death = learner.calls.index("died in step 1; starting it again from version 1")
+    assert learner.calls[death + 1 :][:3] == [
+        "revive 000001",
+        "died in revive 000001; starting it again from version 1",
+        "revive 000001",
+    ]
+    assert any(call.startswith("the learner works again after") for call in learner.calls)
 
 
 async def test_a_learner_that_dies_again_and_again_ends_the_run(tmp_path: Path) -> None:

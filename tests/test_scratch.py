@@ -93,3 +93,23 @@ def _catches(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
     return bool(int(caught.split()[1], 16) & 1 << signal.SIGTERM - 1)
+
+
+@pytest.mark.parametrize(("name", "code"), [("forgotten", 1), ("node-compile-cache", 0)])
+def test_the_tests_themselves_fail_where_one_leaves_something(
+    tmp_path: Path, name: str, code: int
+) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import tempfile, pathlib\n"
+        f"def test_it(): (pathlib.Path(tempfile.gettempdir()) / {name!r}).mkdir()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", os.devnull, str(tmp_path)],
+        cwd=ROOT,
+        env={key: value for key, value in os.environ.items() if "XDIST" not in key},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code, done.stdout
+    assert (f"left in the temporary folder: {name}" in done.stdout) == bool(code)

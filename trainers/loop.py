@@ -76,8 +76,10 @@ class TrainLoop:
         checkpoints: Path,
         timeline: Timeline,
         kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`kept` says which of some updates' checkpoints are wanted, such as the best one's."""
+        """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
+        gets a line for a learner that is started again."""
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
@@ -86,6 +88,7 @@ class TrainLoop:
         self._checkpoints = checkpoints
         self._timeline = timeline
         self._kept = kept
+        self._say = say
 
     async def run(self, version: int, steps: int) -> None:
         """Update until the weights' version is `steps`."""
@@ -101,18 +104,25 @@ class TrainLoop:
         progress = _Progress()
         for attempt in range(_REVIVALS + 1):
             try:
+                if attempt:
+                    await self._revive(version)
                 await self._advance(progress, batch, version, last)
                 break
-            except LearnerDied:
+            except LearnerDied as error:
                 if attempt == _REVIVALS:
                     raise
-                with self._timeline.span("train", "revive", version=version):
-                    await self._learner.revive(self._checkpoint_of(version))
+                self._say(f"{error}; starting it again from version {version}")
         update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
         await asyncio.shield(self._on_update(update))
         if progress.checkpoint is not None:
             await asyncio.to_thread(self._prune, self._kept(list_checkpoints(self._checkpoints)))
         return new
+
+    async def _revive(self, version: int) -> None:
+        began_s = time.monotonic()
+        with self._timeline.span("train", "revive", version=version):
+            await self._learner.revive(self._checkpoint_of(version))
+        self._say(f"the learner works again after {time.monotonic() - began_s:.1f} s")
 
     async def _advance(self, progress: _Progress, batch: Batch, version: int, last: bool) -> None:
         """Step, publish, checkpoint; what a learner that died had published is not done twice."""

@@ -154,6 +154,7 @@ class Service:
             self._on_update,
             parts.folder.checkpoints,
             parts.timeline,
+            say=self._view.message,
         )
         await loop.run(parts.policy.version, _FOREVER)
 

@@ -224,6 +224,7 @@ class Run:
             parts.folder.checkpoints,
             parts.timeline,
             self._heldout.kept,
+            self._view.message,
         )
         async with parts.cluster.required(), asyncio.TaskGroup() as running:
             self._running = running
