@@ -231,7 +231,9 @@ async def test_metrics_are_summed_over_engines(vllm: FakeVllm, client: PolicyCli
         return web.Response(text=text)
 
     vllm.answers["/metrics"] = answer
-    assert await client.metrics() == {"running": 5.0, "waiting": 1.0, "kv_usage": 0.25}
+    assert await client.metrics() == {
+        "running": 5.0, "waiting": 1.0, "kv_usage": 0.25, "prompt_tokens": 0.0, "tokens": 0.0,
+    }  # fmt: skip
 
 
 async def test_closing_twice_and_using_it_again_is_fine(

@@ -283,3 +283,24 @@ def test_an_end_that_never_comes_is_the_end_of_its_episode_alone() -> None:
         return (await pool.run(spec)).error, pool.workers
 
     assert run_in_virtual_time(play()) == ("worker 1 has not ended it in 63 s", 1)
+
+
+def test_a_limit_is_kept_by_all_workers_together_and_may_change() -> None:
+    async def play() -> tuple[list[int], int, float]:
+        pool = WorkerPool([Worker(), Worker()], 8)
+        pool.limit = 4
+        spec = EpisodeSpec("s", 0, TASK, max_turns=1, timeout_s=1)
+        playing = [asyncio.create_task(pool.run(spec)) for _ in range(20)]
+        seen = []
+        for limit in (4, 10, 2):
+            pool.limit = limit
+            await asyncio.sleep(0.1)
+            seen.append(pool.in_flight)
+        playing[-1].cancel()
+        await asyncio.sleep(0.1)
+        seen.append(pool.waiting)
+        pool.limit = 100
+        await asyncio.wait(playing)
+        return seen, pool.ended, asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(play()) == ([4, 10, 10, 9], 19, 4.0)

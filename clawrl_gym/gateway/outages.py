@@ -23,10 +23,10 @@ class Outages:
         self._began_s = 0.0
 
     @contextmanager
-    def during(self) -> Iterator[None]:
-        """No policy can answer inside."""
-        if not self._under_way:
-            self._began_s = self._clock()
+    def during(self, since_s: float | None = None) -> Iterator[None]:
+        """No policy can answer inside, nor could it since a moment by the clock."""
+        began_s = self._clock() if since_s is None else since_s
+        self._began_s = min(self._began_s, began_s) if self._under_way else began_s
         self._under_way += 1
         try:
             yield
@@ -36,11 +36,11 @@ class Outages:
                 self._spans.append((self._began_s, self._clock()))
 
     def seconds_of(self, last_s: float) -> float:
-        """How many of the last seconds were outages."""
+        """In how many of the last seconds no policy could answer."""
         now_s = self._clock()
         open_spans = [(self._began_s, now_s)] if self._under_way else []
-        since_s = now_s - last_s
-        return sum(
-            max(0.0, end_s - max(since_s, start_s))
-            for start_s, end_s in [*self._spans, *open_spans]
-        )
+        counted_to_s, seconds = now_s - last_s, 0.0
+        for start_s, end_s in sorted([*self._spans, *open_spans]):
+            seconds += max(0.0, end_s - max(counted_to_s, start_s))
+            counted_to_s = max(counted_to_s, end_s)
+        return seconds

@@ -39,6 +39,7 @@ from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
 from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace
+from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
 from clawrl_gym.policy.interface import Policies
 from clawrl_gym.store import Store
@@ -114,6 +115,8 @@ class Gateway:
             pace or Pace(),
             pictures,
         )
+        self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
+        self._stall_watch: asyncio.Task[None] | None = None
         self._feedback = Feedback(self._admission, store, hooks.on_verdict)
         self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
         self._runner: web.AppRunner | None = None
@@ -155,6 +158,7 @@ class Gateway:
         await runner.setup()
         self._runner = runner
         await self._listen(runner, sock)
+        self._stall_watch = asyncio.create_task(self._stalls.run())
         host, port = runner.addresses[0][:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -203,6 +207,8 @@ class Gateway:
 
     async def stop(self) -> None:
         """Stop listening, end what is under way, finish what is being recorded. Idempotent."""
+        if self._stall_watch is not None:
+            self._stall_watch.cancel()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()

@@ -35,6 +35,8 @@ _METRICS = {
     "vllm:num_requests_running": "running",
     "vllm:num_requests_waiting": "waiting",
     "vllm:kv_cache_usage_perc": "kv_usage",
+    "vllm:prompt_tokens_total": "prompt_tokens",
+    "vllm:generation_tokens_total": "tokens",
 }
 
 
@@ -172,7 +174,8 @@ class PolicyClient:
         return message_of(answer["deltas"])
 
     async def metrics(self) -> dict[str, float]:
-        """vLLM's own count of running and waiting requests, and its cache usage (0 to 1)."""
+        """vLLM's own count of running and waiting requests, its cache usage (0 to 1), and the
+        tokens that it read and sampled since its start."""
         values = dict.fromkeys(_METRICS.values(), 0.0)
         for line in (await self._connections.request("GET", "/metrics", None, 5.0)).splitlines():
             name, _, rest = line.partition("{")

@@ -109,6 +109,9 @@ class WorkerPool:
         self._on_lost = on_lost
         self._say = say
         self._members: list[_Member] = []
+        self._limit: int | None = None
+        self.ended = 0
+        """Episodes, since the start."""
         self._joined = 0
         self._listens = False
         self._in_flight = 0
@@ -124,9 +127,24 @@ class WorkerPool:
         return self._in_flight
 
     @property
+    def waiting(self) -> int:
+        """Episodes that wait for a worker."""
+        return len(self._urgent) + len(self._others)
+
+    @property
     def capacity(self) -> int:
-        """Episodes that may run at a time."""
+        """Episodes that the workers can run at a time."""
         return sum(member.slots for member in self._members)
+
+    @property
+    def limit(self) -> int:
+        """Episodes that may run at a time; when it gets smaller, none is ended for it."""
+        return self.capacity if self._limit is None else min(self._limit, self.capacity)
+
+    @limit.setter
+    def limit(self, count: int) -> None:
+        self._limit = count
+        self._hand_out()
 
     @property
     def workers(self) -> int:
@@ -190,6 +208,7 @@ class WorkerPool:
             self._leave_out(member, f"failed: {kind}{error}", recovers=True)
             return await self._lost(spec, f"{member.name} failed: {kind}{error}", is_reported=True)
         finally:
+            self.ended += 1
             member.playing.discard(playing)
         self._judge(member, episode)
         return episode
@@ -336,10 +355,14 @@ class WorkerPool:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._free(turn.result())  # it came together with the slot
+            elif turn in queue:
+                queue.remove(turn)
             raise
 
     def _least_busy(self) -> _Member | None:
         """None when no worker takes another episode."""
+        if self._limit is not None and self._in_flight >= self._limit:
+            return None
         free = (member for member in self._members if member.is_free)
         return min(free, key=lambda member: member.busy / member.slots, default=None)
 

@@ -130,7 +130,9 @@ def test_ids_logprobs_and_versions_come_back_for_every_token(
             assert all(logprob is not None and logprob <= 0 for logprob in made.logprobs_T)
             assert set(made.versions_T) == {served.version}
             assert (await _ask(client, seed=1)).sampled_ids_T == made.sampled_ids_T
-            assert set(await client.metrics()) == {"running", "waiting", "kv_usage"}
+            metrics = await client.metrics()
+            assert set(metrics) >= {"running", "waiting", "kv_usage"}
+            assert metrics["tokens"] > 0
         finally:
             await client.close()
 
