@@ -198,6 +198,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_TEMPORARY] = folder
 
 
+@pytest.hookimpl(trylast=True)  # when the processes of xdist have ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if "tests.docker_engine" in sys.modules:
         sys.modules["tests.docker_engine"].stop()
@@ -206,7 +207,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     from clawrl_gym.core.scratch import remove_all, sweep
 
-    remove_all()  # as at the end of this process
+    if "clawrl_gym.envs.gui.browser.pool" in sys.modules:
+        sys.modules["clawrl_gym.envs.gui.browser.pool"].close_all()
+    remove_all()  # both as at the end of this process
     sweep(folder)  # what a process left that a test has killed
     left = [path for path in sorted(folder.iterdir()) if not path.name.startswith(_OF_OTHERS)]
     session.config.stash[_LEFT] = [str(path.relative_to(folder)) for path in left]
