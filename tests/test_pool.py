@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -80,13 +80,17 @@ class Worker(EpisodeRunner):
 class Played:
     """64 episodes in groups of 8 on two workers with 16 slots, with what befalls them."""
 
-    def __init__(self, befalls: Callable[[Worker, WorkerPool], Awaitable[None]]) -> None:
+    def __init__(
+        self, befalls: Callable[[Worker, WorkerPool], Coroutine[None, None, None]]
+    ) -> None:
         self.lines: list[str] = []
         self.closed: list[str] = []
         self.episodes: list[Episode] = []
         run_in_virtual_time(self._play(befalls))
 
-    async def _play(self, befalls: Callable[[Worker, WorkerPool], Awaitable[None]]) -> None:
+    async def _play(
+        self, befalls: Callable[[Worker, WorkerPool], Coroutine[None, None, None]]
+    ) -> None:
         self.workers = [Worker(), Worker()]
 
         async def close(spec: EpisodeSpec, episode: Episode) -> None:

@@ -363,8 +363,9 @@ async def test_episodes_that_nobody_plays_any_more_are_closed_and_conversations_
     tmp_path: Path,
 ) -> None:
     store = Store.open(tmp_path)
-    for name, source in (("e1", "rollout"), ("e2", "rollout"), ("e3", "rollout"), ("c", "live")):
-        await store.add_session(replace(SESSION, id=name, source=source))
+    for name in ("e1", "e2", "e3"):
+        await store.add_session(replace(SESSION, id=name))
+    await store.add_session(replace(SESSION, id="c", source="live"))
     await store.end_session("e1", reward=1.0, stop_reason="terminated")
     await store.close()
     store = Store.open(tmp_path)

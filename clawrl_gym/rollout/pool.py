@@ -58,6 +58,7 @@ class EpisodeRunner(Protocol):
 
     def kill(self) -> None:
         """End its process, whatever that does; another one takes its place."""
+        return None
 
 
 @dataclass(slots=True, eq=False)
