@@ -13,6 +13,7 @@
     ├── TrainerError       the learner failed
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
+    ├── ShipmentError      files did not arrive on another machine as they were sent
     └── StoreError         the run's database or folder cannot be used
         └── DiskFull       there is no room for what is to be written
 
@@ -95,6 +96,10 @@ class LearnerDied(TrainerError):
 
 class ClusterError(ClawError):
     """Ray did not start, or one of its own processes ended: nothing of it can go on."""
+
+
+class ShipmentError(ClawError):
+    """Files did not arrive as they were sent, or there is no room for them."""
 
 
 class StoreError(ClawError):

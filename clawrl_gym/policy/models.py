@@ -72,6 +72,11 @@ def resolve_model(model: str) -> Path:
     return _local(model) or checked(_from_hub(model))
 
 
+def at_commit(model: str, commit: str) -> Path:
+    """The folder of an id of the hub at one commit, downloaded if need be."""
+    return checked(_from_hub(model, commit))
+
+
 def find_model(model: str) -> Path | None:
     """The folder of a model without downloading it; None for an id that the hub has ready."""
     folder = _local(model)
@@ -241,13 +246,18 @@ def _why_bare(folder: Path) -> str:
     )
 
 
-def _from_hub(model: str) -> Path:
+def _from_hub(model: str, commit: str | None = None) -> Path:
     """Download a model, or find it in the cache; offline, only the cache counts."""
     with _hub_errors(model):
         from huggingface_hub import snapshot_download
 
         return Path(
-            snapshot_download(model, allow_patterns=_HUB_FILES, local_files_only=_offline())
+            snapshot_download(
+                model,
+                revision=commit,
+                allow_patterns=_HUB_FILES,
+                local_files_only=_offline(),
+            )
         )
 
 

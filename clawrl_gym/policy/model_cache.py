@@ -1,0 +1,148 @@
+"""Models that came from another machine, one folder each, named by their content.
+
+    ~/.cache/clawrl_gym/models/DIGEST/          the model's files, its owner's alone
+    ~/.cache/clawrl_gym/models/DIGEST.lock      held by whoever uses the model, or fetches it
+
+A model is fetched once for all who start on a machine at the same time. When the folder grows over
+its limit, those go that nobody uses, the one unused for longest first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from clawrl_gym.core.shipment import Get, Manifest, Shipment, receive
+
+LIMIT_BYTES = 100 << 30
+_LOCK = ".lock"
+
+
+def cache_root() -> Path:
+    """Where this package keeps what it can fetch again, for this user."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "clawrl_gym"
+
+
+class CachedModel:
+    """A model's folder, which stays as long as this is open."""
+
+    def __init__(self, folder: Path, descriptor: int) -> None:
+        self.folder = folder
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Others may delete the folder from now on; idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class ModelCache:
+    """See the module's docstring."""
+
+    def __init__(self, root: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._root = root
+        self._limit_bytes = limit_bytes
+
+    def find(self, manifest: Manifest) -> CachedModel | None:
+        """The model if it is here, whole."""
+        folder = self._root / manifest.digest
+        descriptor = self._lock(manifest.digest, fcntl.LOCK_SH)
+        if _is_whole(folder, manifest):
+            os.utime(folder)
+            return CachedModel(folder, descriptor)
+        os.close(descriptor)
+        return None
+
+    def take(self, shipment: Shipment, get: Get) -> CachedModel:
+        """The model, received unless it is here by now. Raises ShipmentError."""
+        manifest = shipment.manifest
+        folder = self._root / manifest.digest
+        descriptor = self._lock(
+            manifest.digest, fcntl.LOCK_EX
+        )  # others who want it wait, and find it
+        try:
+            if not _is_whole(folder, manifest):
+                shutil.rmtree(folder, ignore_errors=True)
+                self._make_room(manifest.size_bytes)
+                receive(shipment, folder, get)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return CachedModel(folder, descriptor)
+
+    def _make_room(self, size_bytes: int) -> None:
+        """Delete what nobody uses until a model of this size is within the limit."""
+        folders = sorted(
+            (path for path in self._root.iterdir() if path.is_dir()),
+            key=lambda path: path.stat().st_mtime,
+        )
+        sizes = {folder: _size_bytes(folder) for folder in folders}
+        for folder in folders:
+            if sum(sizes.values()) + size_bytes <= self._limit_bytes:
+                return
+            with self._unused(_digest_of(folder)) as is_unused:
+                if is_unused:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    del sizes[folder]
+
+    @contextmanager
+    def _unused(self, digest: str) -> Iterator[bool]:
+        """Whether nobody uses or fetches the model, and nobody can begin to inside."""
+        try:
+            descriptor = self._lock(digest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            os.close(descriptor)
+
+    def _lock(self, digest: str, kind: int) -> int:
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self._root / (digest + _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, kind)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+
+def _digest_of(folder: Path) -> str:
+    """Of a model's folder, or of what a fetch that was cut off has left."""
+    return folder.name.removeprefix(".").removesuffix(".partial")
+
+
+def _is_whole(folder: Path, manifest: Manifest) -> bool:
+    """By sizes: contents were compared when it came."""
+    try:
+        return all(
+            (folder / file.name).stat().st_size == file.size_bytes for file in manifest.files
+        )
+    except OSError:
+        return False
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
