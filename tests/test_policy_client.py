@@ -12,7 +12,7 @@ from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable,
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.generation import Piece, message_of
-from tests.fake_vllm import FakeVllm, choice, end, event, running, says, sleeps, streams
+from tests.fake_vllm import KEY, FakeVllm, choice, end, event, running, says, sleeps, streams
 
 GENERATE = "/inference/v1/generate"
 RENDER = "/clawrl/render"
@@ -405,3 +405,36 @@ async def test_closing_a_stream_closes_its_connection(vllm: FakeVllm, client: Po
         await anext(stream)
     async with asyncio.timeout(5):
         await left.wait()
+
+
+async def test_who_waits_for_an_engine_that_is_gone_is_told_when_connections_are_closed(
+    vllm: FakeVllm,
+) -> None:
+    """A machine that is gone ends no connection: the answer would be waited for until its limit."""
+    vllm.answers[RENDER] = sleeps(60)
+    vllm.answers[STREAM] = sleeps(60)
+    client = vllm.client(timeout_s=60)
+
+    async def first_piece() -> Piece:
+        async with aclosing(client.stream([1], GREEDY, None, version=1)) as pieces:
+            return await anext(pieces)
+
+    waiting = [asyncio.ensure_future(client.render(CHAT)), asyncio.ensure_future(first_piece())]
+    async with asyncio.timeout(5):
+        while len(vllm.calls) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await client.close()
+        errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(error) for error in errors] == [PolicyUnavailable, PolicyUnavailable]
+
+
+async def test_requests_follow_an_engine_that_moves(vllm: FakeVllm) -> None:
+    urls = ["http://127.0.0.1:9", vllm.base_url]
+    client = PolicyClient(lambda: urls[0], KEY, "policy", 5.0, 2)
+    try:
+        with pytest.raises(PolicyUnavailable):
+            await client.render(CHAT)
+        del urls[0]
+        assert await client.render(CHAT) == [1, 2, 3]
+    finally:
+        await client.close()

@@ -6,6 +6,7 @@ from its own parsers; nothing is ever tokenised again. It records nothing and re
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -45,7 +46,7 @@ class PolicyClient:
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | Callable[[], str],
         key: str,
         model: str,
         timeout_s: float,
@@ -55,7 +56,8 @@ class PolicyClient:
         unspoken: Sequence[int] = (),
         with_pictures: WithPictures | None = None,
     ) -> None:
-        """`always_parse`: vLLM has a reasoning parser, so no reply is plain text.
+        """`base_url` is asked for at every request if it can be called: an engine may move.
+        `always_parse`: vLLM has a reasoning parser, so no reply is plain text.
 
         `unspoken` are ids that stand for pictures and are never sampled; `with_pictures` puts
         the bytes in.
@@ -200,6 +202,15 @@ class PolicyClient:
     async def resume(self, timeout_s: float) -> None:
         """Let requests go on; harmless when nothing is paused."""
         await self._connections.request("POST", "/resume", None, timeout_s)
+
+    async def drop_cache(self, timeout_s: float) -> None:
+        """Forget what the weights have read, of requests that are paused too: they go on once all
+        before is read again. Only while paused, or what is dropped comes back at once."""
+        path = "/reset_prefix_cache?reset_running_requests=true"
+        answer = await self._connections.request("POST", path, None, timeout_s)
+        if not json.loads(answer)["success"]:
+            raise PolicyError("vLLM did not drop what its old weights have read (it says no more)")
+        await self._connections.request("POST", "/reset_encoder_cache", None, timeout_s)
 
     async def reload_weights(self, timeout_s: float) -> None:
         """Read the weights again from the folder that the server was started with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import aiohttp
@@ -25,8 +25,14 @@ _KEEPALIVE_S = 60.0
 class VllmConnections:
     """A pool to one server. Use it from one event loop and close it."""
 
-    def __init__(self, base_url: str, key: str, timeout_s: float, max_connections: int) -> None:
-        self._base_url = base_url.rstrip("/")
+    def __init__(
+        self,
+        base_url: str | Callable[[], str],
+        key: str,
+        timeout_s: float,
+        max_connections: int,
+    ) -> None:
+        self._base_url = base_url
         self._timeout_s = timeout_s
         self._pool = HttpPool("vLLM", key, max_connections, _KEEPALIVE_S)
 
@@ -41,7 +47,7 @@ class VllmConnections:
         """The text of an answer. Raises PolicyUnavailable, or what the refusal means."""
         timeout_s = timeout_s or self._timeout_s
         timeout = aiohttp.ClientTimeout(total=timeout_s)
-        url = self._base_url + path
+        url = self._url(path)
         with self._pool.reaching(path, timeout_s):
             async with self._pool.session.request(
                 method, url, json=body, timeout=timeout
@@ -56,7 +62,7 @@ class VllmConnections:
         timeout = aiohttp.ClientTimeout(sock_connect=_CONNECT_S, sock_read=self._timeout_s)
         with self._pool.reaching(path, self._timeout_s):
             async with self._pool.session.post(
-                self._base_url + path, json=body, timeout=timeout
+                self._url(path), json=body, timeout=timeout
             ) as response:
                 if response.status != 200:
                     raise self._error(path, response.status, await response.text())
@@ -74,6 +80,10 @@ class VllmConnections:
     async def close(self) -> None:
         """Close all; idempotent, and a later request opens them again."""
         await self._pool.close()
+
+    def _url(self, path: str) -> str:
+        base_url = self._base_url if isinstance(self._base_url, str) else self._base_url()
+        return base_url.rstrip("/") + path
 
     def _error(self, path: str, status: int, text: str) -> PolicyError:
         try:

@@ -19,8 +19,9 @@ MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
 
 
-def reserve_port(port: int) -> socket.socket:
-    """A socket bound to a free port on loopback, `port` itself unless it is 0.
+def reserve_port(port: int, host: str = HOST) -> socket.socket:
+    """A socket bound to a free port on loopback or another own address, `port` itself unless it
+    is 0.
 
     While it is open, no other program is given the port, but vLLM can listen there: also after a
     restart. ConfigError when the port is taken.
@@ -28,7 +29,7 @@ def reserve_port(port: int) -> socket.socket:
     probe = socket.socket()
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        probe.bind((HOST, port))
+        probe.bind((host, port))
     except OSError as error:
         probe.close()
         raise ConfigError(
@@ -38,13 +39,15 @@ def reserve_port(port: int) -> socket.socket:
     return probe
 
 
-def command(config: PolicyConfig, model_dir: Path, port: int, device: Device) -> list[str]:
+def command(
+    config: PolicyConfig, model_dir: Path, port: int, device: Device, host: str = HOST
+) -> list[str]:
     """The server's argv. The key is not in it: other users can read it."""
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
     argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
     argv += ["--model", str(model_dir), "--served-model-name", MODEL_NAME, "--dtype", dtype]
-    argv += ["--host", HOST, "--port", str(port)]
+    argv += ["--host", host, "--port", str(port)]
     argv += ["--max-model-len", str(config.max_model_len)]
     argv += ["--max-num-seqs", str(config.max_num_seqs)]
     argv += ["--enable-scale-out", "--logprobs-mode", "processed_logprobs"]

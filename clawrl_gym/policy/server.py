@@ -1,4 +1,5 @@
-"""PolicyServer: vLLM as a child process, on loopback with a random key, started and watched by us.
+"""PolicyServer: vLLM as a child process, with a random key, started and watched by us; on loopback
+unless it serves other machines of a cluster.
 
 It runs in a session of its own (Ctrl-C reaches us first) and dies with this process, however that
 ends. After a crash it comes back on the same port with the current weights and version, forked
@@ -51,15 +52,19 @@ class PolicyServer:
         on_phase: Callable[[str], None],
         *,
         gpu: str | None = None,
+        host: str = launch.HOST,
+        key: str | None = None,
     ) -> None:
-        """`gpu`: the one device that the server sees; None lets it see all."""
-        self.key = secrets.token_urlsafe(32)
+        """`gpu`: the one device that the server sees; None lets it see all. `host`: where it
+        listens. `key`: None makes a random one."""
+        self.key = key or secrets.token_urlsafe(32)
         self.folder = ServingFolder(serving_dir)
         self._config = config
         self._model_dir = Path(model_dir)
         self._log_path = log_path
         self._on_phase = on_phase
         self._gpu = gpu
+        self._host = host
         self._device: Device = "cpu"
         self._port = 0
         self._socket: socket.socket | None = None
@@ -76,7 +81,7 @@ class PolicyServer:
     @property
     def base_url(self) -> str:
         """Known, and kept for good, once `reserve` was called or `start` has begun."""
-        return f"http://{launch.HOST}:{self._port}"
+        return f"http://{self._host}:{self._port}"
 
     @property
     def pid(self) -> int | None:
@@ -92,7 +97,7 @@ class PolicyServer:
     def reserve(self) -> None:
         """Take the port, so that clients can be made before the server is up."""
         if self._socket is None:
-            self._socket = launch.reserve_port(self._config.port)
+            self._socket = launch.reserve_port(self._config.port, self._host)
             self._port = self._socket.getsockname()[1]
 
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
@@ -162,13 +167,18 @@ class PolicyServer:
         if self._fork_server is not None and not self._fork_server.alive:
             await self._close_fork_server()
         if self._fork_server is None:
-            argv = launch.command(self._config, self.folder.current, self._port, self._device)
             base = os.environ | ({"CUDA_VISIBLE_DEVICES": self._gpu} if self._gpu else {})
             environment = launch.environment(self._config, self.key, self._device, base)
             environment["TMPDIR"] = str(self._scratch_of_process().path)
             with self._log_path.open("ab") as output:
-                self._fork_server = await ForkServer.open(argv, environment, output)
+                self._fork_server = await ForkServer.open(self._argv(), environment, output)
         return await self._fork_server.server()
+
+    def _argv(self) -> list[str]:
+        """Of the fork server and so of all servers that it forks."""
+        return launch.command(
+            self._config, self.folder.current, self._port, self._device, self._host
+        )
 
     async def _close_fork_server(self) -> None:
         if self._fork_server is not None:

@@ -1,7 +1,8 @@
 """PolicyServers: all vLLM servers of a run, which serve the same weights behind one gateway.
 
 Each has a folder, a port and a key of its own, is watched for itself and comes back with what is
-current. A swap reaches all of them at once. With several GPUs they are spread over them.
+current. A swap reaches all of them at once. With several GPUs they are spread over them; on a
+cluster each is an engine on some node.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.client import PolicyClient, WithPictures
+from clawrl_gym.policy.engine import Engine, Hold, LocalEngine
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.models import visible_gpus
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.policy.swap import WeightSwap
 
 _AGAIN_S = 300.0
 """Until a server that was given up is tried again, while others serve."""
 
-Hold = Callable[[], AbstractContextManager[None]]
+OnPhase = Callable[[str], None]
+MakeEngine = Callable[[int, OnPhase, Hold], Engine]
+"""Makes the engine with a number; it is started later."""
 
 
 class PolicyServers:
@@ -39,12 +43,16 @@ class PolicyServers:
         model_dir: Path | str,
         serving_dir: Path,
         logs_dir: Path,
-        on_phase: Callable[[str], None],
+        on_phase: OnPhase,
         hold: Hold = nullcontext,
         *,
         make: Callable[..., PolicyServer] = PolicyServer,
+        make_engine: MakeEngine | None = None,
     ) -> None:
-        """`hold` keeps new requests away; it is entered while any server is paused."""
+        """`hold` keeps new requests away; it is entered while any server is paused.
+
+        `make_engine`: engines elsewhere; None has servers on this machine, made by `make`.
+        """
         self._config = config
         self._on_phase = on_phase
         self._hold = hold
@@ -53,19 +61,38 @@ class PolicyServers:
         self._version = 0
         self._publishing = asyncio.Lock()
         self._clients: list[PolicyClient] = []
-        self._gpus = visible_gpus()
-        self._servers = [
+        self._gpus = [] if make_engine else visible_gpus()
+        self._servers = (
+            [] if make_engine else self._make_servers(make, model_dir, serving_dir, logs_dir)
+        )
+        self._engines: list[Engine] = [
+            LocalEngine(server, self._while_paused) for server in self._servers
+        ]
+        if make_engine is not None:
+            self._engines = [
+                make_engine(at, self._phase_of(at), self._while_paused)
+                for at in range(config.servers)
+            ]
+
+    def _make_servers(
+        self,
+        make: Callable[..., PolicyServer],
+        model_dir: Path | str,
+        serving_dir: Path,
+        logs_dir: Path,
+    ) -> list[PolicyServer]:
+        config, gpus = self._config, self._gpus
+        return [
             make(
-                _config_of(config, at, len(self._gpus)),
+                _config_of(config, at, len(gpus)),
                 model_dir,
                 serving_dir / str(at),
                 logs_dir / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
                 self._phase_of(at),
-                gpu=self._gpus[at % len(self._gpus)] if config.servers > 1 and self._gpus else None,
+                gpu=gpus[at % len(gpus)] if config.servers > 1 and gpus else None,
             )
             for at in range(config.servers)
         ]
-        self._swaps = [WeightSwap(server, hold=self._while_paused) for server in self._servers]
 
     @property
     def version(self) -> int:
@@ -74,7 +101,13 @@ class PolicyServers:
 
     @property
     def servers(self) -> tuple[PolicyServer, ...]:
+        """Those on this machine."""
         return tuple(self._servers)
+
+    @property
+    def keys(self) -> list[str]:
+        """Of all engines."""
+        return [engine.key for engine in self._engines]
 
     def hold_with(self, hold: Hold) -> None:
         """Keep new requests away by `hold` from now on."""
@@ -92,21 +125,23 @@ class PolicyServers:
 
         Raises ConfigError when a port is taken.
         """
-        for server in self._servers:
-            server.reserve()
+        for engine in self._engines:
+            engine.reserve()
         clients = [
             PolicyClient(
-                server.base_url,
-                server.key,
-                server.model_name,
+                partial(_base_url, engine),
+                engine.key,
+                engine.model_name,
                 self._config.request_timeout_s,
                 max_connections,
                 always_parse=self._config.reasoning_parser is not None,
                 unspoken=unspoken,
                 with_pictures=with_pictures,
             )
-            for server in self._servers
+            for engine in self._engines
         ]
+        for engine, client in zip(self._engines, clients, strict=True):
+            engine.when_lost(client.close)
         self._clients += clients
         return Fleet(clients)
 
@@ -121,15 +156,15 @@ class PolicyServers:
         Raises ConfigError or PolicyError; what has been started is left to `stop`.
         """
         self._version = version
-        if 0 < len(self._gpus) < len(self._servers):
-            for server in self._servers:  # each must see how much memory is left on a shared GPU
-                await server.start(version, weights)
+        if 0 < len(self._gpus) < len(self._engines):
+            for engine in self._engines:  # each must see how much memory is left on a shared GPU
+                await engine.start(version, weights)
         else:
-            await _all([server.start(version, weights) for server in self._servers])
+            await _all([engine.start(version, weights) for engine in self._engines])
 
     async def stop(self) -> None:
         """End all servers and everything they started; idempotent."""
-        await asyncio.gather(*(server.stop() for server in self._servers))
+        await asyncio.gather(*(engine.stop() for engine in self._engines))
 
     async def watch(self) -> None:
         """Start servers that died again, until `stop`.
@@ -137,7 +172,7 @@ class PolicyServers:
         A server that dies too often is tried again later; the error is raised when no other
         server answers either.
         """
-        await _all([self._keep(server) for server in self._servers])
+        await _all([self._keep(engine) for engine in self._engines])
 
     async def publish(self, version: int, weights: Path, take: Take = "copy") -> float:
         """Serve `weights` as `version` everywhere; the longest pause of a server, in seconds.
@@ -146,39 +181,32 @@ class PolicyServers:
         then. A server that alone cannot take them is started again with them.
         """
         async with self._publishing:
-            await asyncio.to_thread(self._stage, version, weights, take)
-            swaps = (swap.switch(version) for swap in self._swaps)
+            first, *rest = self._engines
+            await first.stage(version, weights, take)
+            await asyncio.gather(
+                *(engine.stage(version, first.of_version(version), "share") for engine in rest)
+            )
+            swaps = (engine.switch(version) for engine in self._engines)
             results = await asyncio.gather(*swaps, return_exceptions=True)
+            whole = [e for e, r in zip(self._engines, results, strict=True) if isinstance(r, float)]
             failed = [result for result in results if isinstance(result, BaseException)]
-            if len(failed) == len(results):
+            if not whole:
                 raise failed[0]
-            for server, result in zip(self._servers, results, strict=True):
+            for engine, result in zip(self._engines, results, strict=True):
                 if isinstance(result, BaseException):
-                    await self._renew(server, version, result)
+                    self._on_phase(
+                        f"a server could not take version {version} ({result}): starting it again"
+                    )
+                    await engine.renew(version, whole[0].of_version(version))
             self._version = version
             return max(result for result in results if isinstance(result, float))
 
-    def _stage(self, version: int, weights: Path, take: Take) -> None:
-        first, *rest = (server.folder for server in self._servers)
-        first.stage(version, weights, take)
-        for folder in rest:
-            folder.stage(version, first.of_version(version), "share")
-
-    async def _renew(self, server: PolicyServer, version: int, error: BaseException) -> None:
-        self._on_phase(f"a server could not take version {version} ({error}): starting it again")
-        whole = next(s.folder for s in self._servers if s.folder.version == version)
-        async with server.changing:
-            source = whole.of_version(version)
-            await asyncio.to_thread(server.folder.stage, version, source, "share")
-            server.folder.switch(version)
-            server.kill()
-
-    async def _keep(self, server: PolicyServer) -> None:
+    async def _keep(self, engine: Engine) -> None:
         while True:
             try:
-                return await server.watch()
+                return await engine.watch()
             except (PolicyError, ConfigError) as error:
-                if not any(sibling.alive for sibling in self._servers):
+                if not any(sibling.alive for sibling in self._engines):
                     raise
                 self._on_phase(f"{error}; the other servers go on")
             await asyncio.sleep(_AGAIN_S)
@@ -201,6 +229,10 @@ class PolicyServers:
         if self._config.servers == 1:
             return self._on_phase
         return lambda phase: self._on_phase(f"{phase} (server {at + 1})")
+
+
+def _base_url(engine: Engine) -> str:
+    return engine.base_url
 
 
 async def _all(coroutines: Iterable[Coroutine[None, None, None]]) -> None:

@@ -122,7 +122,7 @@ class ServedPolicy:
             films=self.folder.films,
             on_film=self._on_film,
         )
-        redact.install([self.gateway.key, *(server.key for server in self.servers.servers)])
+        redact.install([self.gateway.key, *self.servers.keys])
         self.gateway.version = self.version
         self.servers.hold_with(self.gateway.hold_requests)
         url = await self.gateway.start(sock)

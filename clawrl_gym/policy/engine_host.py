@@ -1,0 +1,199 @@
+"""EngineHost: one vLLM on a machine that shares nothing with the driver but a network.
+
+Its model is found here or sent, its weights come as shipments. All that it writes lies in a folder
+of its own, which the next host on this machine deletes when this one could not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import PolicyError, ShipmentError, boundary
+from clawrl_gym.core.files import private_files
+from clawrl_gym.core.shipment import Get, Shipment, receive
+from clawrl_gym.policy.model_cache import ModelCache, cache_root
+from clawrl_gym.policy.model_source import ModelFinder, ModelSource
+from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.swap import WeightSwap
+
+MakeServer = Callable[..., PolicyServer]
+_NEWS_S = 2.0
+"""How long a host may have nothing to tell before it says so."""
+_LOG_BYTES = 1 << 20
+_ENGINES = "engines"
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What an engine has to tell."""
+
+    phases: tuple[str, ...]
+    log: bytes
+    """vLLM's own."""
+
+
+class EngineHost:
+    """See the module's docstring. All calls from one event loop."""
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        key: str,
+        address: str,
+        get: Get,
+        *,
+        make: MakeServer = PolicyServer,
+        cache: Path | None = None,
+    ) -> None:
+        """It listens at `address`; `get` fetches the chunks of shipments."""
+        cache = cache or cache_root()
+        self._get = get
+        self._address = address
+        with private_files():
+            self._workplace = _Workplace(cache / _ENGINES)
+        self._finder = ModelFinder(ModelCache(cache / "models"))
+        self._log_path = self._workplace.folder / "vllm.log"
+        self._log_read = 0
+        self._news: asyncio.Queue[str] = asyncio.Queue()
+        self._watching: asyncio.Task[None] | None = None
+        self._model: Path | None = None
+        self._make_server: Callable[[Path], PolicyServer] = lambda model: make(
+            config,
+            model,
+            self._workplace.folder / "serving",
+            self._log_path,
+            self._news.put_nowait,
+            host=address,
+            key=key,
+        )
+        self._server: PolicyServer | None = None
+        self._swap: WeightSwap | None = None
+
+    async def find_model(self, source: ModelSource) -> bool:
+        """Whether the model need not be sent."""
+        self._model = await asyncio.to_thread(self._finder.find, source)
+        return self._model is not None
+
+    async def take_model(self, shipment: Shipment) -> None:
+        """Raises ShipmentError."""
+        self._model = await asyncio.to_thread(self._finder.take, shipment, self._get)
+
+    async def start(self, version: int, weights: Shipment | None) -> str:
+        """Serve the model's own weights, or others; returns the URL once it answers.
+
+        Raises ConfigError, PolicyError or ShipmentError.
+        """
+        if self._model is None:
+            raise PolicyError("got no model to serve, expected find_model or take_model before")
+        self._server = self._make_server(self._model)
+        self._swap = WeightSwap(self._server)
+        folder = None if weights is None else await self._received(version, weights)
+        await self._server.start(version, folder)
+        self._watching = asyncio.create_task(self._server.watch())
+        return self._server.base_url
+
+    async def stage(self, version: int, weights: Shipment) -> None:
+        """Take weights in, not yet served. Raises ShipmentError or PolicyError."""
+        server = self._started()
+        folder = await self._received(version, weights)
+        await asyncio.to_thread(server.folder.stage, version, folder, "share")
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def switch(self, version: int) -> float:
+        """Serve staged weights; the seconds for which requests were paused."""
+        self._started()
+        assert self._swap is not None
+        return await self._swap.switch(version)
+
+    async def news(self) -> News:
+        """What has happened since the last call; waits some seconds for something.
+
+        Raises what vLLM died of when it is not started again.
+        """
+        phases: list[str] = []
+        try:
+            async with asyncio.timeout(_NEWS_S):
+                phases.append(await self._news.get())
+        except TimeoutError:
+            pass
+        while not self._news.empty():
+            phases.append(self._news.get_nowait())
+        log = await asyncio.to_thread(self._new_log)
+        if not (phases or log) and self._watching is not None and self._watching.done():
+            await self._watching
+        return News(tuple(phases), log)
+
+    def _new_log(self) -> bytes:
+        """What vLLM has written since the last call, and no more than a network takes at once."""
+        try:
+            with self._log_path.open("rb") as file:
+                file.seek(self._log_read)
+                new = file.read(_LOG_BYTES)
+        except FileNotFoundError:
+            return b""
+        self._log_read += len(new)
+        return new
+
+    async def stop(self) -> None:
+        """End vLLM and delete what was written; idempotent."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._server is not None:
+            await self._server.stop()
+        self._finder.close()
+        await asyncio.to_thread(self._workplace.close)
+
+    async def _received(self, version: int, weights: Shipment) -> Path:
+        folder = self._workplace.folder / f"received-{version}"
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(receive, weights, folder, self._get)
+        return folder
+
+    def _started(self) -> PolicyServer:
+        if self._server is None:
+            raise PolicyError("the engine was not started")
+        return self._server
+
+
+class _Workplace:
+    """A folder that goes with this process, or with the next one's start."""
+
+    def __init__(self, root: Path) -> None:
+        with boundary(ShipmentError, f"making a folder for an engine in {root}"):
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (root / ".lock").open("w") as others:  # who starts now, too
+                fcntl.flock(others, fcntl.LOCK_EX)
+                for left in root.glob("engine-*"):
+                    _delete_if_left(left)
+                self.folder = Path(tempfile.mkdtemp(prefix="engine-", dir=root))
+                self._descriptor = os.open(self.folder, os.O_RDONLY)
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _delete_if_left(folder: Path) -> None:
+    """Delete the folder of a process that is gone: nobody holds its lock."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,431 @@
+"""vLLM engines on the nodes of a cluster: each in a Ray actor, watched from the driver.
+
+An engine whose process or node is gone is begun again on a node that has room, with the current
+weights; its sessions go to the others meanwhile. With the driver or its node's raylet the actor
+ends, and vLLM with the actor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.core.shipment import Handle
+from clawrl_gym.policy import launch
+from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.engine import Hold
+from clawrl_gym.policy.engine_host import EngineHost, MakeServer, News
+from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.servers import OnPhase
+from clawrl_gym.policy.serving_folder import Take
+
+T = TypeVar("T")
+ENGINE = "engine"
+"""The custom resource of nodes that take engines, as many as it says."""
+_GPU = "GPU"
+_PLACING_S = 60.0
+"""How long a cluster may take to give an engine a process, before it is said that it waits."""
+_CALL_S = 300.0
+_SILENT_S = 10.0
+"""After so long without a word from a node, nobody waits for its answers any more."""
+_FORGIVEN_S = 300.0
+"""An engine that was well for so long starts the count of deaths afresh."""
+_PAUSE_S = 1.0
+
+
+class EngineActor:
+    """An EngineHost in a process of a node, with an event loop that lives as long as the process:
+    vLLM dies with the thread that started it."""
+
+    def __init__(self, config: PolicyConfig, key: str, make: MakeServer, cache: str | None) -> None:
+        import ray.util
+
+        self._address = str(ray.util.get_node_ip_address())
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._loop.run_forever, name="engine", daemon=True).start()
+        self._host = self._run(
+            self._make_host(config, key, make, None if cache is None else Path(cache))
+        )
+
+    def place(self) -> tuple[str, str]:
+        """The node's address, which is the engine's too, and its id."""
+        import ray
+
+        return self._address, ray.get_runtime_context().get_node_id()
+
+    def call(self, method: str, *arguments: object) -> object:
+        return self._run(getattr(self._host, method)(*arguments))
+
+    async def _make_host(
+        self, config: PolicyConfig, key: str, make: MakeServer, cache: Path | None
+    ) -> EngineHost:
+        return EngineHost(config, key, self._address, fetch_chunk, make=make, cache=cache)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def put_chunk(chunk: bytes) -> Handle:
+    """Into Ray's object store."""
+    import numpy as np
+    import ray
+
+    handle: Handle = ray.put(np.frombuffer(chunk, np.uint8))  # read where it lies, not copied
+    return handle
+
+
+def fetch_chunk(handle: Handle) -> memoryview:
+    """Out of Ray's object store, from whichever node has it."""
+    import ray
+
+    return memoryview(ray.get(handle, timeout=_CALL_S))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNeeds:
+    """What an engine takes of a node."""
+
+    resources: dict[str, float]
+    gpus: float
+
+
+def needs_of_engines(count: int, nodes: Sequence[dict[str, Any]], share: float) -> EngineNeeds:
+    """How engines are placed on these nodes (as `ray.nodes()` has them).
+
+    `share`: the part of a GPU that each takes. Raises ConfigError when they do not fit.
+    """
+    living = [node for node in nodes if node["Alive"]]
+    room = {
+        name: sum(int(node["Resources"].get(name, 0)) for node in living) for name in (ENGINE, _GPU)
+    }
+    name = ENGINE if room[ENGINE] else _GPU
+    if room[name] < count:
+        offers = "; ".join(_offer(node) for node in living)
+        raise ConfigError(
+            f"got policy.servers={count}, and the cluster's nodes have room for {room[name]} "
+            f"({offers}), expected a GPU or the resource `{ENGINE}` for each: join a machine with "
+            f"`ray start --address=... --resources='{{\"{ENGINE}\": 1}}'`, or lower policy.servers"
+        )
+    hosts = [node["Resources"] for node in living if node["Resources"].get(name)]
+    have_gpus = all(resources.get(_GPU) for resources in hosts)
+    return EngineNeeds({ENGINE: 1.0} if name == ENGINE else {}, share if have_gpus else 0.0)
+
+
+def _offer(node: dict[str, Any]) -> str:
+    resources = {
+        name: f"{amount:g}"
+        for name, amount in sorted(node["Resources"].items())
+        if not name.startswith("node:") and name not in ("memory", "object_store_memory")
+    }
+    listed = ", ".join(f"{name} {amount}" for name, amount in resources.items())
+    return f"{node['NodeManagerAddress']}: {listed or 'nothing'}"
+
+
+class RayEngine:
+    """One engine on some node; the driver's side of it."""
+
+    model_name = launch.MODEL_NAME
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        needs: Callable[[], Awaitable[EngineNeeds]],
+        depot: Depot,
+        log: Path,
+        on_phase: OnPhase,
+        hold: Hold,
+        *,
+        on_node: Callable[[str], None] = lambda _: None,
+        make: MakeServer = PolicyServer,
+        cache: Path | None = None,
+    ) -> None:
+        """`needs` answers once the cluster is there; `log` is where vLLM's own log is kept;
+        `on_node` is told the id of each node that it comes to."""
+        self.key = secrets.token_urlsafe(32)
+        self._config = config.model_copy(update={"port": 0})
+        self._needs = needs
+        self._depot = depot
+        self._log = log
+        self._on_phase = on_phase
+        self._hold = hold
+        self._on_node = on_node
+        self._make = make
+        self._cache = cache
+        self._actor: Any = None
+        self._node = "no node yet"
+        self._base_url: str | None = None
+        self._stopping = False
+        self._staged = -1
+        self._well_since_s = 0.0
+        self._close: list[Callable[[], Awaitable[None]]] = []
+        self._changing = asyncio.Lock()
+        """A start and a swap must not mix."""
+
+    @property
+    def base_url(self) -> str:
+        if self._base_url is None:
+            raise PolicyUnavailable("vLLM is not there yet: no node of the cluster has it")
+        return self._base_url
+
+    @property
+    def alive(self) -> bool:
+        return self._base_url is not None
+
+    def reserve(self) -> None:
+        """Its node will."""
+
+    def when_lost(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close.append(close)
+
+    async def start(self, version: int, weights: Path | None) -> None:
+        await self._depot.open(version, weights)
+        try:
+            self._stopping = False
+            await self._begin(_PLACING_S)
+        except _Lost as error:
+            await self.stop()
+            raise PolicyError(f"vLLM's process ended while it started: {error}") from error
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        self._stopping = True
+        actor, self._actor, self._base_url = self._actor, None, None
+        if actor is None:
+            return
+        import ray
+        import ray.exceptions
+
+        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
+            async with asyncio.timeout(10):
+                await actor.call.remote("stop")
+        with contextlib.suppress(Exception):  # Ray itself may have ended
+            ray.kill(actor)
+
+    async def watch(self) -> None:
+        failures = 0
+        while not self._stopping:
+            try:
+                if self._actor is None:
+                    await self._begin(self._config.start_timeout_s)
+                await self._listen()
+            except (_Lost, PolicyError, ConfigError) as error:
+                if self._stopping:
+                    return
+                if self._actor is not None:
+                    await self._lose(f"{error}; starting another")
+                failures = (
+                    1 if time.monotonic() - self._well_since_s > _FORGIVEN_S else failures + 1
+                )
+                if failures > self._config.max_restarts:
+                    raise PolicyError(f"{error}, after {failures - 1} restarts in a row") from error
+                await asyncio.sleep(_PAUSE_S)
+
+    async def stage(self, version: int, weights: Path, take: Take) -> None:
+        shipment = await self._depot.stage(version, weights, take)
+        if self.alive:
+            with contextlib.suppress(_Lost):  # it takes what is current when it is there again
+                await self._ask("stage", version, shipment)
+                self._staged = version
+
+    def of_version(self, version: int) -> Path:
+        return self._depot.of_version(version)
+
+    async def switch(self, version: int) -> float:
+        async with self._changing:
+            paused_s = 0.0
+            if self.alive and self._staged != version:  # it has come back in between
+                await self.stage(version, self.of_version(version), "share")
+            if self.alive:
+                with self._hold(), contextlib.suppress(_Lost):
+                    paused_s = cast(float, await self._ask("switch", version))
+            await self._depot.commit(version)
+            return paused_s
+
+    async def renew(self, version: int, weights: Path) -> None:
+        await self._lose(None)
+
+    async def _begin(self, placing_s: float) -> None:
+        """Place it and start it with what is current; it answers then, and has missed nothing."""
+        await self._place(placing_s)
+        listening = asyncio.create_task(self._listen())
+        try:
+            await self._give_model()
+            version = self._depot.version
+            url = str(await self._ask("start", version, await self._depot.weights(), limit_s=None))
+            async with self._changing:
+                if self._depot.version != version:
+                    weights = await self._depot.weights()
+                    await self._ask("stage", self._depot.version, weights)
+                    await self._ask("switch", self._depot.version)
+                self._staged, self._base_url = self._depot.version, url
+                self._well_since_s = time.monotonic()
+        except BaseException:
+            await self._lose(None)
+            raise
+        finally:
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)
+
+    async def _place(self, limit_s: float) -> None:
+        """Have a process on some node; waits for one that joins."""
+        import ray
+
+        needs = await self._needs()
+        self._on_phase("waiting for a node")
+        actor = ray.remote(EngineActor).options(
+            num_cpus=0,
+            num_gpus=needs.gpus,
+            resources=needs.resources,
+            max_concurrency=8,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+        )
+        cache = None if self._cache is None else str(self._cache)
+        self._actor = actor.remote(self._config, self.key, self._make, cache)
+        try:
+            self._node, node_id = await _answer(self._actor.place.remote(), limit_s)
+        except TimeoutError:
+            await self._lose(None)
+            raise PolicyError(
+                f"no node of the cluster had room for an engine within {limit_s:g} s"
+            ) from None
+        self._on_node(node_id)
+        self._on_phase(f"on the node {self._node}")
+
+    async def _give_model(self) -> None:
+        if not await self._ask("find_model", await self._depot.source(), limit_s=None):
+            self._on_phase("sending the model")
+            await self._ask("take_model", await self._depot.model(), limit_s=None)
+
+    async def _listen(self) -> None:
+        """Pass on what the engine tells, until it has nothing more to tell: that is an error."""
+        while True:
+            asking = asyncio.ensure_future(self._ask("news", limit_s=None))
+            try:
+                while not (await asyncio.wait({asking}, timeout=_SILENT_S))[0]:
+                    await self._close_connections()
+                news = cast(News, await asking)
+            finally:
+                asking.cancel()
+            if news.log:
+                await asyncio.to_thread(self._keep_log, news.log)
+            for phase in news.phases:
+                self._on_phase(phase)
+
+    def _keep_log(self, log: bytes) -> None:
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as file:
+            file.write(log)
+
+    async def _lose(self, why: str | None) -> None:
+        """Let go of an actor, dead or not; connections that wait for it are closed."""
+        actor, self._actor, self._base_url = self._actor, None, None
+        if actor is not None:
+            import ray
+
+            with contextlib.suppress(Exception):  # Ray itself may have ended
+                ray.kill(actor)
+        await self._close_connections()
+        if why is not None and not self._stopping:
+            self._on_phase(why)
+
+    async def _close_connections(self) -> None:
+        """Those that wait for an answer which may never come; who waits asks elsewhere."""
+        for close in self._close:
+            await close()
+
+    async def _ask(
+        self, method: str, *arguments: object, limit_s: float | None = _CALL_S
+    ) -> object:
+        """Raises _Lost when the process or the node is gone, else what the method raised there."""
+        if self._actor is None:
+            raise _Lost("it was let go")
+        try:
+            return await _answer(self._actor.call.remote(method, *arguments), limit_s)
+        except TimeoutError:
+            raise PolicyError(
+                f"the engine on {self._node} did not answer {method} within {limit_s:g} s"
+            ) from None
+        except ClawError as error:
+            kind = ConfigError if isinstance(error, ConfigError) else PolicyError
+            raise kind(f"{error} (on the node {self._node})") from error
+
+
+class _Lost(ClawError):
+    """An engine's process ended, or its node."""
+
+
+async def _answer(reference: Awaitable[T], limit_s: float | None) -> T:
+    """What an actor answers; its own errors as they are, in one line, and its end as _Lost."""
+    import ray.exceptions
+
+    try:
+        async with asyncio.timeout(limit_s):
+            return await reference
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ClawError):
+            raise error.cause from None
+        raise PolicyError(_last_line(error)) from error
+    except ray.exceptions.RayError as error:
+        raise _Lost(_last_line(error)) from error
+
+
+def _last_line(error: Exception) -> str:
+    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
+
+
+class ClusterEngines:
+    """Makes the engines of a run that are on a cluster, and knows where they are."""
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        depot: Depot,
+        logs: Path,
+        needs: Callable[[], Awaitable[EngineNeeds]],
+        *,
+        make: MakeServer = PolicyServer,
+        cache: Path | None = None,
+    ) -> None:
+        """`needs` answers once the cluster is there; `logs` is where vLLM's own logs are kept."""
+        self._config = config
+        self._depot = depot
+        self._logs = logs
+        self._needs = needs
+        self._make = make
+        self._cache = cache
+        self._nodes: list[str] = []
+        self._placed = asyncio.Event()
+
+    def __call__(self, at: int, on_phase: OnPhase, hold: Hold) -> RayEngine:
+        return RayEngine(
+            self._config,
+            self._needs,
+            self._depot,
+            self._logs / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
+            on_phase,
+            hold,
+            on_node=self._on_node,
+            make=self._make,
+            cache=self._cache,
+        )
+
+    async def a_node(self) -> str:
+        """The id of the node where the last engine was placed; waits for a first one."""
+        await self._placed.wait()
+        return self._nodes[-1]
+
+    def _on_node(self, node_id: str) -> None:
+        self._nodes.append(node_id)
+        self._placed.set()

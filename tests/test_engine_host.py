@@ -1,0 +1,220 @@
+"""An engine on another machine, without one: a dictionary carries the chunks, a stub serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import PolicyError, ShipmentError
+from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.engine_host import EngineHost
+from clawrl_gym.policy.model_source import ModelSource, source_of
+from tests.stub_engine import StubServer, digest
+from tests.tiny_models import write_safetensors
+
+HERE = "127.0.0.1"
+
+
+class Network:
+    """Carries chunks; those that it breaks arrive as zeros."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.breaks = False
+
+    def put(self, chunk: bytes) -> int:
+        self.chunks.append(chunk)
+        return len(self.chunks) - 1
+
+    def fetch(self, handle: object) -> bytes:
+        assert isinstance(handle, int)
+        chunk = self.chunks[handle]
+        return b"\0" * len(chunk) if self.breaks else chunk
+
+
+class Head:
+    """The driver's machine: a model, and what its engines are given."""
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        self.model = folder / "model"
+        self.model.mkdir(parents=True)
+        (self.model / "config.json").write_text('{"max_position_embeddings": 4096}')
+        write_safetensors(self.model / "model.safetensors", 9)
+        self._folder = folder
+        self.depot = Depot(self.model, str(self.model), folder / "depot", network.put)
+
+    def weights(self, fill: int) -> Path:
+        return write_safetensors(self._folder / f"{fill}.safetensors", 9, fill)
+
+    async def away(self) -> ModelSource:
+        """The model's source, as if its folder were not to be seen from where the engine is."""
+        source = await self.depot.source()
+        return ModelSource("/not/here", source.manifest)
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network()
+
+
+@pytest.fixture
+def head(tmp_path: Path, network: Network) -> Head:
+    return Head(tmp_path / "head", network)
+
+
+@asynccontextmanager
+async def hosting(node: Path, network: Network) -> AsyncIterator[EngineHost]:
+    host = EngineHost(
+        PolicyConfig(), "key", HERE, network.fetch, make=StubServer, cache=node / "cache"
+    )
+    try:
+        yield host
+    finally:
+        await host.stop()
+
+
+async def served(url: str) -> tuple[int, str]:
+    """The version and the digest of the weights that answer."""
+    client = PolicyClient(url, "key", "policy", 5.0, 2)
+    try:
+        reply = await client.generate([1], Sampling(0, 1, 2), version=0)
+    finally:
+        await client.close()
+    assert reply.text is not None
+    return reply.versions_T[0], reply.text
+
+
+async def test_an_engine_serves_the_model_that_was_sent_and_then_every_version(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    node = tmp_path / "node"
+    await head.depot.open(0, None)
+    async with hosting(node, network) as host:
+        assert not await host.find_model(await head.away())
+        await host.take_model(await head.depot.model())
+        url = await host.start(0, await head.depot.weights())
+        assert await served(url) == (0, digest(head.model / "model.safetensors"))
+        for version in (1, 2):
+            weights = head.weights(version)
+            shipment = await head.depot.stage(version, weights, "copy")
+            await host.stage(version, shipment)
+            assert (await served(url))[0] == version - 1
+            assert await host.switch(version) > 0
+            await head.depot.commit(version)
+            assert await served(url) == (version, digest(weights))
+        news = await host.news()
+        assert "ready" in news.phases
+        assert b"the stub starts" in news.log
+    assert [path.name for path in (node / "cache" / "engines").iterdir()] == [".lock"]
+
+
+async def test_the_next_engine_of_a_node_has_the_model_and_begins_with_what_is_current(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    await head.depot.open(0, None)
+    async with hosting(tmp_path, network) as host:
+        await host.take_model(await head.depot.model())
+    weights = head.weights(7)
+    await head.depot.stage(7, weights, "move")
+    await head.depot.commit(7)
+    async with hosting(tmp_path, network) as host:
+        assert await host.find_model(await head.away())
+        url = await host.start(head.depot.version, await head.depot.weights())
+        current = head.depot.of_version(7) / "model.safetensors"
+        assert await served(url) == (7, digest(current))
+
+
+async def test_a_folder_that_both_machines_see_is_not_sent(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    async with hosting(tmp_path / "node", network) as host:
+        assert await host.find_model(await head.depot.source())
+    assert network.chunks == []
+
+
+async def test_a_folder_of_the_same_name_with_another_model_is_not_taken_for_it(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    source = await head.depot.source()
+    write_safetensors(head.model / "model.safetensors", 9, 3)
+    async with hosting(tmp_path / "node", network) as host:
+        assert not await host.find_model(source)
+
+
+async def test_weights_that_break_on_their_way_are_refused_and_the_old_ones_serve(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    await head.depot.open(0, None)
+    async with hosting(tmp_path / "node", network) as host:
+        await host.find_model(await head.depot.source())
+        url = await host.start(0, None)
+        shipment = await head.depot.stage(1, head.weights(1), "copy")
+        network.breaks = True
+        with pytest.raises(ShipmentError, match="not what was sent"):
+            await host.stage(1, shipment)
+        assert await served(url) == (0, digest(head.model / "model.safetensors"))
+
+
+async def test_a_version_that_is_published_again_with_other_weights_is_sent_again(
+    head: Head, network: Network
+) -> None:
+    """As when the learner died after a publication that failed, and repeats the update."""
+    await head.depot.open(0, None)
+    first = await head.depot.stage(1, head.weights(1), "copy")
+    same = await head.depot.stage(1, head.depot.of_version(1), "share")
+    other = await head.depot.stage(1, head.weights(2), "copy")
+    assert first is same
+    assert other.manifest.digest != first.manifest.digest
+
+
+async def test_an_engine_without_a_model_says_so(network: Network, tmp_path: Path) -> None:
+    async with hosting(tmp_path, network) as host:
+        with pytest.raises(PolicyError, match="no model to serve"):
+            await host.start(0, None)
+
+
+async def test_what_a_killed_engine_left_goes_with_the_next_start(
+    network: Network, tmp_path: Path
+) -> None:
+    left = tmp_path / "cache" / "engines" / "engine-left"
+    left.mkdir(parents=True)
+    async with hosting(tmp_path, network) as one:
+        assert not left.exists()
+        async with hosting(tmp_path, network):
+            assert one._workplace.folder.is_dir()
+
+
+async def test_a_server_that_dies_comes_back_and_the_host_tells_it(
+    head: Head, network: Network, tmp_path: Path
+) -> None:
+    await head.depot.open(0, None)
+    async with hosting(tmp_path, network) as host:
+        await host.find_model(await head.depot.source())
+        url = await host.start(0, None)
+        assert host._server is not None
+        pid = host._server.pid
+        assert pid is not None
+        psutil.Process(pid).kill()
+        phases: list[str] = []
+        async with asyncio.timeout(20):
+            while not any("starting it again" in phase for phase in phases) or (
+                phases[-1] != "ready"
+            ):
+                phases += (await host.news()).phases
+        assert await served(url) == (0, digest(head.model / "model.safetensors"))
+
+
+def test_a_snapshot_of_the_hub_is_named_by_its_commit(tmp_path: Path) -> None:
+    folder = tmp_path / "models--a--b" / "snapshots" / "abc123"
+    folder.mkdir(parents=True)
+    write_safetensors(folder / "model.safetensors", 9)
+    source = source_of(folder, "a/b")
+    assert (source.hub_id, source.commit) == ("a/b", "abc123")
+    assert source_of(folder, str(folder)).hub_id is None

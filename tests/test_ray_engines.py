@@ -1,0 +1,155 @@
+"""Engines on a cluster of several nodes: Ray is real, what serves is a stub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.rollout.probe import import_path
+from clawrl_gym.run.engines import ClusterEngines, EngineNeeds, needs_of_engines, put_chunk
+from tests.stub_engine import StubServer, digest
+from tests.tiny_models import write_safetensors
+
+
+def node(address: str, alive: bool = True, **resources: float) -> dict[str, Any]:
+    return {"Alive": alive, "NodeManagerAddress": address, "Resources": resources}
+
+
+def test_engines_go_where_the_resource_is_else_to_gpus() -> None:
+    nodes = [node("10.0.0.1", CPU=8, GPU=1), node("10.0.0.2", CPU=8, engine=2)]
+    assert needs_of_engines(2, nodes, 0.9) == EngineNeeds({"engine": 1.0}, 0.0)
+    with_gpus = [node("10.0.0.1", CPU=8), node("10.0.0.2", CPU=8, engine=2, GPU=2)]
+    assert needs_of_engines(2, with_gpus, 0.9) == EngineNeeds({"engine": 1.0}, 0.9)
+    gpus = [node("10.0.0.1", CPU=8, GPU=4)]
+    assert needs_of_engines(4, gpus, 0.9) == EngineNeeds({}, 0.9)
+
+
+def test_a_cluster_without_room_for_the_engines_is_one_line_with_what_its_nodes_have() -> None:
+    nodes = [
+        node("10.0.0.1", CPU=8, memory=1e9),
+        node("10.0.0.2", CPU=2, sandbox=100),
+        node("10.0.0.3", alive=False, engine=9),
+    ]
+    with pytest.raises(ConfigError) as raised:
+        needs_of_engines(2, nodes, 1.0)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert "10.0.0.1: CPU 8; 10.0.0.2: CPU 2, sandbox 100" in message
+    assert "10.0.0.3" not in message
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Any]:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False},
+    )
+    try:
+        ray.init(
+            address=cluster.address,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
+        )
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_dies(
+    cluster: Any, tmp_path: Path
+) -> None:
+    import ray
+
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"max_position_embeddings": 4096}')
+    own = write_safetensors(model / "model.safetensors", 9)
+    first_node = cluster.add_node(num_cpus=1, resources={"engine": 1}, object_store_memory=80 << 20)
+    cluster.add_node(num_cpus=1, resources={"engine": 1}, object_store_memory=80 << 20)
+
+    async def needs() -> EngineNeeds:
+        return needs_of_engines(2, ray.nodes(), 1.0)
+
+    phases: list[str] = []
+    config = PolicyConfig(servers=2)
+    depot = Depot(model, str(model), tmp_path / "depot", put_chunk)
+    engines = ClusterEngines(
+        config, depot, tmp_path / "logs", needs, make=StubServer, cache=tmp_path / "cache"
+    )
+    servers = PolicyServers(
+        config,
+        model,
+        tmp_path / "serving",
+        tmp_path / "logs",
+        phases.append,
+        make_engine=engines,
+    )
+    fleet = servers.fleet(8)
+    with pytest.raises(PolicyUnavailable, match="not there yet"):
+        await fleet.of("s").render({"messages": []})
+    try:
+        await servers.start()
+        watching = asyncio.create_task(servers.watch())
+        assert await all_served(fleet.policies) == {(0, digest(own))}
+        weights = write_safetensors(tmp_path / "w.safetensors", 9, 1)
+        assert await servers.publish(1, weights) > 0
+        assert await all_served(fleet.policies) == {(1, digest(weights))}
+        assert len(stub_processes(tmp_path)) >= 2
+
+        cluster.remove_node(first_node, allow_graceful=False)
+        cluster.add_node(num_cpus=1, resources={"engine": 1}, object_store_memory=80 << 20)
+        newer = write_safetensors(tmp_path / "x.safetensors", 9, 2)
+        await servers.publish(2, newer)
+        async with asyncio.timeout(90):
+            while await all_served(fleet.policies) != {(2, digest(newer))}:  # noqa: ASYNC110
+                await asyncio.sleep(0.2)
+        assert not watching.done()
+        watching.cancel()
+        assert b"the stub starts" in (tmp_path / "logs" / "vllm.log").read_bytes()
+    finally:
+        await servers.stop()
+        await servers.close_clients()
+    async with asyncio.timeout(20):
+        while stub_processes(tmp_path):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert [path.name for path in (tmp_path / "cache" / "engines").iterdir()] == [".lock"]
+
+
+async def all_served(clients: tuple[PolicyClient, ...]) -> set[tuple[int, str]]:
+    """Versions and digests of what answers; of an engine that is away, (-1, "")."""
+    return {await served(client) for client in clients}
+
+
+async def served(client: PolicyClient) -> tuple[int, str]:
+    try:
+        reply = await client.generate([1], Sampling(0, 1, 2), version=0)
+    except PolicyError:
+        return (-1, "")
+    assert reply.text is not None
+    return reply.versions_T[0], reply.text
+
+
+def stub_processes(folder: Path) -> list[psutil.Process]:
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "status"])
+        if "tests.stub_engine" in (process.info["cmdline"] or [])
+        and str(folder) in " ".join(process.info["cmdline"])
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]
