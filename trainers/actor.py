@@ -1,13 +1,47 @@
 """The learner as an actor: its class is looked up in its own process, the only one that imports
-what it needs.
+what it needs. On a machine that has no folder with the driver's in common, files come and go as
+shipments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.core.files import private_files
 from clawrl_gym.core.plugins import LEARNERS
+from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.model_cache import ModelCache, cache_root
+from clawrl_gym.policy.model_source import ModelFinder, ModelSource
+from clawrl_gym.policy.models import resolve_device
+
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.pictures import Images
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerSetup:
+    """What a learner is made with, beside the folder of its model."""
+
+    trainer: TrainerConfig
+    learner: LearnerConfig
+    seed: int
+    device: str
+    temperature: float
+    images: Images | None = None
+
+    def arguments(self, model_dir: str) -> tuple[object, ...]:
+        """As every class of a learner takes them."""
+        return (
+            self.trainer, self.learner, model_dir, self.seed, self.device, self.temperature,
+            self.images,
+        )  # fmt: skip
 
 
 class LearnerActor:
@@ -28,3 +62,59 @@ class LearnerActor:
 
     def load_checkpoint(self, folder: str) -> None:
         self._learner.load_checkpoint(folder)
+
+
+class LearnerAway:
+    """A learner whose model and checkpoints are files of another machine."""
+
+    def __init__(self, backend: str, put: Put, get: Get, cache: str | None = None) -> None:
+        self._backend = backend
+        self._put = put
+        self._get = get
+        root = cache_root() if cache is None else Path(cache)
+        self._finder = ModelFinder(ModelCache(root / "models"))
+        self._model: Path | None = None
+
+    def find_model(self, source: ModelSource) -> bool:
+        """Whether the model need not be sent."""
+        self._model = self._finder.find(source)
+        return self._model is not None
+
+    def take_model(self, shipment: Shipment) -> None:
+        self._model = self._finder.take(shipment, self._get)
+
+    def begin(self, setup: LearnerSetup, device: Literal["auto", "cpu", "cuda"]) -> None:
+        """Load the model on a device of this machine."""
+        assert self._model is not None
+        here = replace(setup, device=resolve_device(device))
+        self._learner = LearnerActor(self._backend, here.arguments(str(self._model)))
+
+    def step(self, samples: list[Sample], version: int) -> StepStats:
+        return self._learner.step(samples, version)
+
+    def send_weights(self) -> Shipment:
+        return self._sent(self._learner.save_weights)
+
+    def send_checkpoint(self) -> Shipment:
+        return self._sent(self._learner.save_checkpoint)
+
+    def load_checkpoint(self, shipment: Shipment) -> None:
+        with _scratch() as scratch:
+            receive(shipment, scratch / "checkpoint", self._get)
+            self._learner.load_checkpoint(str(scratch / "checkpoint"))
+
+    def _sent(self, save: Callable[[str], None]) -> Shipment:
+        with _scratch() as scratch:
+            save(str(scratch / "saved"))
+            return send(manifest_of(files_below(scratch / "saved")), self._put)
+
+
+def files_below(folder: Path) -> dict[str, Path]:
+    """All files of a checkpoint, by their places in it."""
+    return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with private_files(), tempfile.TemporaryDirectory(prefix="clawrl-learner-") as folder:
+        yield Path(folder)

@@ -57,9 +57,7 @@ def write_checkpoint(
 
     What cannot be written whole, on a full disk, takes no room afterwards.
     """
-    _finish(folder)
-    partial, old = _beside(folder)
-    shutil.rmtree(partial, ignore_errors=True)
+    partial = begin_checkpoint(folder)
     own = partial / LEARNER
     try:
         own.mkdir(parents=True)
@@ -67,11 +65,25 @@ def write_checkpoint(
             shutil.copyfile(source, partial / source.name)
         write_weights(weights, partial, torch.float32)
         torch.save(state, own / STATE)
-        for path in (*partial.iterdir(), own / STATE, partial):
-            _flush(path)
+        end_checkpoint(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def begin_checkpoint(folder: Path) -> Path:
+    """The folder, not there yet, in which a checkpoint is made that shall be `folder`."""
+    _finish(folder)
+    partial, _ = _beside(folder)
+    shutil.rmtree(partial, ignore_errors=True)
+    return partial
+
+
+def end_checkpoint(folder: Path) -> None:
+    """What was made since `begin_checkpoint` takes the place of `folder`, flushed to the disk."""
+    partial, old = _beside(folder)
+    for path in (*partial.rglob("*"), partial):
+        _flush(path)
     if folder.exists():
         folder.rename(old)
     partial.rename(folder)
