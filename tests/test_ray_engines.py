@@ -16,7 +16,9 @@ from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
-from clawrl_gym.run.engines import ClusterEngines, EngineNeeds, needs_of_engines, put_chunk
+from clawrl_gym.run.engine_actor import put_chunk
+from clawrl_gym.run.engines import ClusterEngines
+from clawrl_gym.run.placement import EngineNeeds, needs_of_engines
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
 

@@ -18,9 +18,9 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from clawrl_gym.config import AgentConfig, EnvConfig, LearnerConfig, TrainerConfig
+from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.errors import (
     ClusterError,
@@ -39,10 +39,7 @@ from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
 from clawrl_gym.rollout.probe import import_path
-from clawrl_gym.trainers.actor import LearnerActor
-
-if TYPE_CHECKING:
-    from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
 
 _OBJECT_STORE_BYTES = 128 << 20
 _RAY_PROCESSES = ("gcs_server", "raylet")
@@ -306,25 +303,18 @@ def _last_line(error: Exception) -> str:
 class RayLearner:
     """The learner in a Ray actor of its own."""
 
-    def __init__(
-        self,
-        trainer: TrainerConfig,
-        learner: LearnerConfig,
-        model_dir: str,
-        seed: int,
-        device: str,
-        temperature: float,
-        images: Images | None = None,
-    ) -> None:
+    def __init__(self, setup: LearnerSetup, model_dir: str) -> None:
+        trainer, learner = setup.trainer, setup.learner
         self._backend = learner.backend
         self._plugins = fingerprints(
             path
             for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
             if not path.startswith("clawrl_gym.")
         )
-        self._gpus = 0.01 if device == "cuda" else 0
+        self._gpus = 0.01 if setup.device == "cuda" else 0
         self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
-        self._arguments = (trainer, learner, model_dir, seed, device, temperature, images)
+        self._setup = setup
+        self._model_dir = model_dir
         self._begin()
 
     def _begin(self) -> None:
@@ -333,7 +323,7 @@ class RayLearner:
         actor = ray.remote(LearnerActor).options(
             num_cpus=0, num_gpus=self._gpus, runtime_env=self._environment
         )
-        self._actor = actor.remote(self._backend, self._arguments)
+        self._actor = actor.remote(self._backend, self._setup.arguments(self._model_dir))
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         import ray.exceptions
@@ -360,9 +350,12 @@ class RayLearner:
 
         Raises ConfigError when plug-ins of the learner's process are not this one's.
         """
+        await self._check_plugins()
+        await self._call("__ray_ready__")
+
+    async def _check_plugins(self) -> None:
         if self._plugins:
             await _checked_remotely(self._plugins)
-        await self._call("__ray_ready__")
 
     async def step(self, samples: list[Sample], version: int) -> StepStats:
         stats: StepStats = await self._call("step", samples, version)

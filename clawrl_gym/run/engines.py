@@ -10,124 +10,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
-from clawrl_gym.core.shipment import Handle
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Hold
-from clawrl_gym.policy.engine_host import EngineHost, MakeServer, News
+from clawrl_gym.policy.engine_host import MakeServer, News
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import OnPhase
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.run.engine_actor import EngineActor
+from clawrl_gym.run.placement import EngineNeeds
 
 T = TypeVar("T")
-ENGINE = "engine"
-"""The custom resource of nodes that take engines, as many as it says."""
-_GPU = "GPU"
 _PLACING_S = 60.0
 """How long a cluster may take to give an engine a process, before it is said that it waits."""
+_JOINING_S = 300.0
+"""How long an engine that was lost waits for a node that takes it, before that is a failure."""
 _CALL_S = 300.0
+_SWITCH_S = 90.0
 _SILENT_S = 10.0
 """After so long without a word from a node, nobody waits for its answers any more."""
 _FORGIVEN_S = 300.0
 """An engine that was well for so long starts the count of deaths afresh."""
 _PAUSE_S = 1.0
-
-
-class EngineActor:
-    """An EngineHost in a process of a node, with an event loop that lives as long as the process:
-    vLLM dies with the thread that started it."""
-
-    def __init__(self, config: PolicyConfig, key: str, make: MakeServer, cache: str | None) -> None:
-        import ray.util
-
-        self._address = str(ray.util.get_node_ip_address())
-        self._loop = asyncio.SelectorEventLoop()
-        threading.Thread(target=self._loop.run_forever, name="engine", daemon=True).start()
-        self._host = self._run(
-            self._make_host(config, key, make, None if cache is None else Path(cache))
-        )
-
-    def place(self) -> tuple[str, str]:
-        """The node's address, which is the engine's too, and its id."""
-        import ray
-
-        return self._address, ray.get_runtime_context().get_node_id()
-
-    def call(self, method: str, *arguments: object) -> object:
-        return self._run(getattr(self._host, method)(*arguments))
-
-    async def _make_host(
-        self, config: PolicyConfig, key: str, make: MakeServer, cache: Path | None
-    ) -> EngineHost:
-        return EngineHost(config, key, self._address, fetch_chunk, make=make, cache=cache)
-
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
-
-def put_chunk(chunk: bytes) -> Handle:
-    """Into Ray's object store."""
-    import numpy as np
-    import ray
-
-    handle: Handle = ray.put(np.frombuffer(chunk, np.uint8))  # read where it lies, not copied
-    return handle
-
-
-def fetch_chunk(handle: Handle) -> memoryview:
-    """Out of Ray's object store, from whichever node has it."""
-    import ray
-
-    return memoryview(ray.get(handle, timeout=_CALL_S))
-
-
-@dataclass(frozen=True, slots=True)
-class EngineNeeds:
-    """What an engine takes of a node."""
-
-    resources: dict[str, float]
-    gpus: float
-
-
-def needs_of_engines(count: int, nodes: Sequence[dict[str, Any]], share: float) -> EngineNeeds:
-    """How engines are placed on these nodes (as `ray.nodes()` has them).
-
-    `share`: the part of a GPU that each takes. Raises ConfigError when they do not fit.
-    """
-    living = [node for node in nodes if node["Alive"]]
-    room = {
-        name: sum(int(node["Resources"].get(name, 0)) for node in living) for name in (ENGINE, _GPU)
-    }
-    name = ENGINE if room[ENGINE] else _GPU
-    if room[name] < count:
-        offers = "; ".join(_offer(node) for node in living)
-        raise ConfigError(
-            f"got policy.servers={count}, and the cluster's nodes have room for {room[name]} "
-            f"({offers}), expected a GPU or the resource `{ENGINE}` for each: join a machine with "
-            f"`ray start --address=... --resources='{{\"{ENGINE}\": 1}}'`, or lower policy.servers"
-        )
-    hosts = [node["Resources"] for node in living if node["Resources"].get(name)]
-    have_gpus = all(resources.get(_GPU) for resources in hosts)
-    return EngineNeeds({ENGINE: 1.0} if name == ENGINE else {}, share if have_gpus else 0.0)
-
-
-def _offer(node: dict[str, Any]) -> str:
-    resources = {
-        name: f"{amount:g}"
-        for name, amount in sorted(node["Resources"].items())
-        if not name.startswith("node:") and name not in ("memory", "object_store_memory")
-    }
-    listed = ", ".join(f"{name} {amount}" for name, amount in resources.items())
-    return f"{node['NodeManagerAddress']}: {listed or 'nothing'}"
+_STOP_S = 10.0
 
 
 class RayEngine:
@@ -164,7 +76,9 @@ class RayEngine:
         self._node = "no node yet"
         self._base_url: str | None = None
         self._stopping = False
+        self._is_silent = False
         self._staged = -1
+        self._served = -1
         self._well_since_s = 0.0
         self._close: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
@@ -174,11 +88,13 @@ class RayEngine:
     def base_url(self) -> str:
         if self._base_url is None:
             raise PolicyUnavailable("vLLM is not there yet: no node of the cluster has it")
+        if self._is_silent:
+            raise PolicyUnavailable(f"the node {self._node} has not been heard of for a while")
         return self._base_url
 
     @property
     def alive(self) -> bool:
-        return self._base_url is not None
+        return self._base_url is not None and not self._is_silent
 
     def reserve(self) -> None:
         """Its node will."""
@@ -188,47 +104,31 @@ class RayEngine:
 
     async def start(self, version: int, weights: Path | None) -> None:
         await self._depot.open(version, weights)
+        self._stopping = False
         try:
-            self._stopping = False
             await self._begin(_PLACING_S)
         except _Lost as error:
-            await self.stop()
             raise PolicyError(f"vLLM's process ended while it started: {error}") from error
-        except BaseException:
-            await self.stop()
-            raise
 
     async def stop(self) -> None:
         self._stopping = True
-        actor, self._actor, self._base_url = self._actor, None, None
-        if actor is None:
-            return
-        import ray
-        import ray.exceptions
-
-        with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
-            async with asyncio.timeout(10):
-                await actor.call.remote("stop")
-        with contextlib.suppress(Exception):  # Ray itself may have ended
-            ray.kill(actor)
+        await self._let_go()
 
     async def watch(self) -> None:
         failures = 0
         while not self._stopping:
             try:
                 if self._actor is None:
-                    await self._begin(self._config.start_timeout_s)
+                    await self._begin(_JOINING_S)
                 await self._listen()
             except (_Lost, PolicyError, ConfigError) as error:
                 if self._stopping:
                     return
-                if self._actor is not None:
-                    await self._lose(f"{error}; starting another")
-                failures = (
-                    1 if time.monotonic() - self._well_since_s > _FORGIVEN_S else failures + 1
-                )
+                failures = 1 if self._lived_s() > _FORGIVEN_S else failures + 1
+                await self._let_go()
                 if failures > self._config.max_restarts:
                     raise PolicyError(f"{error}, after {failures - 1} restarts in a row") from error
+                self._on_phase(f"{error}; starting another")
                 await asyncio.sleep(_PAUSE_S)
 
     async def stage(self, version: int, weights: Path, take: Take) -> None:
@@ -243,17 +143,18 @@ class RayEngine:
 
     async def switch(self, version: int) -> float:
         async with self._changing:
-            paused_s = 0.0
             if self.alive and self._staged != version:  # it has come back in between
                 await self.stage(version, self.of_version(version), "share")
+            paused_s = 0.0
             if self.alive:
                 with self._hold(), contextlib.suppress(_Lost):
-                    paused_s = cast(float, await self._ask("switch", version))
+                    paused_s = cast(float, await self._ask("switch", version, limit_s=_SWITCH_S))
+                    self._served = version
             await self._depot.commit(version)
             return paused_s
 
     async def renew(self, version: int, weights: Path) -> None:
-        await self._lose(None)
+        await self._let_go()
 
     async def _begin(self, placing_s: float) -> None:
         """Place it and start it with what is current; it answers then, and has missed nothing."""
@@ -262,20 +163,26 @@ class RayEngine:
         try:
             await self._give_model()
             version = self._depot.version
-            url = str(await self._ask("start", version, await self._depot.weights(), limit_s=None))
-            async with self._changing:
-                if self._depot.version != version:
-                    weights = await self._depot.weights()
-                    await self._ask("stage", self._depot.version, weights)
-                    await self._ask("switch", self._depot.version)
-                self._staged, self._base_url = self._depot.version, url
-                self._well_since_s = time.monotonic()
+            weights = await self._depot.weights()
+            url = cast(str, await self._ask("start", version, weights, limit_s=None))
+            self._served = version
+            await self._catch_up()
+            self._base_url, self._well_since_s = url, time.monotonic()
         except BaseException:
-            await self._lose(None)
+            await self._let_go()
             raise
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
+
+    async def _catch_up(self) -> None:
+        """Serve what has become current while nobody could tell it."""
+        async with self._changing:
+            if self._served != self._depot.version:
+                version, weights = self._depot.version, await self._depot.weights()
+                await self._ask("stage", version, weights)
+                await self._ask("switch", version, limit_s=_SWITCH_S)
+                self._served = version
 
     async def _place(self, limit_s: float) -> None:
         """Have a process on some node; waits for one that joins."""
@@ -295,11 +202,13 @@ class RayEngine:
         self._actor = actor.remote(self._config, self.key, self._make, cache)
         try:
             self._node, node_id = await _answer(self._actor.place.remote(), limit_s)
-        except TimeoutError:
-            await self._lose(None)
-            raise PolicyError(
-                f"no node of the cluster had room for an engine within {limit_s:g} s"
-            ) from None
+        except BaseException as error:
+            await self._let_go()
+            if isinstance(error, TimeoutError):
+                raise PolicyError(
+                    f"no node of the cluster had room for an engine within {limit_s:g} s"
+                ) from None
+            raise
         self._on_node(node_id)
         self._on_phase(f"on the node {self._node}")
 
@@ -311,34 +220,49 @@ class RayEngine:
     async def _listen(self) -> None:
         """Pass on what the engine tells, until it has nothing more to tell: that is an error."""
         while True:
-            asking = asyncio.ensure_future(self._ask("news", limit_s=None))
-            try:
-                while not (await asyncio.wait({asking}, timeout=_SILENT_S))[0]:
-                    await self._close_connections()
-                news = cast(News, await asking)
-            finally:
-                asking.cancel()
+            news = await self._news()
             if news.log:
                 await asyncio.to_thread(self._keep_log, news.log)
             for phase in news.phases:
                 self._on_phase(phase)
+
+    async def _news(self) -> News:
+        """While none comes, nobody waits for the engine, and it is not told of new weights."""
+        asking = asyncio.ensure_future(self._ask("news", limit_s=None))
+        try:
+            while not (await asyncio.wait({asking}, timeout=_SILENT_S))[0]:
+                self._is_silent = True
+                await self._close_connections()
+            news = cast(News, await asking)
+            if self._is_silent:
+                await self._catch_up()
+                self._is_silent = False
+            return news
+        finally:
+            asking.cancel()
+
+    def _lived_s(self) -> float:
+        return 0.0 if self._base_url is None else time.monotonic() - self._well_since_s
 
     def _keep_log(self, log: bytes) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as file:
             file.write(log)
 
-    async def _lose(self, why: str | None) -> None:
-        """Let go of an actor, dead or not; connections that wait for it are closed."""
+    async def _let_go(self) -> None:
+        """End the actor, if it is there; connections that wait for it are closed."""
         actor, self._actor, self._base_url = self._actor, None, None
-        if actor is not None:
-            import ray
-
-            with contextlib.suppress(Exception):  # Ray itself may have ended
-                ray.kill(actor)
+        self._is_silent = False
         await self._close_connections()
-        if why is not None and not self._stopping:
-            self._on_phase(why)
+        if actor is None:
+            return
+        import ray
+
+        with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
+            async with asyncio.timeout(_STOP_S):
+                await actor.call.remote("stop")
+        with contextlib.suppress(Exception):
+            ray.kill(actor)
 
     async def _close_connections(self) -> None:
         """Those that wait for an answer which may never come; who waits asks elsewhere."""
@@ -357,6 +281,8 @@ class RayEngine:
             raise PolicyError(
                 f"the engine on {self._node} did not answer {method} within {limit_s:g} s"
             ) from None
+        except _Lost:
+            raise
         except ClawError as error:
             kind = ConfigError if isinstance(error, ConfigError) else PolicyError
             raise kind(f"{error} (on the node {self._node})") from error
@@ -402,7 +328,8 @@ class ClusterEngines:
         self._config = config
         self._depot = depot
         self._logs = logs
-        self._needs = needs
+        self._ask_needs = needs
+        self._needs: EngineNeeds | None = None
         self._make = make
         self._cache = cache
         self._nodes: list[str] = []
@@ -411,7 +338,7 @@ class ClusterEngines:
     def __call__(self, at: int, on_phase: OnPhase, hold: Hold) -> RayEngine:
         return RayEngine(
             self._config,
-            self._needs,
+            self._needs_at_start,
             self._depot,
             self._logs / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
             on_phase,
@@ -425,6 +352,12 @@ class ClusterEngines:
         """The id of the node where the last engine was placed; waits for a first one."""
         await self._placed.wait()
         return self._nodes[-1]
+
+    async def _needs_at_start(self) -> EngineNeeds:
+        """Nodes that are lost later come back, or others do: an engine waits for them."""
+        if self._needs is None:
+            self._needs = await self._ask_needs()
+        return self._needs
 
     def _on_node(self, node_id: str) -> None:
         self._nodes.append(node_id)

@@ -24,6 +24,7 @@ from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
+from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.ui.live_page import LivePage
@@ -94,15 +95,15 @@ class RunParts:
         """Load the model into the learner, with the checkpoint's optimizer."""
         self._view.phase("learner", "loading the model")
         config = self._config
-        self.learner = cluster.RayLearner(
+        setup = LearnerSetup(
             config.trainer,
             config.learner,
-            str(self.policy.model),
             config.seed,
             self.policy.device,
             config.policy.sampling.temperature,
             self._images(),
         )
+        self.learner = cluster.RayLearner(setup, str(self.policy.model))
         await self.learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await self.learner.load_checkpoint(resumed.checkpoint)

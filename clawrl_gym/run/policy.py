@@ -27,7 +27,7 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.models import picture_ids, resolve_device, sees
-from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.servers import MakeEngine, PolicyServers
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder
@@ -77,6 +77,8 @@ class ServedPolicy:
         self.device = resolve_device(config.policy.device)
         self.version = 0
         """The newest published weight version."""
+        self.make_engine: MakeEngine | None = None
+        """Engines on a cluster; None: servers on this machine. Taken when it is opened."""
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
         """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
@@ -92,6 +94,7 @@ class ServedPolicy:
             folder.serving,
             folder.logs,
             lambda phase: self._on_phase("vLLM", phase),
+            make_engine=self.make_engine,
         )
         stack.callback(self._drop_served_weights)
         stack.push_async_callback(self.servers.stop)

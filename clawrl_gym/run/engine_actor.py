@@ -1,0 +1,64 @@
+"""What an engine's process on a node runs, and how chunks of files reach it: Ray's object store."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.shipment import Handle
+from clawrl_gym.policy.engine_host import EngineHost, MakeServer
+
+T = TypeVar("T")
+_FETCH_S = 300.0
+
+
+class EngineActor:
+    """An EngineHost in a process of a node, with an event loop that lives as long as the process:
+    vLLM dies with the thread that started it."""
+
+    def __init__(self, config: PolicyConfig, key: str, make: MakeServer, cache: str | None) -> None:
+        import ray.util
+
+        self._address = str(ray.util.get_node_ip_address())
+        self._loop = asyncio.SelectorEventLoop()
+        threading.Thread(target=self._loop.run_forever, name="engine", daemon=True).start()
+        self._host = self._run(
+            self._make_host(config, key, make, None if cache is None else Path(cache))
+        )
+
+    def place(self) -> tuple[str, str]:
+        """The node's address, which is the engine's too, and its id."""
+        import ray
+
+        return self._address, ray.get_runtime_context().get_node_id()
+
+    def call(self, method: str, *arguments: object) -> object:
+        return self._run(getattr(self._host, method)(*arguments))
+
+    async def _make_host(
+        self, config: PolicyConfig, key: str, make: MakeServer, cache: Path | None
+    ) -> EngineHost:
+        return EngineHost(config, key, self._address, fetch_chunk, make=make, cache=cache)
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+def put_chunk(chunk: bytes) -> Handle:
+    """Into Ray's object store."""
+    import numpy as np
+    import ray
+
+    handle: Handle = ray.put(np.frombuffer(chunk, np.uint8))  # read where it lies, not copied
+    return handle
+
+
+def fetch_chunk(handle: Handle) -> memoryview:
+    """Out of Ray's object store, from whichever node has it."""
+    import ray
+
+    return memoryview(ray.get(handle, timeout=_FETCH_S))
