@@ -112,7 +112,7 @@ async def test_an_engine_serves_the_model_that_was_sent_and_then_every_version(
         news = await host.news()
         assert "ready" in news.phases
         assert b"the stub starts" in news.log
-    assert [path.name for path in (node / "cache" / "engines").iterdir()] == [".lock"]
+    assert not list((node / "cache" / "engines").iterdir())
 
 
 async def test_the_next_engine_of_a_node_has_the_model_and_begins_with_what_is_current(
@@ -183,12 +183,13 @@ async def test_an_engine_without_a_model_says_so(network: Network, tmp_path: Pat
 async def test_what_a_killed_engine_left_goes_with_the_next_start(
     network: Network, tmp_path: Path
 ) -> None:
-    left = tmp_path / "cache" / "engines" / "engine-left"
+    left = tmp_path / "cache" / "engines" / "clawrl-engine-left"
     left.mkdir(parents=True)
+    (left / ".lock").touch()
     async with hosting(tmp_path, network) as one:
         assert not left.exists()
         async with hosting(tmp_path, network):
-            assert one._workplace.folder.is_dir()
+            assert one._scratch.path.is_dir()
 
 
 async def test_a_server_that_dies_comes_back_and_the_host_tells_it(

@@ -90,7 +90,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
 ) -> None:
     shipment = send(manifest_of(files), chunks.put)
     monkeypatch.setattr("shutil.disk_usage", lambda _: _Usage())
-    with pytest.raises(ShipmentError, match="do not fit .* 1 MiB are free"):
+    with pytest.raises(ShipmentError, match=r"do not fit .* 1 MiB are free"):
         receive(shipment, tmp_path / "there", chunks.fetch)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
@@ -107,7 +107,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_line_and_leaves_nothing(
     def full(handle: object) -> bytes:
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(ShipmentError, match="cannot be put into .*No space left on device"):
+    with pytest.raises(ShipmentError, match=r"cannot be put into .*No space left on device"):
         receive(shipment, tmp_path / "there", full)
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 

@@ -5,9 +5,7 @@ shipments.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.plugins import LEARNERS
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.model_cache import ModelCache, cache_root
@@ -99,12 +98,12 @@ class LearnerAway:
         return self._sent(self._learner.save_checkpoint)
 
     def load_checkpoint(self, shipment: Shipment) -> None:
-        with _scratch() as scratch:
+        with private_files(), Scratch("learner") as scratch:
             receive(shipment, scratch / "checkpoint", self._get)
             self._learner.load_checkpoint(str(scratch / "checkpoint"))
 
     def _sent(self, save: Callable[[str], None]) -> Shipment:
-        with _scratch() as scratch:
+        with private_files(), Scratch("learner") as scratch:
             save(str(scratch / "saved"))
             return send(manifest_of(files_below(scratch / "saved")), self._put)
 
@@ -112,9 +111,3 @@ class LearnerAway:
 def files_below(folder: Path) -> dict[str, Path]:
     """All files of a checkpoint, by their places in it."""
     return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with private_files(), tempfile.TemporaryDirectory(prefix="clawrl-learner-") as folder:
-        yield Path(folder)

@@ -7,17 +7,14 @@ of its own, which the next host on this machine deletes when this one could not.
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError, boundary
-from clawrl_gym.core.files import private_files
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Shipment, receive
 from clawrl_gym.policy.model_cache import ModelCache, cache_root
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
@@ -57,10 +54,11 @@ class EngineHost:
         cache = cache or cache_root()
         self._get = get
         self._address = address
-        with private_files():
-            self._workplace = _Workplace(cache / _ENGINES)
+        with boundary(ShipmentError, f"making a folder for an engine in {cache}"):
+            (cache / _ENGINES).mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._scratch = Scratch("engine", cache / _ENGINES)
         self._finder = ModelFinder(ModelCache(cache / "models"))
-        self._log_path = self._workplace.folder / "vllm.log"
+        self._log_path = self._scratch.path / "vllm.log"
         self._log_read = 0
         self._news: asyncio.Queue[str] = asyncio.Queue()
         self._watching: asyncio.Task[None] | None = None
@@ -68,7 +66,7 @@ class EngineHost:
         self._make_server: Callable[[Path], PolicyServer] = lambda model: make(
             config,
             model,
-            self._workplace.folder / "serving",
+            self._scratch.path / "serving",
             self._log_path,
             self._news.put_nowait,
             host=address,
@@ -149,10 +147,10 @@ class EngineHost:
         if self._server is not None:
             await self._server.stop()
         self._finder.close()
-        await asyncio.to_thread(self._workplace.close)
+        await asyncio.to_thread(self._scratch.remove)
 
     async def _received(self, version: int, weights: Shipment) -> Path:
-        folder = self._workplace.folder / f"received-{version}"
+        folder = self._scratch.path / f"received-{version}"
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         await asyncio.to_thread(receive, weights, folder, self._get)
         return folder
@@ -161,39 +159,3 @@ class EngineHost:
         if self._server is None:
             raise PolicyError("the engine was not started")
         return self._server
-
-
-class _Workplace:
-    """A folder that goes with this process, or with the next one's start."""
-
-    def __init__(self, root: Path) -> None:
-        with boundary(ShipmentError, f"making a folder for an engine in {root}"):
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with (root / ".lock").open("w") as others:  # who starts now, too
-                fcntl.flock(others, fcntl.LOCK_EX)
-                for left in root.glob("engine-*"):
-                    _delete_if_left(left)
-                self.folder = Path(tempfile.mkdtemp(prefix="engine-", dir=root))
-                self._descriptor = os.open(self.folder, os.O_RDONLY)
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-
-    def close(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
-def _delete_if_left(folder: Path) -> None:
-    """Delete the folder of a process that is gone: nobody holds its lock."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    except BlockingIOError:
-        pass
-    finally:
-        os.close(descriptor)
