@@ -92,6 +92,10 @@ TABLE = (
     Misuse("train", "trainer.surrogate=gspo", r"surrogate=gspo with trainer.minibatches=1, expect"),
     Misuse("serve", "trainer.surrogate=cispo", r"take trainer.minibatches=2, or trainer.surrog"),
     Misuse("train", "trainer.kl_correction=true", r"kl_coef=0, expected a KL term to correct"),
+    Misuse(
+        "train", "rollout.in_flight=500 rollout.envs_per_worker=200", r"at most the 200 episodes"
+    ),
+    Misuse("train", "rollout.in_flight=0", r"greater than or equal to 1"),
     Misuse("train", "trainer.minibatches=500", r"trainer.minibatches=500 of batches of 192"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),

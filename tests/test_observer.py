@@ -59,6 +59,7 @@ GATEWAY = SimpleNamespace(
     sessions=SimpleNamespace(open_count=2),
 )  # fmt: skip
 SERVED: Any = SimpleNamespace(gateway=GATEWAY)
+FLOW: Any = SimpleNamespace(limit=64, shares=lambda: {"flow/queue": 1.0})
 TIMELINE: Any = None
 
 
@@ -77,7 +78,7 @@ async def test_verdicts_are_counted_since_the_start_and_their_shares_since_the_l
     collector: Any = SimpleNamespace(counters=counters, ready_groups=0)
     view: Any = RecordingView()
     pool: Any = SimpleNamespace(in_flight=0)
-    counts = TrainingCounts(9, SERVED, pool, collector)
+    counts = TrainingCounts(9, SERVED, pool, FLOW, collector)
     observer = Observer(metrics, TIMELINE, view, SERVED, counts, Words())
     await observer.update(update(1))
     counters["verdicts/abstained"] += 4
@@ -142,7 +143,7 @@ async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(
     collector: Any = SimpleNamespace(counters=Counter(), ready_groups=0)
     view: Any = RecordingView()
     pool: Any = SimpleNamespace(in_flight=3)
-    counts = TrainingCounts(9, SERVED, pool, collector)
+    counts = TrainingCounts(9, SERVED, pool, FLOW, collector)
     observer = Observer(metrics, TIMELINE, view, SERVED, counts)
     task = TaskRef("grep-1", 0, "train")
     observer.episode(Episode("a", 1, task, StopReason.TERMINATED, 1.0, 2, family="grep"))
@@ -154,6 +155,7 @@ async def test_an_attempt_that_failed_is_an_error_and_a_message_and_no_reward(
     assert (first["train/reward"], first["train/success/grep"], first["train/turns"]) == (1, 1, 2)
     assert first["errors/env_error"] == second["errors/env_error"] == 1
     assert "train/reward" not in second
+    assert (first["rollout/in_flight_limit"], first["flow/queue"]) == (64, 1.0)
     assert (first["rollout/in_flight"], first["batch/samples"], first["policy/version"]) == (
         3,
         0,
@@ -174,7 +176,7 @@ async def test_the_view_is_refreshed_and_sampling_is_a_span_of_the_timeline(
     pool: Any = SimpleNamespace(in_flight=3)
     view: Any = RecordingView()
     timeline = Timeline(tmp_path)
-    counts = TrainingCounts(9, served, pool, collector)
+    counts = TrainingCounts(9, served, pool, FLOW, collector)
     running = asyncio.create_task(Observer(metrics, timeline, view, served, counts).run())
     await asyncio.sleep(0)
     stats.tokens_sampled = 12

@@ -225,6 +225,10 @@ async def test_metrics_are_summed_over_engines(vllm: FakeVllm, client: PolicyCli
         'vllm:num_requests_waiting{engine="0"} 1.0\n'
         'vllm:kv_cache_usage_perc{engine="0"} 0.25\n'
         'vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 1.0\n'
+        'vllm:num_preemptions_total{engine="0"} 7.0\n'
+        'vllm:cache_config_info{block_size="16",kv_cache_max_concurrency="12.5",x="None"} 1.0\n'
+        'vllm:request_success_total{engine="0",finished_reason="stop"} 20.0\n'
+        'vllm:request_success_total{engine="0",finished_reason="length"} 3.0\n'
     )
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -233,6 +237,8 @@ async def test_metrics_are_summed_over_engines(vllm: FakeVllm, client: PolicyCli
     vllm.answers["/metrics"] = answer
     assert await client.metrics() == {
         "running": 5.0, "waiting": 1.0, "kv_usage": 0.25, "prompt_tokens": 0.0, "tokens": 0.0,
+        "preemptions": 7.0, "requests": 23.0,
+        "contexts": 12.5,
     }  # fmt: skip
 
 

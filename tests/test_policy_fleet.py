@@ -121,11 +121,11 @@ def test_the_session_unused_for_longest_is_forgotten() -> None:
 
 
 async def test_metrics_are_sums_and_the_cache_usage_a_mean(three: Three) -> None:
-    assert await three.fleet.metrics() == {"running": 4.0, "kv_usage": 0.5}
+    assert await three.fleet.metrics() == {"running": 4.0, "kv_usage": 0.5, "engines": 3}
     three.b.down = True
-    assert await three.fleet.metrics() == {"running": 2.0, "kv_usage": 0.5}
+    assert await three.fleet.metrics() == {"running": 2.0, "kv_usage": 0.5, "engines": 2}
     three.fleet.failed(three.a)
-    assert await three.fleet.metrics() == {"running": 1.0, "kv_usage": 0.5}
+    assert await three.fleet.metrics() == {"running": 1.0, "kv_usage": 0.5, "engines": 1}
 
 
 async def test_metrics_of_a_fleet_that_is_down_are_an_error(three: Three) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS
+
+_ENVS_PER_WORKER = 128
 
 
 class RolloutConfig(Part):
@@ -22,8 +25,13 @@ class RolloutConfig(Part):
     a running mean."""
     workers: int = Field(1, ge=1)
     """Ray actors that hold environments."""
-    envs_per_worker: int = Field(128, ge=1)
-    """Episodes that one worker runs at a time."""
+    envs_per_worker: int | None = Field(None, ge=1)
+    """Most episodes that one worker runs at a time. None: 128, and in training as many as are of
+    use within `max_staleness`, if those are more."""
+    in_flight: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """Training: episodes at a time in all workers. `auto` follows vLLM's own metrics (requests that
+    run and queue, its key-value cache) up and down; a number fixes it. Never more than the workers
+    hold."""
     max_staleness: int = Field(2, ge=0)
     """A group whose oldest token is more versions old than this is dropped."""
     episode_timeout_s: float = Field(120.0, gt=0)
@@ -36,6 +44,25 @@ class RolloutConfig(Part):
     """A group with fewer rewarded episodes is dropped (never a whole one)."""
     dynamic_sampling: bool = False
     """Groups that teach nothing take no place in a batch: others are collected instead (DAPO)."""
+
+    @property
+    def measured_slots(self) -> int:
+        """Environments of a worker that only measures."""
+        return self.envs_per_worker or _ENVS_PER_WORKER
+
+    @property
+    def slots(self) -> int:
+        """Environments of each worker in training; they are made when they are first used."""
+        if self.envs_per_worker is not None:
+            return self.envs_per_worker
+        staleness = 0 if self.mode == "sync" else self.max_staleness
+        useful = (staleness + 1) * self.groups * self.group_size
+        return max(_ENVS_PER_WORKER, math.ceil(useful / self.workers))
+
+    @property
+    def fixed_in_flight(self) -> int | None:
+        """None: the engine decides."""
+        return None if self.in_flight == "auto" else self.in_flight
 
 
 class DistillationConfig(Part):

@@ -38,7 +38,11 @@ _METRICS = {
     "vllm:kv_cache_usage_perc": "kv_usage",
     "vllm:prompt_tokens_total": "prompt_tokens",
     "vllm:generation_tokens_total": "tokens",
+    "vllm:num_preemptions_total": "preemptions",
+    "vllm:request_success_total": "requests",
 }
+_CACHE = "vllm:cache_config_info"
+_CONTEXTS = 'kv_cache_max_concurrency="'
 
 
 class PolicyClient:
@@ -176,11 +180,14 @@ class PolicyClient:
         return message_of(answer["deltas"])
 
     async def metrics(self) -> dict[str, float]:
-        """vLLM's own count of running and waiting requests, its cache usage (0 to 1), and the
-        tokens that it read and sampled since its start."""
-        values = dict.fromkeys(_METRICS.values(), 0.0)
+        """vLLM's own count of running and waiting requests, its cache usage (0 to 1), and since its
+        start the tokens that it read and sampled, the requests that ended and its preemptions.
+        `contexts`: as long as the model takes them, that fit into the cache; 0 when it is silent."""
+        values = dict.fromkeys((*_METRICS.values(), "contexts"), 0.0)
         for line in (await self._connections.request("GET", "/metrics", None, 5.0)).splitlines():
             name, _, rest = line.partition("{")
+            if name == _CACHE:
+                values["contexts"] += _contexts(rest)
             if name in _METRICS:
                 values[_METRICS[name]] += float(rest.rpartition(" ")[2])
         return values
@@ -263,3 +270,11 @@ class PolicyClient:
                 yield reply.piece(cast(StreamEvent, event))
         if not reply.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")
+
+
+def _contexts(labels: str) -> float:
+    """Of the labels of `_CACHE`."""
+    try:
+        return float(labels.partition(_CONTEXTS)[2].partition('"')[0])
+    except ValueError:
+        return 0.0

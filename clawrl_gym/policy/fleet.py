@@ -86,7 +86,8 @@ class Fleet(Generic[P]):
         return sum(not self._left_out(at) for at in range(len(self._policies)))
 
     async def metrics(self) -> dict[str, float]:
-        """Sums over those that answer (PolicyError when none does); the mean of cache usage."""
+        """Sums over those that answer (PolicyError when none does); the mean of cache usage; and
+        how many `engines` answered."""
         available = [p for at, p in enumerate(self._policies) if not self._left_out(at)]
         readings = (policy.metrics() for policy in available or self._policies)
         answers = await asyncio.gather(*readings, return_exceptions=True)
@@ -97,7 +98,8 @@ class Fleet(Generic[P]):
             ):
                 raise answer
         total = {name: sum(answer[name] for answer in measured) for name in measured[0]}
-        return {k: v / len(measured) if k == "kv_usage" else v for k, v in total.items()}
+        means = {k: v / len(measured) if k == "kv_usage" else v for k, v in total.items()}
+        return means | {"engines": float(len(measured))}
 
     def _settle(self, session_id: str, old: int | None) -> int:
         """A home for the session: the policy with the fewest sessions."""

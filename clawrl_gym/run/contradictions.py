@@ -86,7 +86,15 @@ def _of_training(config: RunConfig) -> Iterator[str]:
             f"got eval.also={list(config.eval.also)} and eval.tasks=0, expected eval.tasks of at "
             "least 1: other environments are measured on as many tasks"
         )
-    episodes = config.rollout.groups * config.rollout.group_size
+    rollout = config.rollout
+    most = rollout.workers * rollout.slots
+    if rollout.fixed_in_flight is not None and rollout.fixed_in_flight > most:
+        yield (
+            f"got rollout.in_flight={rollout.in_flight}, expected at most the {most} episodes that "
+            f"rollout.workers={rollout.workers} with {rollout.slots} environments each hold: raise "
+            "rollout.envs_per_worker or rollout.workers"
+        )
+    episodes = rollout.groups * rollout.group_size
     if config.trainer.minibatches > episodes:
         yield (
             f"got trainer.minibatches={config.trainer.minibatches} of batches of {episodes} "

@@ -21,6 +21,7 @@ from clawrl_gym.core.provenance import tree_memory_gb
 from clawrl_gym.core.types import Episode, Turn, Verdict
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.observer import ObservedPolicy
@@ -38,11 +39,17 @@ class TrainingCounts:
     """Episodes, groups and tokens of a training run."""
 
     def __init__(
-        self, total_steps: int, served: ObservedPolicy, pool: WorkerPool, collector: Collector
+        self,
+        total_steps: int,
+        served: ObservedPolicy,
+        pool: WorkerPool,
+        flow: Flow,
+        collector: Collector,
     ) -> None:
         self._total_steps = total_steps
         self._served = served
         self._pool = pool
+        self._flow = flow
         self._collector = collector
         self._started_s = time.monotonic()
         self._first_update_s: float | None = None
@@ -74,6 +81,7 @@ class TrainingCounts:
             "rollout/tokens_per_s": self._token_rate.rate(),
             "rollout/episodes_per_s": self._episode_rate.rate(),
             "rollout/in_flight": float(self._pool.in_flight),
+            "rollout/in_flight_limit": float(self._flow.limit),
             "groups/ready": float(self._collector.ready_groups),
             "policy/version": float(gateway.version),
             ELAPSED_S: time.monotonic() - self._started_s,
@@ -89,6 +97,7 @@ class TrainingCounts:
             LEFT_S: self._left_s(update.version, now_s),
             **self._of_episodes(),
             **self._since_last_update(),
+            **self._flow.shares(),
             **self.gauges(),
             ELAPSED_S: now_s - self._started_s,
             **{name: float(count) for name, count in self._errors.items()},

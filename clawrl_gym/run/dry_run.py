@@ -52,9 +52,9 @@ def _processes(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) 
         yield "Ray with the learner"
     if isinstance(config, RunConfig):
         rollout = config.rollout
-        yield f"{rollout.workers} worker(s) with {rollout.envs_per_worker} environments each"
+        yield f"{rollout.workers} worker(s) with at most {rollout.slots} environments each"
     elif isinstance(config, EvaluateConfig):
-        yield f"{config.rollout.envs_per_worker} environments in this process"
+        yield f"{config.rollout.measured_slots} environments in this process"
 
 
 def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:

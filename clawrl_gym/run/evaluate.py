@@ -85,7 +85,7 @@ async def _evaluate(plan: Preflight[EvaluateConfig], on_phase: OnPhase) -> Evalu
             config.env,
             address,
             config.agent,
-            slots=rollout.envs_per_worker,
+            slots=rollout.measured_slots,
             timeout_s=rollout.episode_timeout_s,
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,

@@ -32,7 +32,7 @@ class OtherEnv:
         environments = Environments(
             self.config,
             policy,
-            slots=run.rollout.envs_per_worker,
+            slots=run.rollout.measured_slots,
             workers=1,
             timeout_s=run.rollout.episode_timeout_s,
             max_retries=run.rollout.max_retries,

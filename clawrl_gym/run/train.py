@@ -21,6 +21,7 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
@@ -144,12 +145,20 @@ class Run:
             self._on_group,
             lambda episode: self._observer.episode(episode),
         )
+        self._flow = Flow(
+            self._pool,
+            config.rollout.fixed_in_flight,
+            parts.policy.fleet.metrics,
+            lambda limit, why: self._view.message(f"at most {limit} episodes in flight: {why}"),
+        )
         self._observer = Observer(
             parts.metrics,
             parts.timeline,
             self._view,
             parts.policy,
-            TrainingCounts(config.trainer.steps, parts.policy, self._pool, self._collector),
+            TrainingCounts(
+                config.trainer.steps, parts.policy, self._pool, self._flow, self._collector
+            ),
             find_tokenizer([parts.policy.model]),
         )
         self._heldout = HeldOut(
@@ -180,8 +189,8 @@ class Run:
 
     async def _start_workers(self, stack: AsyncExitStack) -> None:
         config, rollout = self._config, self._config.rollout
-        workers, slots = rollout.workers, rollout.envs_per_worker
-        self._view.phase("workers", f"{workers} with {slots} environments each")
+        workers, slots = rollout.workers, rollout.slots
+        self._view.phase("workers", f"{workers} with at most {slots} environments each")
         environments = Environments(
             config.env,
             self._parts.policy.address,
@@ -231,6 +240,7 @@ class Run:
             watching = [
                 running.create_task(parts.policy.servers.watch()),
                 running.create_task(self._observer.run()),
+                running.create_task(self._flow.run()),
             ]
             if parts.policy.version == 0:
                 await self._heldout.measure(0)

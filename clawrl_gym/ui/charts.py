@@ -64,8 +64,9 @@ DETAILS = (
     ChartPlan("Groups left out", "per update: all rewards equal, or too old",
           (("groups/zero_variance", "equal rewards", "judge"),
            ("groups/dropped_stale", "too old", "bad"))),
-    ChartPlan("Episodes in flight", "when an update ended",
-          (("rollout/in_flight", "in flight", "collect"),)),
+    ChartPlan("Episodes in flight", "when an update ended, and how many might have been",
+          (("rollout/in_flight", "in flight", "collect"),
+           ("rollout/in_flight_limit", "at most", "soft"))),
 )  # fmt: skip
 """The health of a run."""
 

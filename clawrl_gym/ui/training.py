@@ -39,6 +39,7 @@ _LOOPS: dict[str, list[Gauge]] = {
     ],
     "collect": [
         ("rollout/in_flight", "in flight", number),
+        ("rollout/in_flight_limit", "at most", number),
         ("rollout/episodes_per_s", "episodes/s", number),
         ("merge/share", "merged", share),
     ],

@@ -131,7 +131,9 @@ def test_ids_logprobs_and_versions_come_back_for_every_token(
             assert set(made.versions_T) == {served.version}
             assert (await _ask(client, seed=1)).sampled_ids_T == made.sampled_ids_T
             metrics = await client.metrics()
-            assert set(metrics) >= {"running", "waiting", "kv_usage"}
+            assert set(metrics) >= {"running", "waiting", "kv_usage", "preemptions"}
+            assert metrics["requests"] > 0
+            assert metrics["contexts"] > 0
             assert metrics["tokens"] > 0
         finally:
             await client.close()

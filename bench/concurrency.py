@@ -1,0 +1,156 @@
+"""How near the number of episodes in flight that follows the engine comes to the best fixed one.
+
+    PYTHONPATH=. python bench/concurrency.py            # simulated engines, small and large
+    PYTHONPATH=. python bench/concurrency.py --unseen   # engines and work made after the rules
+    PYTHONPATH=. python bench/concurrency.py --vllm     # vLLM with the tiny policy in a terminal
+
+Tokens a second of episodes that ended. A simulated run lasts 7,200 s of the engine's time; `whole`
+counts from its first second, `later` the last two thirds. The real one compares numbers in turns,
+on one server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from clawrl_gym.rollout.concurrency import Concurrency
+from clawrl_gym.rollout.flow import Flow
+from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.environments import Environments
+from clawrl_gym.run.policy import ServedPolicy
+from tests.simulated_engine import Engine, SimulatedEngine, Work
+
+SECONDS = 7200
+FIXED = (4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+MOST = 2048
+ENGINES = {
+    "a tiny model on a CPU": Engine(128, 200_000, 0.010, 0.0003, 0.00002),
+    "a GPU with a small cache": Engine(256, 60_000, 0.012, 0.00005, 0.00004, 2e-8),
+    "a large GPU": Engine(1024, 1_500_000, 0.02, 0.00003, 0.00003, 1e-8, 8192, 32_768),
+    "few sequences": Engine(16, 2_000_000, 0.02, 0.0001, 0.00003),
+}
+WORKS = {
+    "short episodes": Work(),
+    "long contexts": Work(10, 1500, 200, 300, env_s=2.0),
+    "slow environments": Work(8, 1000, 100, 200, env_s=20.0),
+    "16 cores for environments": Work(5, 400, 60, env_s=1.0, env_cores=16),
+    "one turn": Work(1, 500, 800, env_s=0.05),
+}
+UNSEEN_ENGINES = {
+    "7B on a 24 GB card": Engine(256, 110_000, 0.025, 0.00012, 0.00012, 1e-8, 2048, 32_768),
+    "70B on eight cards": Engine(512, 900_000, 0.035, 0.00008, 0.00006, 4e-9, 8192, 32_768),
+    "0.5B on a laptop": Engine(64, 30_000, 0.03, 0.002, 0.0004, 1e-7, 512, 16_384),
+}
+UNSEEN_WORKS = {
+    "repositories": Work(25, 2500, 150, 500, env_s=6.0),
+    "repositories, swaps a minute": Work(25, 2500, 150, 500, env_s=6.0, swap_s=60.0),
+    "tool calls": Work(4, 800, 40, 120, env_s=0.01),
+    "web pages": Work(12, 1800, 50, 900, env_s=3.0, env_cores=48),
+    "thinking": Work(3, 300, 1500, 200, env_s=0.3),
+}
+
+
+def simulated(engines: dict[str, Engine], works: dict[str, Work]) -> None:
+    whole_ratios, later_ratios = [], []
+    for (engine, shape), (work, episodes) in itertools.product(engines.items(), works.items()):
+        fixed = {n: SimulatedEngine(shape, episodes).run(SECONDS, n) for n in FIXED}
+        best = max(fixed, key=fixed.__getitem__)
+        best_later = _later(shape, episodes, best)
+        concurrency, follows = Concurrency(MOST), SimulatedEngine(shape, episodes)
+        first = follows.run(SECONDS / 3, concurrency.limit, concurrency.read)
+        later = follows.run(SECONDS * 2 / 3, concurrency.limit, concurrency.read)
+        whole_ratios.append((first + 2 * later) / 3 / fixed[best])
+        later_ratios.append(later / best_later)
+        print(
+            f"{engine:24} {work:28} best {best:4} {fixed[best]:6.0f} tokens/s, "
+            f"{fixed[FIXED[-1]] / fixed[best]:.2f} of it at {FIXED[-1]}; follows: whole "
+            f"{whole_ratios[-1]:.2f} later {later_ratios[-1]:.2f}, at the end "
+            f"{concurrency.limit} ({concurrency.reason})",
+            flush=True,
+        )
+    for name, ratios in (("whole", whole_ratios), ("later", later_ratios)):
+        mean = sum(ratios) / len(ratios)
+        enough = sum(ratio >= 0.95 for ratio in ratios)
+        print(
+            f"{name}: mean {mean:.2f}, smallest {min(ratios):.2f}, {enough} of {len(ratios)} at "
+            "least 0.95"
+        )
+
+
+def _later(engine: Engine, work: Work, limit: int) -> float:
+    """Of the best fixed number, the last two thirds as well."""
+    fixed = SimulatedEngine(engine, work)
+    fixed.run(SECONDS / 3, limit)
+    return fixed.run(SECONDS * 2 / 3, limit)
+
+
+async def real(seconds: float, numbers: Sequence[int]) -> None:
+    """Tokens a second with each fixed number and following the engine, twice in turns."""
+    config = load_config("train", ["env=terminal", "policy=tiny"])
+    most = max(numbers)
+    async with (
+        ServedPolicy(config) as policy,
+        Environments(config.env, policy.address, slots=most) as environments,
+    ):
+        tasks = TaskSampler.of(config.env, 0)
+        tokens_per_s: dict[str, list[float]] = {}
+
+        async def play(counter: Iterator[int]) -> None:
+            for number in counter:
+                await environments.episode(tasks.train(number), group_id=number)
+
+        counter = itertools.count()
+        players = [asyncio.create_task(play(counter)) for _ in range(2 * most)]
+        for repeat in range(2):
+            for number in (*numbers, None):
+                flow = Flow(environments.pool, number, policy.fleet.metrics)
+                following = asyncio.create_task(flow.run())
+                if repeat == 0 and number is None:
+                    await asyncio.sleep(seconds)  # its own start is in the second turn's past
+                await asyncio.sleep(2)
+                before = policy.gateway.stats.tokens_sampled
+                await asyncio.sleep(seconds)
+                rate = (policy.gateway.stats.tokens_sampled - before) / seconds
+                following.cancel()
+                name = str(number or "follows")
+                tokens_per_s.setdefault(name, []).append(rate)
+                engine = await policy.fleet.metrics()
+                print(
+                    f"{name:8} {rate:7.0f} tokens/s, limit {flow.limit}, in vLLM "
+                    f"{engine['running']:.0f} + {engine['waiting']:.0f}, cache "
+                    f"{engine['kv_usage']:.0%}",
+                    flush=True,
+                )
+        for player in players:
+            player.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*players)
+    means = {name: sum(rates) / len(rates) for name, rates in tokens_per_s.items()}
+    follows = means.pop("follows")
+    best = max(means, key=means.__getitem__)
+    print(
+        f"best fixed {best}: {means[best]:.0f}; follows {follows:.0f}: {follows / means[best]:.2f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--unseen", action="store_true")
+    parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of each number, with --vllm")
+    options = parser.parse_args()
+    if options.vllm:
+        asyncio.run(real(options.seconds, (8, 32, 64, 128, 256)))
+    elif options.unseen:
+        simulated(UNSEEN_ENGINES, UNSEEN_WORKS)
+    else:
+        simulated(ENGINES, WORKS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The flow of episodes into the pool: as many at a time as vLLM can use, read from its metrics.
+
+It only opens and closes the pool's door: no episode is ended for it, and while vLLM says nothing
+the number stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from clawrl_gym.core import provenance
+from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.rollout.concurrency import Concurrency, Reading, Why
+from clawrl_gym.rollout.pool import WorkerPool
+
+_EVERY_S = 1.0
+_TIMEOUT_S = 5.0
+
+
+class Flow:
+    """How many episodes of a run may be in flight, from now on."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        fixed: int | None,
+        engine_metrics: Callable[[], Awaitable[Mapping[str, float]]],
+        on_reason: Callable[[int, Why], None] = lambda limit, why: None,
+    ) -> None:
+        """`fixed`: always so many, at most as many as the pool has slots; None follows the engine.
+
+        `on_reason` gets the number and what decided on it, once for each reason.
+        """
+        self._pool = pool
+        self._engine_metrics = engine_metrics
+        self._on_reason = on_reason
+        self._concurrency: Concurrency | None = None
+        self._why = Why.FIXED
+        self._heard: set[Why] = set()
+        self._readings: Counter[Why] = Counter()
+        if fixed is None:
+            self._concurrency = Concurrency(pool.capacity)
+            self._why, fixed = Why.START, self._concurrency.limit
+        pool.limit = fixed
+
+    @property
+    def limit(self) -> int:
+        """Episodes that may be in flight."""
+        return self._pool.limit
+
+    def shares(self) -> dict[str, float]:
+        """What decided, as shares of the time since the last call, by the names of the reasons."""
+        readings, self._readings = self._readings, Counter()
+        total = max(1, readings.total())
+        return {f"flow/{why.name.lower()}": count / total for why, count in readings.items()}
+
+    async def run(self) -> None:
+        """Follow the engine until cancelled."""
+        while self._concurrency is not None:
+            try:
+                async with asyncio.timeout(_TIMEOUT_S):
+                    self._follow(self._concurrency, await self._engine_metrics())
+            except (PolicyError, TimeoutError):
+                pass  # the fleet and whoever waits for it see to that
+            await asyncio.sleep(_EVERY_S)
+
+    def _follow(self, concurrency: Concurrency, engine: Mapping[str, float]) -> None:
+        reading = Reading(
+            in_flight=self._pool.in_flight,
+            wanted=self._pool.waiting,
+            engines=int(engine.get("engines", 1)),
+            running=engine["running"],
+            waiting=engine["waiting"],
+            kv_usage=engine["kv_usage"],
+            turns=engine.get("requests", 0.0),
+            episodes=self._pool.ended,
+            preemptions=engine.get("preemptions", 0.0),
+            contexts=engine.get("contexts", 0.0),
+            memory_free=provenance.memory_available_gb() / provenance.memory_total_gb(),
+        )
+        concurrency.most = self._pool.capacity
+        self._pool.limit = concurrency.read(reading)
+        why = concurrency.reason
+        self._readings[why] += 1
+        if why is not self._why and why not in self._heard:
+            self._heard.add(why)
+            self._on_reason(self._pool.limit, why)
+        self._why = why
