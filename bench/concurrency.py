@@ -2,6 +2,7 @@
 
     PYTHONPATH=. python bench/concurrency.py            # simulated engines, small and large
     PYTHONPATH=. python bench/concurrency.py --unseen   # engines and work made after the rules
+    PYTHONPATH=. python bench/concurrency.py --drawn 20 # drawn by chance, 20 of them
     PYTHONPATH=. python bench/concurrency.py --vllm     # vLLM with the tiny policy in a terminal
 
 Tokens a second of episodes that ended. A simulated run lasts 7,200 s of the engine's time; `whole`
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import math
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -55,9 +58,51 @@ UNSEEN_WORKS = {
 }
 
 
-def simulated(engines: dict[str, Engine], works: dict[str, Work]) -> None:
-    whole_ratios, later_ratios = [], []
+Case = tuple[str, Engine, Work]
+
+
+def crossed(engines: dict[str, Engine], works: dict[str, Work]) -> Iterator[Case]:
     for (engine, shape), (work, episodes) in itertools.product(engines.items(), works.items()):
+        yield f"{engine:24} {work:28}", shape, episodes
+
+
+def drawn(count: int) -> Iterator[Case]:
+    """Any engine with any work whose contexts it can take, each of a seed of its own."""
+    for seed in range(count):
+        draw = random.Random(seed)
+
+        def between(low: float, high: float, draw: random.Random = draw) -> float:
+            return math.exp(draw.uniform(math.log(low), math.log(high)))
+
+        work = Work(
+            turns=round(between(1, 30)),
+            prompt_tokens=round(between(200, 3000)),
+            reply_tokens=round(between(30, 800)),
+            observation_tokens=round(between(30, 600)),
+            env_s=between(0.01, 30),
+            env_cores=draw.choice((10_000, 10_000, round(between(8, 500)))),
+            swap_s=draw.choice((0, 0, between(10, 300))),
+        )
+        longest = 1.6 * (
+            work.prompt_tokens + work.turns * 1.6 * (work.reply_tokens + work.observation_tokens)
+        )
+        engine = Engine(
+            max_num_seqs=round(between(16, 1024)),
+            kv_tokens=round(longest * between(4, 400)),
+            step_s=between(0.008, 0.05),
+            request_s=between(1e-5, 5e-4),
+            prefill_s=between(2e-5, 4e-4),
+            context_s=between(1e-9, 2e-8),
+            chunk=draw.choice((512, 2048, 8192)),
+            max_model_len=round(longest * between(1, 4)),
+        )
+        name = f"{engine.max_num_seqs} sequences, {engine.kv_tokens:,} tokens; {work.turns} turns, "
+        yield f"{name}{work.env_s:.1f} s outside", engine, work
+
+
+def simulated(cases: Iterator[Case]) -> None:
+    whole_ratios, later_ratios = [], []
+    for name, shape, episodes in cases:
         fixed = {n: SimulatedEngine(shape, episodes).run(SECONDS, n) for n in FIXED}
         best = max(fixed, key=fixed.__getitem__)
         best_later = _later(shape, episodes, best)
@@ -67,7 +112,7 @@ def simulated(engines: dict[str, Engine], works: dict[str, Work]) -> None:
         whole_ratios.append((first + 2 * later) / 3 / fixed[best])
         later_ratios.append(later / best_later)
         print(
-            f"{engine:24} {work:28} best {best:4} {fixed[best]:6.0f} tokens/s, "
+            f"{name} best {best:4} {fixed[best]:6.0f} tokens/s, "
             f"{fixed[FIXED[-1]] / fixed[best]:.2f} of it at {FIXED[-1]}; follows: whole "
             f"{whole_ratios[-1]:.2f} later {later_ratios[-1]:.2f}, at the end "
             f"{concurrency.limit} ({concurrency.reason})",
@@ -91,7 +136,7 @@ def _later(engine: Engine, work: Work, limit: int) -> float:
 
 async def real(seconds: float, numbers: Sequence[int]) -> None:
     """Tokens a second with each fixed number and following the engine, twice in turns."""
-    config = load_config("train", ["env=terminal", "policy=tiny"])
+    config = load_config(["env=terminal", "policy=tiny"])
     most = max(numbers)
     async with (
         ServedPolicy(config) as policy,
@@ -141,15 +186,18 @@ async def real(seconds: float, numbers: Sequence[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--unseen", action="store_true")
+    parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each number, with --vllm")
     options = parser.parse_args()
     if options.vllm:
         asyncio.run(real(options.seconds, (8, 32, 64, 128, 256)))
     elif options.unseen:
-        simulated(UNSEEN_ENGINES, UNSEEN_WORKS)
+        simulated(crossed(UNSEEN_ENGINES, UNSEEN_WORKS))
+    elif options.drawn:
+        simulated(drawn(options.drawn))
     else:
-        simulated(ENGINES, WORKS)
+        simulated(crossed(ENGINES, WORKS))
 
 
 if __name__ == "__main__":

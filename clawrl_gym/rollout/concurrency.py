@@ -23,6 +23,7 @@ It is deterministic in its readings, and holds no clock, task or connection.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -250,10 +251,10 @@ class Concurrency:
         becomes = max(1e-9, self._becomes(now))
         turns = max(1.0, self._turns / max(1.0, now.episodes))  # of an episode
         if self._doubles and becomes * 1.25 < now.may_hold:
-            return min(_DOUBLED ** (1 / turns), 2.0, now.may_hold / becomes)
+            return min(math.pow(_DOUBLED, 1 / turns), 2.0, now.may_hold / becomes)
         self._doubles = False
         room = (now.may_hold - becomes) / now.may_hold
-        return max(_SLOWEST, min(_FASTEST ** (1 / turns), 1 + room / 2))
+        return max(_SLOWEST, min(math.pow(_FASTEST, 1 / turns), 1 + room / 2))
 
     def _becomes(self, now: _Round) -> float:
         """Share of the cache that is held once contexts are as long as some were."""

@@ -41,7 +41,6 @@ _LOOPS: dict[str, list[Gauge]] = {
         ("rollout/in_flight", "in flight", number),
         ("rollout/in_flight_limit", "at most", number),
         ("rollout/episodes_per_s", "episodes/s", number),
-        ("merge/share", "merged", share),
     ],
     "judge": [
         ("groups/ready", "groups ready", number),
