@@ -8,11 +8,11 @@ from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.concurrency import Why
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.flow import Flow
-from clawrl_gym.rollout.pool import WorkerPool
+from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from tests.virtual_time import run_in_virtual_time
 
 
-class Waits:
+class Waits(EpisodeRunner):
     """Each episode ends when it may."""
 
     def __init__(self) -> None:

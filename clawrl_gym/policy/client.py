@@ -182,7 +182,7 @@ class PolicyClient:
     async def metrics(self) -> dict[str, float]:
         """vLLM's own count of running and waiting requests, its cache usage (0 to 1), and since its
         start the tokens that it read and sampled, the requests that ended and its preemptions.
-        `contexts`: as long as the model takes them, that fit into the cache; 0 when it is silent."""
+        `contexts`: as long as the model takes them, that fit into the cache; 0 when not said."""
         values = dict.fromkeys((*_METRICS.values(), "contexts"), 0.0)
         for line in (await self._connections.request("GET", "/metrics", None, 5.0)).splitlines():
             name, _, rest = line.partition("{")

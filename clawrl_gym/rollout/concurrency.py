@@ -82,7 +82,7 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known at one moment. The last three are counts since some start."""
+    """What is known at one moment; turns, episodes and preemptions since some start."""
 
     in_flight: int
     wanted: int
@@ -153,7 +153,7 @@ class Concurrency:
     def __init__(self, most: int) -> None:
         """`most`: what environments allow; it may change."""
         self.most = most
-        self._limit = float(min(_LEAST, most))
+        self._limit = float(_LEAST)
         self.reason = Why.START
         self._engines = 0
         self._first = 0.0
@@ -180,7 +180,7 @@ class Concurrency:
 
     @property
     def limit(self) -> int:
-        return int(self._limit)
+        return min(int(self._limit), self.most)
 
     def read(self, reading: Reading) -> int:
         """Take a reading; the number from now on."""
@@ -188,7 +188,7 @@ class Concurrency:
             self._take_engines(reading)
             return self.limit
         began_again = self._readings and reading.turns < self._readings[0].turns
-        if began_again or reading.in_flight > 1.05 * self._limit + 1:
+        if began_again or reading.in_flight > 1.05 * self.limit + 1:
             self._readings = []  # those that are too many leave first
         self._readings.append(reading)
         turns = reading.turns - self._readings[0].turns
@@ -242,10 +242,12 @@ class Concurrency:
         self._set(now.in_flight - too_many, full)
 
     def _grow(self, now: _Round) -> None:
+        if self._limit >= self.most:
+            return self._set(self._limit, Why.MOST)
         grown = self._limit * self._growth(now)
         if grown > _NEAR * self._full_at:
             grown = min(grown, max(self._limit * _SLOWEST, _NEAR * self._full_at))
-        self._set(grown, Why.ROOM if grown < self.most else Why.MOST)
+        self._set(grown, Why.ROOM)
 
     def _growth(self, now: _Round) -> float:
         becomes = max(1e-9, self._becomes(now))
@@ -289,8 +291,7 @@ class Concurrency:
         return True
 
     def _set(self, limit: float, reason: Why) -> None:
-        least = min(_LEAST * self._engines, self.most)
-        self._limit = min(float(self.most), max(float(least), limit))
+        self._limit = max(float(_LEAST * self._engines), limit)
         self.reason = reason
         self._readings = []
 
