@@ -9,7 +9,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
 # Compiled modules are kept: else each of a run's processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup develop train serve bench quick test nightly gpu check tiny engine engine-stop browser doctor wheel clean
+.PHONY: help setup develop train serve bench quick test nightly gpu chaos check tiny engine engine-stop browser doctor wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -43,6 +43,9 @@ nightly:  ## every test and the long forms of some
 
 gpu: develop  ## the tests that need a CUDA device (make test runs them too, where one is)
 	@$(PY) -m pytest tests/gpu $(ARGS)
+
+chaos: develop  ## faults at random moments of real runs, and what must hold after each; ARGS="--faults 20"
+	@PYTHONPATH=. $(PY) bench/chaos.py $(ARGS)
 
 check: develop  ## formatting, lint, layers, types
 	@.venv/bin/ruff format --check .

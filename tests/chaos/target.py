@@ -1,0 +1,286 @@
+"""A real run under fire: it is started, gone on with after its end, watched, and cleaned up after.
+
+Everything of it lies below one place: the run's folder (on a small disk of its own as root, which
+can be filled), the ledger, what each of its lives printed; its TMPDIR is a folder of its own, too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.chaos.docker import DockerEngine
+from tests.chaos.judge import JudgeServer
+from tests.chaos.leftovers import Traces
+from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.talker import Talker
+from tests.e2e.runs import ROOT, command
+
+DISK_MB = 900
+"""Of the small disk; a run wants 500 of them free when it starts."""
+_POLL_S = 0.25
+_CLOSE_LOOK_S = 5.0
+
+
+class Target:
+    """One training run with all its lives."""
+
+    def __init__(self, place: Path, scenario: Scenario, seed: int, steps: int, *more: str) -> None:
+        """`more`: overrides beside those of the scenario."""
+        self.place = place.resolve()
+        self.scenario = scenario
+        self.steps = steps
+        self._seed = seed
+        self._more = more
+        self.place.mkdir(parents=True, exist_ok=True)
+        self.ledger = self.place / "ledger"
+        self.disk = self.place / "disk"
+        self.folder = self.disk / "run"
+        self.judge = JudgeServer(self.place)
+        self.docker = DockerEngine(self.place.parent / "docker")
+        self._temporary_link = self.place / "tmp"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lives = len(list(self.place.glob("life-*.log")))
+        self._looked_s = 0.0
+
+    # Its life
+
+    def start(self) -> None:
+        """Begin the run, or go on with it."""
+        self._prepare()
+        if self.scenario.judged:
+            self.judge.start()
+        self._lives += 1
+        if not (self.folder / "run.db").exists():
+            shutil.rmtree(self.folder, ignore_errors=True)  # it ended before its first episode
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                self._line(),
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | self._variables(),
+                start_new_session=True,
+            )
+        self.traces = Traces(self._process.pid, self.place, self.temporary)
+
+    def _prepare(self) -> None:
+        if not self._temporary_link.is_symlink():  # short: Ray's sockets lie below it
+            self._temporary_link.symlink_to(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))
+        self.temporary.mkdir(exist_ok=True)
+        self.disk.mkdir(exist_ok=True)
+        if os.geteuid() == 0 and not self.disk.is_mount():
+            options = f"size={DISK_MB}m,mode=700"
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", self.disk], check=True)
+
+    def _variables(self) -> dict[str, str]:
+        docker = {"DOCKER_HOST": self.docker.start()} if self.scenario.in_docker else {}
+        return {"TMPDIR": str(self.temporary), **docker}
+
+    def _line(self) -> list[str]:
+        if self.folder.exists():
+            return [sys.executable, "-m", "clawrl_gym.train", f"resume={self.folder}", "ui=line"]
+        judge = [f"judge.base_url=http://127.0.0.1:{self.judge.port}/v1"]
+        return command(
+            self.folder,
+            *self.scenario.overrides,
+            *(judge if self.scenario.judged else ()),
+            f"trainer.steps={self.steps}",
+            f"seed={self._seed}",
+            "agent=tests.chaos.ledger:LedgerAgent",
+            f"agent.options.agent={self.scenario.agent}",
+            f"agent.options.file={self.ledger}",
+            *self._more,
+        )
+
+    @property
+    def temporary(self) -> Path:
+        return self._temporary_link.resolve()
+
+    @property
+    def pid(self) -> int:
+        """Of the driver."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal to the driver."""
+        os.kill(self.pid, number)
+
+    # What it says
+
+    @property
+    def _log(self) -> Path:
+        return self.place / f"life-{self._lives:03d}.log"
+
+    @property
+    def printed(self) -> list[str]:
+        """The lines of this life."""
+        return self._log.read_text(errors="replace").splitlines()
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it printed, in one line."""
+        return f"exit code {self.exit_code}: " + " / ".join(self.printed[-4:])[-300:]
+
+    # How far it is
+
+    @property
+    def updates(self) -> int:
+        """Made so far."""
+        return int(self._number("SELECT count(*) FROM updates") or 0)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the run has ended at its target."""
+        return self.exit_code == 0 and self.updates == self.steps
+
+    def ended_after(self, since_s: float) -> float | None:
+        """When the first episode ended that began after a moment; None as long as none has."""
+        query = """SELECT min(ended_s) FROM sessions
+            WHERE created_s > ? AND ended_s IS NOT NULL AND reward IS NOT NULL"""
+        return self._number(query, since_s)
+
+    def wait_for_episode(self, since_s: float, within_s: float) -> float | None:
+        """Seconds from a moment to the end of the first episode that began after it.
+
+        None when there was none in that time, or the run ended.
+        """
+        while True:
+            ended_s = self.ended_after(since_s)
+            if ended_s is not None:
+                return ended_s - since_s
+            if self.exit_code is not None or time.time() > since_s + within_s:
+                return None
+            self.look()
+            time.sleep(_POLL_S)
+
+    def wait_for_end(self, within_s: float) -> bool:
+        """Whether the driver ended in that time."""
+        deadline_s = time.monotonic() + within_s
+        while self.exit_code is None and time.monotonic() < deadline_s:
+            self.look()
+            time.sleep(_POLL_S)
+        return self.exit_code is not None
+
+    def wait(self, pause_s: float) -> None:
+        """Let it run, and watch it."""
+        self.wait_for_end(pause_s)
+
+    def look(self) -> None:
+        """Note what it uses."""
+        closely = time.monotonic() > self._looked_s + _CLOSE_LOOK_S
+        if closely:
+            self._looked_s = time.monotonic()
+        self.traces.look(closely=closely)
+
+    def _number(self, query: str, *values: object) -> float | None:
+        """Of run.db; None while there is no such file, or nothing in it."""
+        try:
+            db = sqlite3.connect(f"file:{self.folder / 'run.db'}?mode=ro", uri=True, timeout=30)
+        except sqlite3.OperationalError:
+            return None
+        try:
+            row = db.execute(query, values).fetchone()
+        except sqlite3.OperationalError:  # it has no tables yet
+            return None
+        finally:
+            db.close()
+        return None if row is None else row[0]
+
+    # Its disk and its end
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        """Inside, there is no room on its disk."""
+        with tempfile.TemporaryFile(dir=self.disk) as hog:
+            free = os.statvfs(self.disk)
+            os.posix_fallocate(hog.fileno(), 0, free.f_bavail * free.f_frsize)
+            yield
+
+    def close(self) -> None:
+        """End what still runs, and give back what the harness itself took."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+        self.judge.stop()
+        if self.scenario.in_docker:
+            self.docker.stop()
+        if self._temporary_link.is_symlink():
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            self._temporary_link.unlink()
+
+    def remove_disk(self) -> None:
+        """Its records are kept beside it."""
+        if self.disk.is_mount():
+            for file in (*self.folder.glob("run.db*"), *self.folder.glob("*.jsonl")):
+                shutil.copy(file, self.place)
+            subprocess.run(["umount", "-l", self.disk], check=True)
+
+
+class ServingTarget(Target):
+    """`serve`, and clients that talk to it all the time; an episode is an answer."""
+
+    CLIENTS = 2
+
+    def start(self) -> None:
+        super().start()
+        self._talkers = self._talkers_of_life()
+
+    def _talkers_of_life(self) -> list[Talker]:
+        self._end_talks()
+        url = f"http://127.0.0.1:{self.judge.port}"  # a port that stays, and no judge is there
+        key_file = self.folder / "gateway.key"
+        names = [f"talk{number}x{self._lives}" for number in range(self.CLIENTS)]
+        return [Talker(name, url, key_file, self.ledger) for name in names]
+
+    def _end_talks(self) -> None:
+        for talker in getattr(self, "_talkers", ()):
+            talker.close()
+
+    def _line(self) -> list[str]:
+        port = f"gateway.port={self.judge.port}"
+        common = [sys.executable, "-m", "clawrl_gym.serve", "ui=line"]
+        return [*common, f"run.dir={self.folder}", port, *self.scenario.overrides, *self._more]
+
+    def ended_after(self, since_s: float) -> float | None:
+        """When the first answer came that was asked for after a moment."""
+        ends_s = [
+            ended_s
+            for talker in self._talkers
+            for began_s, ended_s in list(talker.answered)
+            if began_s > since_s
+        ]
+        return min(ends_s, default=None)
+
+    @property
+    def reached(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._end_talks()
+        super().close()
+
+
+def target_of(place: Path, name: str, seed: int, steps: int, *more: str) -> Target:
+    """A run of a kind, by the kind's name."""
+    scenario = SCENARIOS[name]
+    kind = ServingTarget if scenario.serves else Target
+    return kind(place, scenario, seed, steps, *more)
