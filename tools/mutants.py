@@ -424,11 +424,14 @@ def run(count: int, seed: int, jobs: int, *, again: bool) -> None:
     """Try a sample; what is tried already is not tried again, but for survivors with `again`."""
     tests = Tests()
     log = WORK / f"trials-{seed}.jsonl"
+    tried = list(_trials(log))
     if again:
-        killed = [trial for trial in _trials(log) if trial.killed]
+        chosen = [trial.mutant for trial in tried if not trial.killed]
+        killed = [trial for trial in tried if trial.killed]
         log.write_text("".join(json.dumps(asdict(trial)) + "\n" for trial in killed), "utf-8")
-    done = {trial.mutant for trial in _trials(log)}
-    chosen = [mutant for mutant in sample(count, seed) if mutant not in done]
+    else:
+        done = {trial.mutant for trial in tried}
+        chosen = [mutant for mutant in sample(count, seed) if mutant not in done]
     copies = Copies(jobs)
     lock = threading.Lock()
 
