@@ -50,8 +50,8 @@ from tests.test_ui import STEP
 
 GOLDEN = Path(__file__).parent / "fixtures" / "golden"
 PANELS, PAGES, PICTURES = (GOLDEN / f"{name}.json" for name in ("panels", "pages", "pictures"))
-_SMALL = (48, 36)
-_MOST_APART = 8
+_SMALL, _LARGER = (40, 30), (120, 90)
+_MOST_APART = 4
 """Of 255 greys: other builds of the libraries that draw round otherwise."""
 _PIECE = re.compile(r"(?=<figure|<section|<details|<table|<svg|<article)")
 _SPINNER, _MOMENT = re.compile(r"[⠁-⠿]"), re.compile(r"\b0\.\d\d s\b|\b[12] s\b")
@@ -105,24 +105,23 @@ def pictures() -> dict[str, str]:
         )
         for kind in get_args(Kind)
     }
-    film = filmed(2)
+    for direction in ("up", "down", "left"):
+        scrolled = [Attempt(GuiAction("scroll", x=200, y=150, direction=direction))]
+        drawn[f"scroll {direction}"] = annotated(page_jpeg(), scrolled, VIEW, VIEWPORT)
+    film = filmed(2, last=Attempt(GuiAction("type", id=1, text="a long text " * 20)))
     film.graded(1.0, "Test report: passed")
-    drawn["film"] = film.strip()
-    return {name: _small(jpeg) for name, jpeg in drawn.items()}
+    return {name: _small(jpeg) for name, jpeg in drawn.items()} | {
+        "film": _small(film.strip(), _LARGER)
+    }
 
 
 def _action(kind: Kind) -> GuiAction:
     return ACTIONS.get(kind) or GuiAction(kind, id=2)
 
 
-def _small(jpeg: bytes) -> str:
-    return (
-        Image.open(io.BytesIO(jpeg))
-        .convert("L")
-        .resize(_SMALL, Image.Resampling.BOX)
-        .tobytes()
-        .hex()
-    )
+def _small(jpeg: bytes, size: tuple[int, int] = _SMALL) -> str:
+    picture = Image.open(io.BytesIO(jpeg)).convert("L")
+    return picture.resize(size, Image.Resampling.BOX).tobytes().hex()
 
 
 def _training() -> RunState:

@@ -106,13 +106,25 @@ def process() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-async def test_only_a_worker_that_has_to_make_room_and_is_empty_ends() -> None:
-    """Ending is the end of its process, so this one would be gone."""
+async def _ends_at_once() -> bool:
     address = PolicyAddress("http://127.0.0.1:1", "k", "m")
     config = GymEnvConfig(target=f"{__name__}:Leaks")
     worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0)
-    assert not worker.retire_if_empty()
+    ends = worker.retire_if_empty()
     await worker.close()
+    return ends
+
+
+def ends_at_once() -> bool:
+    """Whether a worker that has nothing to do says that it is to be replaced; ending it would end
+    this process."""
+    return asyncio.run(_ends_at_once())
+
+
+def test_an_idle_worker_is_not_ended_for_room_that_nobody_needs(
+    process: ProcessPoolExecutor,
+) -> None:
+    assert not process.submit(ends_at_once).result(120)
 
 
 def test_a_worker_makes_leaking_environments_anew_and_says_so(process: ProcessPoolExecutor) -> None:

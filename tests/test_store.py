@@ -305,8 +305,9 @@ async def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     db.execute("UPDATE meta SET value='999' WHERE key='schema_version'")
     db.commit()
     db.close()
-    with pytest.raises(StoreError, match="schema version 999, expected 5"):
-        Store.open(tmp_path)
+    for opened in (Store.open, StoreReader):
+        with pytest.raises(StoreError, match="schema version 999, expected 5"):
+            opened(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:

@@ -407,8 +407,8 @@ def _who_fails(tests: list[str], folder: Path) -> str:
             if any("::" not in test for test in tests):
                 return ""  # whole files may well take that long
             return f"not done after {_TIMEOUT_S:g} s"
-    if process.returncode == 0:
-        return ""
+    if process.returncode == 0 and " passed" in output:
+        return ""  # a mutant may also end the process with this code
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return failed[0] if failed else f"exit {process.returncode}"
 
