@@ -86,8 +86,10 @@ TOGETHER = ("tests/e2e/serve/", "tests/e2e/")
 """Folders whose tests stay in one worker; the first that fits."""
 _TEMPORARY = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
-_OF_OTHERS = ("node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
-"""Caches that programs of others keep there, by how their names begin."""
+_OURS = ("clawrl-", "harness-", "ray", "session_", "vllm_dist_", "playwright_")
+"""What fails the tests when it stays; anything else is told alone."""
+_CACHES = ("node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
+"""What programs of others keep there for good, by how their names begin."""
 LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
@@ -180,7 +182,7 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     if left := config.stash.get(_LEFT, []):
-        terminalreporter.write_line(f"ERROR: left in the temporary folder: {', '.join(left)}")
+        terminalreporter.write_line(f"left in the temporary folder: {', '.join(left)}")
     if not config.getoption("nightly"):
         terminalreporter.write_line("long forms of tests are left out: `make nightly` runs them")
 
@@ -211,8 +213,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         sys.modules["clawrl_gym.envs.gui.browser.pool"].close_all()
     remove_all()  # both as at the end of this process
     sweep(folder)  # what a process left that a test has killed
-    left = [path for path in sorted(folder.iterdir()) if not path.name.startswith(_OF_OTHERS)]
+    left = [path for path in sorted(folder.iterdir()) if not path.name.startswith(_CACHES)]
     session.config.stash[_LEFT] = [str(path.relative_to(folder)) for path in left]
     shutil.rmtree(folder, ignore_errors=True)
-    if left and session.exitstatus == pytest.ExitCode.OK:
+    ours = any(path.name.startswith(_OURS) for path in left)
+    if ours and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

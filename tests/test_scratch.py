@@ -95,7 +95,7 @@ def _catches(pid: int) -> bool:
     return bool(int(caught.split()[1], 16) & 1 << signal.SIGTERM - 1)
 
 
-@pytest.mark.parametrize(("name", "code"), [("forgotten", 1), ("node-compile-cache", 0)])
+@pytest.mark.parametrize(("name", "code"), [("clawrl-forgotten", 1), ("node-compile-cache", 0)])
 def test_the_tests_themselves_fail_where_one_leaves_something(
     tmp_path: Path, name: str, code: int
 ) -> None:
