@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,88 @@ def test_without_bubblewrap_the_cure_is_named(tmp_path):
     assert cure_for("FileNotFoundError: bwrap not found") == "apt-get install bubblewrap"
     with pytest.raises(SandboxError, match="doctor"):
         open_sandbox(Limits(), rootfs=str(tmp_path / "none"))
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_sandbox_costs_its_owner_two_descriptors_and_the_launcher_one():
+    launchers = Path(f"/proc/{launcher_client().launcher_pid}/fd")
+    with open_sandbox(Limits()) as first:
+        first.write("/root/a", b"a")
+        own, other = descriptors(), len(list(launchers.iterdir()))
+        more = [open_sandbox(Limits()) for _ in range(3)]
+        for sandbox in more:
+            sandbox.write("/root/a", b"a")
+        assert descriptors() - own == 6
+        assert len(list(launchers.iterdir())) - other <= 3  # fewer where it kept some of before
+        for sandbox in more:
+            sandbox.close()
+        assert descriptors() == own
+
+
+def test_a_sandbox_that_nobody_holds_any_more_ends():
+    sandbox = open_sandbox(Limits())
+    sandbox.exec("(setsid sleep 4715 &)", 5)
+    sleeper = int(sandbox.exec("pgrep -f 'sleep 4715' | head -1", 5).output)
+    assert sleeper
+    monitors = Path(f"/proc/{launcher_client().launcher_pid}/task")
+    task = monitors / str(launcher_client().launcher_pid) / "children"
+    mine = task.read_text().split()[-1]
+    del sandbox
+    assert gone(int(mine))
+
+
+def test_files_are_read_after_the_processes_were_killed():
+    with open_sandbox(Limits()) as sandbox:
+        sandbox.write("/root/kept", b"kept")
+        pid = launcher_client().launcher_pid
+        monitor = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
+        os.kill(monitor, signal.SIGKILL)
+        assert gone(monitor)
+        assert sandbox.read("/root/kept", 100) == b"kept"
+        with pytest.raises(FileNotFoundError):
+            sandbox.read("/root/other", 100)
+        with sandbox.successor() as heir:
+            assert heir.exec("cat /root/kept", 5).output == "kept"
+
+
+def test_a_stopped_launcher_is_waited_for_and_loses_no_answer():
+    pid = launcher_client().launcher_pid
+    with open_sandbox(Limits()) as sandbox:
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(8) as pool:
+                writes = [pool.submit(sandbox.write, f"/root/{i}", b"x") for i in range(8)]
+                os.kill(pid, signal.SIGCONT)
+                for write in writes:
+                    write.result()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert sandbox.exec("ls /root", 5).output.split() == [str(i) for i in range(8)]
+
+
+def test_more_starts_than_descriptors_are_refused_and_those_alive_go_on():
+    code = """
+        import resource
+        from clawrl_gym.core.errors import SandboxError
+        from clawrl_gym.envs.sandbox.interface import Limits
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+        alive = [open_sandbox(Limits())]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        try:
+            while len(alive) < 30:
+                alive.append(open_sandbox(Limits()))
+        except SandboxError as error:
+            print(len(alive), error)
+        print({sandbox.exec("echo alive", 5).output for sandbox in alive})
+        alive.pop().close()
+        alive.pop().close()
+        alive.append(open_sandbox(Limits()))
+        print("again")
+    """
+    done = run_owner(code)
+    assert "raise `ulimit -n`" in done.stdout, done.stderr
+    assert "{'alive\\n'}\nagain" in done.stdout, done.stderr

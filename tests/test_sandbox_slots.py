@@ -1,38 +1,92 @@
 """Uid ranges are never shared."""
 
+import contextlib
 import os
 import subprocess
 import sys
 
 import pytest
 
-from clawrl_gym.envs.sandbox.slots import SLOTS, UIDS_PER_SLOT, Slots, first_uid
+from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, Slots, first_uid, open_slots, usable_slots
 
-pytestmark = pytest.mark.root
-
-
-def test_ranges_lie_side_by_side_below_two_to_the_31():
-    assert first_uid(1) - first_uid(0) == UIDS_PER_SLOT
-    assert first_uid(SLOTS) < 1 << 31
+ALL = [(0, 1 << 32)]
+STRANGERS = "from clawrl_gym.envs.sandbox.slots import Slots\n"
 
 
-def test_no_other_process_takes_a_slot_that_is_held():
-    slots = Slots()
-    held = {slots.take()[0] for _ in range(5)}
-    code = (
-        "from clawrl_gym.envs.sandbox.slots import Slots\n"
-        f"slots = Slots(); slots._next = {min(held)}\n"
-        "print(*[slots.take()[0] for _ in range(10)])"
+@pytest.fixture
+def slots():
+    """At a place that nobody else is likely to use: the end of the uid space."""
+    with contextlib.closing(Slots([range(36_762, 36_862)])) as slots:
+        yield slots
+
+
+def uids(parts):
+    return [first_uid(slot) for part in parts for slot in part]
+
+
+def test_a_whole_uid_space_has_room_for_tens_of_thousands():
+    everywhere = uids(usable_slots([ALL, ALL], []))
+    assert len(everywhere) > 30_000
+    assert min(everywhere) >= 0x7000_0000
+    assert max(everywhere) + UIDS_PER_SLOT < 0xFFFF_FFFE
+    assert len({uid // UIDS_PER_SLOT for uid in everywhere}) == len(everywhere)
+
+
+@pytest.mark.parametrize(
+    ("existing", "claimed", "count"),
+    [
+        ([ALL, [(0, 65_536)]], [], 0),
+        ([[(0, 100)], [(0, 100)]], [], 0),
+        ([[(0x7000_0000, 0x7000_0000 + 65_535)], ALL], [], 0),
+        ([[(0x7000_0001, 0x7003_0001)], ALL], [], 2),
+        ([[(0x7000_0000, 0x7002_0000)], ALL], [(0x7001_0000, 0x7001_0001)], 1),
+        ([[(0x7000_0000, 0x7004_0000)], ALL], [(0x7001_FFFF, 0x7002_0001), (0, 1000)], 2),
+    ],
+)
+def test_only_ranges_that_exist_and_that_nobody_claims_are_used(existing, claimed, count):
+    assert len(uids(usable_slots(existing, claimed))) == count
+
+
+@pytest.mark.root
+def test_a_uid_space_of_a_hundred_is_handed_out_once_and_then_refused(slots):
+    assert len({slots.take()[0] for _ in range(100)}) == 100
+    with pytest.raises(OSError, match="all 100 uid ranges of this machine are taken"):
+        slots.take()
+    slots.give_back(36_800, None)
+    assert slots.take() == (36_800, None)
+
+
+@pytest.mark.root
+def test_five_thousand_of_one_process_are_five_thousand():
+    with contextlib.closing(open_slots()) as slots:
+        assert len({slots.take()[0] for _ in range(5_000)}) == 5_000
+
+
+@pytest.mark.root
+def test_no_other_open_file_takes_a_slot_that_is_held(slots):
+    held = {slots.take()[0] for _ in range(20)}
+    with contextlib.closing(Slots([range(36_762, 36_862)])) as second:
+        held |= {second.take()[0] for _ in range(20)}
+        code = STRANGERS + (
+            "slots = Slots([range(36_762, 36_862)])\nprint(*[slots.take()[0] for _ in range(60)])"
+        )
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(held | {int(slot) for slot in done.stdout.split()}) == 100
+
+
+@pytest.mark.root
+def test_a_process_that_was_killed_holds_nothing(slots):
+    code = STRANGERS + (
+        "import os\nslots = Slots([range(36_762, 36_862)])\n"
+        "[slots.take() for _ in range(100)]\nos.kill(os.getpid(), 9)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    taken = {int(slot) for slot in done.stdout.split()}
-    assert len(held | taken) == 15
-    for slot in held:
-        slots.give_back(slot, None)
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -9
+    assert len({slots.take()[0] for _ in range(100)}) == 100
 
 
-def test_a_slot_comes_back_with_its_namespace():
-    slots = Slots()
+@pytest.mark.root
+def test_a_slot_comes_back_with_its_namespace(slots):
     slot, namespace = slots.take()
     assert namespace is None
     fd = os.open("/proc/self/ns/user", os.O_RDONLY)

@@ -9,7 +9,6 @@ import asyncio
 import hmac
 import ipaddress
 import math
-import resource
 import time
 from collections.abc import Callable
 
@@ -32,14 +31,6 @@ def check_key(config: GatewayConfig) -> None:
             f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
             "that others can reach: give gateway.key=SECRET or leave the host at 127.0.0.1"
         )
-
-
-def allow_open_files(count: int) -> None:
-    """Each request is a socket: raise the soft limit as far as the system lets us."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < count:
-        allowed = count if hard == resource.RLIM_INFINITY else min(count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, allowed), hard))
 
 
 class TokenBucket:

@@ -23,9 +23,10 @@ from pydantic import Field
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
-from clawrl_gym.gateway.admission import Admission, allow_open_files, check_key, retry_after
+from clawrl_gym.gateway.admission import Admission, check_key, retry_after
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films

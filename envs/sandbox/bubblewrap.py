@@ -9,7 +9,6 @@ is no virtual machine.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -66,23 +65,29 @@ def open_sandbox(
             "neither cgroups nor rlimits can limit a sandbox here (kernel older than 5.14, not"
             " root); run as root, or accept that with unsafe_no_limits=True"
         )
+    root_folder = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
+    shell_env = _ENV | dict(env or {})
+    with launcher.starting():
+        transport = _transport()
+        channel = None
+        try:
+            number = launcher.start(
+                limits, root_folder, workdir, shell_env, mounts or {}, transport.remote
+            )
+            channel = LauncherChannel(launcher, number)
+            return BubblewrapSandbox(limits, channel, transport)
+        except BaseException:
+            transport.close()
+            if channel is not None:
+                channel.close()
+            raise
+
+
+def _transport() -> LocalTransport:
     try:
-        transport = LocalTransport()
-        channel_socket, launcher_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    except OSError as error:  # four descriptors for each sandbox
+        return LocalTransport()
+    except OSError as error:
         raise SandboxError(f"no descriptors for a sandbox: {error}; raise `ulimit -n`") from error
-    channel = LauncherChannel(channel_socket)
-    try:
-        with launcher_socket:
-            fds = (launcher_socket.fileno(), *transport.remote)
-            root_folder = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
-            shell_env = _ENV | dict(env or {})
-            launcher.request(limits, root_folder, workdir, shell_env, mounts or {}, fds)
-        return BubblewrapSandbox(limits, channel, transport)
-    except BaseException:
-        transport.close()
-        channel.close()
-        raise
 
 
 class BubblewrapSandbox:
@@ -116,15 +121,18 @@ class BubblewrapSandbox:
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         self._check_open()
-        write_file(self._channel.root_fd, path, data, mode, self._channel.owner)
+        with self._channel.root() as root_fd:
+            write_file(root_fd, path, data, mode, self._channel.owner)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         self._check_open()
-        return read_file(self._channel.root_fd, path, max_bytes)
+        with self._channel.root() as root_fd:
+            return read_file(root_fd, path, max_bytes)
 
     def mode(self, path: str) -> int:
         self._check_open()
-        return file_mode(self._channel.root_fd, path)
+        with self._channel.root() as root_fd:
+            return file_mode(root_fd, path)
 
     def successor(self) -> Self:
         """As the protocol says; the system's programs (/usr but /usr/local) are the host's again.
@@ -132,12 +140,13 @@ class BubblewrapSandbox:
         So a shell, interpreter or library that was replaced cannot answer for a grader.
         """
         self._check_open()
+        transport = _transport()
         self._closed = True
         self._transport.close()
-        transport = LocalTransport()
         try:
-            self._channel.restart(transport.remote, renew=True)
-            return type(self)(self._limits, self._channel, transport)
+            with self._channel.launcher.starting():
+                self._channel.restart(transport.remote, renew=True)
+                return type(self)(self._limits, self._channel, transport)
         except BaseException:
             transport.close()
             self._channel.close()
@@ -188,7 +197,7 @@ class BubblewrapSandbox:
 
     def _restart(self, *, renew: bool) -> None:
         self._transport.close()
-        transport = LocalTransport()
+        transport = _transport()
         self._transport = transport
         self._channel.restart(transport.remote, renew=renew)
         self._await_start(transport)

@@ -1,8 +1,9 @@
 """The process that starts sandboxes and that they die with: one per owner, single-threaded.
 
 bubblewrap's children die with the *thread* that started them, and forking a threaded process is
-unsafe; so the owner starts this small program once and talks to it over a socket. Each sandbox
-has a channel of its own (a socket) for what happens to it later: its end means the sandbox's end.
+unsafe; so the owner starts this small program once and talks to it over one socket, in messages
+`REQUEST SANDBOX WORD ARGUMENT`, answered by `REQUEST WORD ARGUMENT` (request 0 has no answer). What
+a message costs does not depend on how many sandboxes there are, and each costs one descriptor here.
 When the owner is gone, however it died, everything here is killed and this process ends.
 """
 
@@ -13,53 +14,83 @@ import fcntl
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field, replace
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel, tree
 from clawrl_gym.envs.sandbox.cgroup import limits_kind, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.processes import children, kill_all, namespace_members
-from clawrl_gym.envs.sandbox.slots import Slots
-from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox
+from clawrl_gym.envs.sandbox.rootfs import ROOT
+from clawrl_gym.envs.sandbox.slots import first_uid, open_slots
+from clawrl_gym.envs.sandbox.spawn import StartPlan, become_sandbox, enter_mounts
 
 _MESSAGE_BYTES = 1 << 18
 """More than a socket takes in one message."""
 _RETRY_S = 0.002
 _FIRST_FD = 16
+_MOST_OPEN_FILES = 1 << 20
+_STUCK_S = 5.0
+"""At the end: without one more sandbox gone, what is left is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What the owner asks for."""
+
+    request: int
+    sandbox: int
+    word: str
+    argument: str
+    fds: tuple[int, ...]
+
+    @classmethod
+    def of(cls, content: bytes, fds: list[int]) -> Message:
+        request, sandbox, word, argument = content.decode().split(" ", 3)
+        return cls(int(request), int(sandbox), word, argument, tuple(fds))
 
 
 @dataclass(slots=True)
 class LiveSandbox:
     """One sandbox as the launcher sees it."""
 
+    number: int
     plan: StartPlan
-    monitor: int
+    monitor: int = 0
     """bubblewrap's outer process; 0 when reaped."""
     mounts_fd: int | None = None
-    next_fds: list[int] = field(default_factory=list)
+    next_fds: tuple[int, ...] = ()
     """Session and output of the successor that starts when the processes are gone."""
     renew: bool = False
     closing: bool = False
+    close_request: int = 0
+
+    @property
+    def owner_uid(self) -> int:
+        """The host's id of its root user; -1 when that is the owner's own."""
+        return -1 if self.plan.slot is None else first_uid(self.plan.slot)
 
 
 class Launcher:
     def __init__(self, control: socket.socket, owner: int) -> None:
         self._control = control
         self._owner_fd = os.pidfd_open(owner)
-        self._slots = Slots() if os.geteuid() == 0 else None
+        self._slots = open_slots()
         self._cgroups = open_cgroups()
         self._live: dict[int, LiveSandbox] = {}
-        """By the channel's descriptor."""
+        """By number."""
         self._by_monitor: dict[int, LiveSandbox] = {}
         self._reaped: list[LiveSandbox] = []
         """Processes reaped, cgroups not yet removed."""
-        self._count = 0
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        """Answers that the owner has no room for yet."""
         self._poll = select.poll()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -69,93 +100,119 @@ class Launcher:
             self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        kind = limits_kind(self._cgroups, own_user=self._slots is not None)
-        self._control.send(f"ready {kind}".encode())
+        self._answer(0, f"ready {limits_kind(self._cgroups, own_user=self._slots is not None)}")
         while True:
             timeout_ms = _RETRY_S * 1e3 if self._reaped else None
-            for fd, _ in self._poll.poll(timeout_ms):
+            for fd, events in self._poll.poll(timeout_ms):
                 if fd == self._wake_fd:
                     with contextlib.suppress(BlockingIOError):
                         os.read(fd, 4096)
-                elif fd == self._owner_fd or (fd == self._control.fileno() and not self._accept()):
+                    self._reap()
+                elif fd == self._owner_fd or (events & ~select.POLLOUT and not self._serve()):
                     return self._end()
-                elif fd in self._live:
-                    self._serve(self._live[fd])
-            self._reap()
+            self._send()
             self._clean()
 
-    def _accept(self) -> bool:
-        """Start one sandbox; False when the owner has hung up."""
-        data, fds = kernel.receive(self._control, _MESSAGE_BYTES, 3)
-        if not data:
-            return False
-        channel = socket.socket(fileno=fds[0])
+    def _serve(self) -> bool:
+        """Do what the next message asks for; False when the owner has hung up."""
         try:
-            request = json.loads(data)
+            content, fds = kernel.receive(self._control, _MESSAGE_BYTES, 2)
+        except OSError:
+            return False
+        if not content:
+            return False
+        message = Message.of(content, fds)
+        if message.word == "start":
+            self._accept(message)
+            return True
+        live = self._live.get(message.sandbox)
+        if live is not None:
+            self._carry_out(message, live)
+            return True
+        for fd in message.fds:
+            os.close(fd)
+        # Its start failed: the owner may ask before it has read why.
+        self._answer(message.request, "closed" if message.word == "close" else "gone")
+        return True
+
+    def _carry_out(self, message: Message, live: LiveSandbox) -> None:
+        if message.word == "kill":
+            spared = {live.monitor, *children(live.monitor)}
+            killed = kill_all(lambda: self._processes(live), spared, keep=int(message.argument))
+            self._answer(message.request, f"killed {killed}")
+        elif message.word == "hold":
+            self._hold_mounts(live)
+            held = live.mounts_fd is not None
+            self._answer(message.request, f"held {live.owner_uid}" if held else "gone")
+        elif message.word == "root":
+            self._hand_over_root(message, live)
+        elif message.word == "restart":
+            live.next_fds, live.renew = message.fds, message.argument == "renewed"
+            self._keep_users(live)
+            self._kill(live)
+        elif not live.closing:
+            live.closing, live.close_request = True, message.request
+            self._keep_users(live)
+            self._kill(live)
+
+    def _accept(self, message: Message) -> None:
+        """Start one sandbox. What fails is written where bubblewrap would have complained."""
+        session_fd, output_fd = message.fds
+        try:
+            request = json.loads(message.argument)
             slot, users_fd = self._slots.take() if self._slots else (None, None)
-            self._count += 1
             plan = StartPlan(
-                name=str(self._count),
+                name=str(message.sandbox),
                 slot=slot,
                 limits=Limits(**request["limits"]),
                 rootfs=request["rootfs"],
                 workdir=request["workdir"],
                 env=request["env"],
                 mounts=request["mounts"],
-                channel=channel,
-                session_fd=fds[1],
-                output_fd=fds[2],
+                session_fd=session_fd,
+                output_fd=output_fd,
                 users_fd=users_fd,
             )
-            live = LiveSandbox(plan, 0)
-            self._live[channel.fileno()] = live
-            self._poll.register(channel.fileno(), select.POLLIN)
+            live = self._live[message.sandbox] = LiveSandbox(message.sandbox, plan)
             self._start(live)
         except OSError as error:
-            os.write(fds[2], f"{error}\n".encode())
-            channel.close()
+            _complain(output_fd, str(error))
         finally:
-            os.close(fds[1])
-            os.close(fds[2])
-        return True
+            os.close(session_fd)
+            os.close(output_fd)
 
     def _start(self, live: LiveSandbox) -> None:
         try:
             pid = os.fork()
-        except OSError as error:  # the owner reads it where bubblewrap would have complained
-            os.write(live.plan.output_fd, f"fork: {error}\n".encode())
+        except OSError as error:
+            _complain(live.plan.output_fd, f"fork: {error}")
             return
         if pid == 0:
             become_sandbox(live.plan, self._cgroups)
         live.monitor = pid
         self._by_monitor[pid] = live
+        if live.plan.users_fd is not None:  # the sandbox has it now
+            os.close(live.plan.users_fd)
+            live.plan = replace(live.plan, users_fd=None)
 
-    def _serve(self, live: LiveSandbox) -> None:
-        try:
-            data, fds = kernel.receive(live.plan.channel, _MESSAGE_BYTES, 2)
-        except OSError:
-            data, fds = b"", []
-        word, _, argument = data.decode().partition(" ")
-        if word == "kill":
-            spared = {live.monitor, *children(live.monitor)}
-            killed = kill_all(lambda: self._processes(live), spared, keep=int(argument))
-            self._answer(live, f"killed {killed}")
-        elif word == "hold":
-            self._hold_mounts(live)
-            self._answer(live, "gone" if live.mounts_fd is None else "held")
-        elif word == "restart":
-            live.next_fds, live.renew = list(fds), argument == "renewed"
-            self._keep_users(live)
-            self._kill(live)
-        else:
-            live.closing = True
-            self._keep_users(live)
-            self._poll.unregister(live.plan.channel.fileno())
-            self._kill(live)
+    def _answer(self, request: int, text: str, *fds: int) -> None:
+        """Send it as soon as the owner has room; the descriptors are closed then."""
+        self._unsent.append((f"{request} {text}".encode(), fds))
+        self._send()
 
-    def _answer(self, live: LiveSandbox, text: str) -> None:
-        with contextlib.suppress(OSError):
-            live.plan.channel.send(text.encode(), socket.MSG_DONTWAIT)
+    def _send(self) -> None:
+        while self._unsent:
+            text, fds = self._unsent[0]
+            try:
+                socket.send_fds(self._control, [text], fds, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except OSError:
+                pass  # it has hung up, which is read next
+            for fd in fds:
+                os.close(fd)
+            self._unsent.popleft()
+        self._poll.modify(self._control, select.POLLIN | (select.POLLOUT if self._unsent else 0))
 
     def _hold_mounts(self, live: LiveSandbox) -> None:
         """Keep the mount namespace that bubblewrap was started from: the root outlives it."""
@@ -163,6 +220,25 @@ class Launcher:
             # It may have ended by itself meanwhile, and its files with it: "gone".
             with contextlib.suppress(OSError):
                 live.mounts_fd = os.open(f"/proc/{live.monitor}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _hand_over_root(self, message: Message, live: LiveSandbox) -> None:
+        """The folder of its files, through its own mounts; kept here it would cost a descriptor."""
+        if live.mounts_fd is None:
+            return self._answer(message.request, "gone")
+        with contextlib.suppress(OSError):
+            monitor = Path(f"/proc/{live.monitor}")
+            if (monitor / "ns/mnt").stat().st_ino == os.fstat(live.mounts_fd).st_ino:
+                root_fd = os.open(
+                    f"{monitor}/root{ROOT}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+                )
+                return self._answer(message.request, "root", root_fd)
+        if os.fork() == 0:  # its processes are gone: look from where they were
+            try:
+                enter_mounts(live.mounts_fd, as_root=live.plan.slot is not None)
+                root_fd = os.open(ROOT, os.O_PATH | os.O_DIRECTORY)
+                socket.send_fds(self._control, [f"{message.request} root ".encode()], [root_fd])
+            finally:
+                os._exit(0)
 
     def _keep_users(self, live: LiveSandbox) -> None:
         """Keep the user namespace for the slot's next sandbox."""
@@ -207,7 +283,7 @@ class Launcher:
             self._reaped.append(live)
         elif live.next_fds:
             session, output = live.next_fds
-            live.next_fds = []
+            live.next_fds = ()
             live.plan = replace(
                 live.plan,
                 session_fd=session,
@@ -231,9 +307,9 @@ class Launcher:
             for fd in (live.mounts_fd, *live.next_fds):
                 if fd is not None:
                     os.close(fd)
-            self._answer(live, "closed")
-            self._live.pop(live.plan.channel.fileno(), None)
-            live.plan.channel.close()
+            del self._live[live.number]
+            if live.close_request:
+                self._answer(live.close_request, "closed")
         self._reaped = remaining
 
     def _end(self) -> None:
@@ -241,22 +317,28 @@ class Launcher:
             if not live.closing:
                 live.closing = True
                 self._kill(live)
-        deadline = time.monotonic() + 5.0
-        while self._live and time.monotonic() < deadline:
+        left, deadline = len(self._live), time.monotonic() + _STUCK_S
+        while left and time.monotonic() < deadline:
             self._reap()
             self._clean()
+            if len(self._live) < left:
+                left, deadline = len(self._live), time.monotonic() + _STUCK_S
             time.sleep(_RETRY_S)
         if self._cgroups is not None:
             self._cgroups.close()
             self._cgroups.sweep()
 
 
+def _complain(output_fd: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it
+        os.write(output_fd, f"{text}\n".encode())
+
+
 def main() -> None:
     """`launcher.py CONTROL_FD OWNER_PID`"""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner decides when to end
     os.umask(0o022)
-    most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    allow_open_files(_MOST_OPEN_FILES)
     gc.disable()  # a collection in a forked child would copy every page
     tree.prepare()
     while os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC) < _FIRST_FD:

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import json
 import logging
 import os
+import queue
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import SandboxError
+from clawrl_gym.core.open_files import allow_open_files
+from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.interface import Limits
 
 # A bare package in place of ours, whose own __init__ registers environments and imports numpy.
@@ -34,13 +39,26 @@ main()
 """
 _log = logging.getLogger(__name__)
 _START_S = 30.0
+_OPEN_FILES = 1 << 16
+"""For this process: each sandbox costs it two, and two more while it starts."""
+_MOST_STARTING = 16
+"""At a time: more would only wait for each other, and the last of them in vain."""
+_LINE_S = 900.0
+_ANSWER_S = 30.0
 _END_S = 10.0
+_SEND_TIMEOUT = struct.pack("ll", 30, 0)
+"""Seconds and microseconds for a launcher that is behind."""
+_MESSAGE_BYTES = 256
+
+Answer = tuple[str, str, list[int]]
+"""Word, argument, descriptors; an empty word when the launcher is gone."""
 
 
 class LauncherClient:
-    """One launcher. `request` is one datagram, so threads need no lock."""
+    """One launcher, and one connection to it for all threads: each message is one datagram."""
 
     def __init__(self) -> None:
+        allow_open_files(_OPEN_FILES)
         self._control, launcher_socket = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         package = str(Path(errors.__file__).parents[1])
         with launcher_socket:
@@ -59,21 +77,30 @@ class LauncherClient:
             )
         self.owner_pid = os.getpid()
         self.limits_kind = self._await_ready()
+        self._numbers, self._requests = itertools.count(1), itertools.count(1)
+        self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
+        """Where the answers of requests are waited for."""
+        self._gone = False
+        self._starting = threading.BoundedSemaphore(_MOST_STARTING)
+        self._reader = threading.Thread(target=self._read, name="sandbox-launcher", daemon=True)
+        self._reader.start()
         if not self.limits_kind.startswith("cgroup"):
             _log.warning("sandboxes have rlimits instead of cgroup limits: see the doctor's report")
 
     def _await_ready(self) -> str:
         self._control.settimeout(_START_S)
         try:
-            word, _, kind = self._control.recv(256).decode().partition(" ")
+            _, _, answer = self._control.recv(256).decode().partition(" ")
         except TimeoutError:
-            word, kind = "", ""
+            answer = ""
         self._control.settimeout(None)
+        word, _, kind = answer.partition(" ")
         if word != "ready":
             self._process.kill()
             stderr = self._process.communicate()[1].decode(errors="replace").strip()
             self._control.close()
             raise SandboxError(f"the sandbox launcher did not start: {stderr or 'no word from it'}")
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         return kind
 
     @property
@@ -84,30 +111,104 @@ class LauncherClient:
     def launcher_pid(self) -> int:
         return self._process.pid
 
-    def request(
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Wait in line while many others start theirs."""
+        if not self._starting.acquire(timeout=_LINE_S):
+            raise SandboxError(f"{_MOST_STARTING} sandboxes are starting for {_LINE_S:.0f} s now")
+        try:
+            yield
+        finally:
+            self._starting.release()
+
+    def start(
         self,
         limits: Limits,
         rootfs: str | None,
         workdir: str,
         env: Mapping[str, str],
         mounts: Mapping[str, str],
-        fds: tuple[int, int, int],
-    ) -> None:
-        """Ask for a sandbox on (channel, session, output); its answers come over the channel."""
+        fds: tuple[int, int],
+    ) -> int:
+        """Ask for a sandbox on (session, output): its number. What fails is said on the output."""
         request = {"limits": asdict(limits), "rootfs": rootfs}
         request |= {"workdir": workdir, "env": dict(env), "mounts": dict(mounts)}
+        number = next(self._numbers)
+        self.send(number, "start", json.dumps(request), fds)
+        return number
+
+    def send(
+        self,
+        sandbox: int,
+        word: str,
+        argument: str = "",
+        fds: tuple[int, ...] = (),
+        request: int = 0,
+    ) -> None:
+        """Raises SandboxError for a launcher that takes no message."""
+        text = f"{request} {sandbox} {word} {argument}".encode()
         try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], list(fds))
+            socket.send_fds(self._control, [text], list(fds))
         except OSError as error:
             raise SandboxError(f"the sandbox launcher takes no request: {error}") from error
 
+    def ask(self, sandbox: int, word: str, argument: str = "") -> Answer:
+        """Send it and wait for the answer. Raises SandboxError without one."""
+        request = next(self._requests)
+        answer = self._answers[request] = queue.SimpleQueue()
+        try:
+            if self._gone:
+                raise SandboxError("the sandbox launcher is gone")
+            self.send(sandbox, word, argument, request=request)
+            word, rest, fds = answer.get(timeout=_ANSWER_S)
+        except queue.Empty:
+            raise SandboxError(
+                f"the sandbox launcher did not answer {word!r} within {_ANSWER_S:.0f} s"
+            ) from None
+        finally:
+            self._answers.pop(request, None)
+        if not word:
+            raise SandboxError("the sandbox launcher is gone")
+        return word, rest, fds
+
+    def drop(self, sandbox: int) -> None:
+        """End a sandbox that nobody holds any more, without waiting for it."""
+        if self.owner_pid == os.getpid():
+            with contextlib.suppress(OSError):
+                self._control.send(f"0 {sandbox} close ".encode(), socket.MSG_DONTWAIT)
+
+    def _read(self) -> None:
+        """Give each answer to the thread that waits for it, until the launcher is gone."""
+        while True:
+            try:
+                content, fds = kernel.receive(self._control, _MESSAGE_BYTES, 1)
+            except OSError:
+                break
+            if not content:
+                break
+            request, _, answer = content.decode().partition(" ")
+            word, _, rest = answer.partition(" ")
+            waiting = self._answers.pop(int(request), None)
+            if waiting is not None:
+                waiting.put((word, rest, fds))
+                continue
+            for fd in fds:  # it came too late
+                os.close(fd)
+        self._gone = True
+        for waiting in list(self._answers.values()):
+            waiting.put(("", "", []))
+
     def close(self) -> None:
         """End the launcher and every sandbox of it."""
-        self._control.close()
         if self.owner_pid != os.getpid():
+            self._control.close()  # of a forked child: the connection is its parent's
             return
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # which wakes the reader too
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
+        self._reader.join(_END_S)
+        self._control.close()
         if self._process.stderr is not None:
             self._process.stderr.close()
 

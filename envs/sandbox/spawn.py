@@ -11,7 +11,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from clawrl_gym.envs.sandbox.cgroup import Cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, first_uid
 
-SESSION_FD, OUTPUT_FD = 3, 4
+SESSION_FD, OUTPUT_FD, _USERS_FD = 3, 4, 5
 _MAX_OPEN_FILES = 1_024
 _NICENESS = 5
 """What agents run yields the processor to what serves and trains them."""
@@ -51,7 +50,6 @@ class StartPlan:
     env: Mapping[str, str]
     mounts: Mapping[str, str]
     """Files and folders of the host, shown read-only by their paths inside."""
-    channel: socket.socket
     session_fd: int
     output_fd: int
     users_fd: int | None = None
@@ -108,7 +106,6 @@ def _enter(plan: StartPlan) -> list[str]:
     elif plan.renew:
         rootfs.renew(plan.limits, plan.rootfs, owner)
     extra = rootfs.bindings(plan.rootfs)
-    _hand_over_root(plan, owner)
     argv = _bwrap_command(bwrap, plan, owner, extra)
     if plan.slot is not None:
         os.setgroups([])
@@ -124,8 +121,15 @@ def _enter_as_root(plan: StartPlan, slot: int) -> rootfs.Owner:
         kernel.unshare(kernel.CLONE_NEWNS)
         kernel.make_mounts_private()
     else:
-        kernel.setns(plan.mounts_fd, kernel.CLONE_NEWNS)
+        enter_mounts(plan.mounts_fd, as_root=True)
     return rootfs.Owner(uid, uid, namespace)
+
+
+def enter_mounts(mounts_fd: int, *, as_root: bool) -> None:
+    """Go where a sandbox's root is mounted; an ordinary user by way of its user namespace."""
+    if not as_root:
+        kernel.setns(kernel.owning_user_namespace(mounts_fd), kernel.CLONE_NEWUSER)
+    kernel.setns(mounts_fd, kernel.CLONE_NEWNS)
 
 
 def _enter_as_user(plan: StartPlan) -> rootfs.Owner:
@@ -135,8 +139,7 @@ def _enter_as_user(plan: StartPlan) -> rootfs.Owner:
     """
     uid, gid = os.getuid(), os.getgid()
     if plan.mounts_fd is not None:
-        kernel.setns(kernel.owning_user_namespace(plan.mounts_fd), kernel.CLONE_NEWUSER)
-        kernel.setns(plan.mounts_fd, kernel.CLONE_NEWNS)
+        enter_mounts(plan.mounts_fd, as_root=False)
         return rootfs.Owner(uid, gid, None)
     kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
@@ -176,20 +179,13 @@ def _user_namespace(uid: int) -> int:
     return fd
 
 
-def _hand_over_root(plan: StartPlan, owner: rootfs.Owner) -> None:
-    root = os.open(rootfs.ROOT, os.O_PATH | os.O_DIRECTORY)
-    answer = f"started {owner.uid if plan.slot is not None else -1}".encode()
-    socket.send_fds(plan.channel, [answer], [root])
-    os.close(root)
-
-
 def _bwrap_command(bwrap: str, plan: StartPlan, owner: rootfs.Owner, extra: list[str]) -> list[str]:
     kernel.close_on_exec_from(OUTPUT_FD + 1)
     argv, close = [bwrap], ""
     if owner.namespace_fd is not None:
-        close = f"{owner.namespace_fd}>&-"  # bubblewrap hands it on
-        os.set_inheritable(owner.namespace_fd, True)
-        argv += ["--userns", str(owner.namespace_fd)]
+        close = f"{_USERS_FD}>&-"  # bubblewrap hands it on
+        os.dup2(owner.namespace_fd, _USERS_FD)  # whose own number may be above the limit
+        argv += ["--userns", str(_USERS_FD)]
     else:
         argv += ["--unshare-user", "--uid", "0", "--gid", "0"]
     for kind in ("pid", "net", "ipc", "uts", "cgroup"):

@@ -52,8 +52,13 @@ class LocalTransport:
     mark = ""
 
     def __init__(self) -> None:
-        self._socket, self._remote_socket = socket.socketpair()
         self._output_fd, self._remote_output_fd = os.pipe2(os.O_CLOEXEC)
+        try:
+            self._socket, self._remote_socket = socket.socketpair()
+        except OSError:
+            os.close(self._output_fd)
+            os.close(self._remote_output_fd)
+            raise
         os.set_blocking(self._output_fd, False)
         self._socket.setblocking(False)
         self._hung_up = False
@@ -104,3 +109,8 @@ class LocalTransport:
         if self._output_fd >= 0:
             os.close(self._output_fd)
             self._output_fd = -1
+
+    def __del__(self) -> None:
+        """Of a sandbox that nobody closed."""
+        if hasattr(self, "_socket"):
+            self.close()
