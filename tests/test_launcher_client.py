@@ -15,6 +15,7 @@ from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+from clawrl_gym.envs.sandbox.processes import children
 
 pytestmark = pytest.mark.sandbox
 
@@ -30,13 +31,17 @@ def run_owner(code, **options):
     )
 
 
-def gone(pid, timeout_s=5.0):
+def becomes_true(condition, timeout_s=5.0):
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        if not Path(f"/proc/{pid}").exists():
+        if condition():
             return True
         time.sleep(0.02)
     return False
+
+
+def gone(pid):
+    return becomes_true(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_one_launcher_serves_a_process():
@@ -155,20 +160,20 @@ def test_without_bubblewrap_the_cure_is_named(tmp_path):
         open_sandbox(Limits(), rootfs=str(tmp_path / "none"))
 
 
-def descriptors():
-    return len(list(Path("/proc/self/fd").iterdir()))
+def descriptors(pid="self"):
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def test_a_sandbox_costs_its_owner_two_descriptors_and_the_launcher_one():
-    launchers = Path(f"/proc/{launcher_client().launcher_pid}/fd")
+    launcher = launcher_client().launcher_pid
     with open_sandbox(Limits()) as first:
         first.write("/root/a", b"a")
-        own, other = descriptors(), len(list(launchers.iterdir()))
+        own, other = descriptors(), descriptors(launcher)
         more = [open_sandbox(Limits()) for _ in range(3)]
         for sandbox in more:
             sandbox.write("/root/a", b"a")
         assert descriptors() - own == 6
-        assert len(list(launchers.iterdir())) - other <= 3  # fewer where it kept some of before
+        assert becomes_true(lambda: descriptors(launcher) - other <= 3)
         for sandbox in more:
             sandbox.close()
         assert descriptors() == own
@@ -176,21 +181,15 @@ def test_a_sandbox_costs_its_owner_two_descriptors_and_the_launcher_one():
 
 def test_a_sandbox_that_nobody_holds_any_more_ends():
     sandbox = open_sandbox(Limits())
-    sandbox.exec("(setsid sleep 4715 &)", 5)
-    sleeper = int(sandbox.exec("pgrep -f 'sleep 4715' | head -1", 5).output)
-    assert sleeper
-    monitors = Path(f"/proc/{launcher_client().launcher_pid}/task")
-    task = monitors / str(launcher_client().launcher_pid) / "children"
-    mine = task.read_text().split()[-1]
+    mine = children(launcher_client().launcher_pid)[-1]
     del sandbox
-    assert gone(int(mine))
+    assert gone(mine)
 
 
 def test_files_are_read_after_the_processes_were_killed():
     with open_sandbox(Limits()) as sandbox:
         sandbox.write("/root/kept", b"kept")
-        pid = launcher_client().launcher_pid
-        monitor = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[-1])
+        monitor = children(launcher_client().launcher_pid)[-1]
         os.kill(monitor, signal.SIGKILL)
         assert gone(monitor)
         assert sandbox.read("/root/kept", 100) == b"kept"
