@@ -44,6 +44,9 @@ class SandboxConfig(Part):
     """Processes and threads."""
     output_bytes: int = Field(16_384, ge=256)
     """Output kept of one command; the rest is drained and counted."""
+    ready: int = Field(8, ge=0, le=256)
+    """Fresh ones that a worker keeps ready for the next resets, of each kind that it opens again
+    and again; 0: none. A class of your own has none."""
     rootfs: str | None = None
     """Folder of a root file system; None: the host's own /usr, read-only, and a minimal /etc."""
     unsafe_no_limits: bool = False

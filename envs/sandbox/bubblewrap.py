@@ -67,20 +67,21 @@ def open_sandbox(
         )
     root_folder = os.path.abspath(rootfs) if rootfs is not None else None  # noqa: PTH100
     shell_env = _ENV | dict(env or {})
-    with launcher.starting():
-        transport = _transport()
-        channel = None
-        try:
-            number = launcher.start(
-                limits, root_folder, workdir, shell_env, mounts or {}, transport.remote
-            )
-            channel = LauncherChannel(launcher, number)
-            return BubblewrapSandbox(limits, channel, transport)
-        except BaseException:
-            transport.close()
-            if channel is not None:
-                channel.close()
-            raise
+    channel = LauncherChannel(launcher)
+    try:
+        with launcher.starting():
+            transport = _transport()
+            try:
+                channel.start(
+                    limits, root_folder, workdir, shell_env, mounts or {}, transport.remote
+                )
+                return BubblewrapSandbox(limits, channel, transport)
+            except BaseException:
+                transport.close()
+                raise
+    except BaseException:
+        channel.close()
+        raise
 
 
 def _transport() -> LocalTransport:

@@ -6,24 +6,43 @@ Costs no descriptor. A channel that is closed, or that nobody holds any more, is
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 from clawrl_gym.core.errors import SandboxError
+from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.launcher_client import LauncherClient
 
 
 class LauncherChannel:
     """One isolated machine, with processes that can be ended and started anew over its files."""
 
-    def __init__(self, launcher: LauncherClient, number: int) -> None:
+    def __init__(self, launcher: LauncherClient) -> None:
+        """Raises SandboxError where there is no room for one more."""
+        launcher.room.enter()
         self.launcher = launcher
-        self._number = number
-        self._drop = weakref.finalize(self, launcher.drop, number)
+        self._number = launcher.next_number()
+        self._drop = weakref.finalize(self, launcher.drop, self._number)
         self._drop.atexit = False
         self.owner: int | None = None
         """The host's id of the sandbox's root user; None when that is this process's own."""
+
+    def start(
+        self,
+        limits: Limits,
+        rootfs: str | None,
+        workdir: str,
+        env: Mapping[str, str],
+        mounts: Mapping[str, str],
+        fds: tuple[int, int],
+    ) -> None:
+        """Ask for processes on (session, output). What fails is said on the output."""
+        request = {"limits": asdict(limits), "rootfs": rootfs, "workdir": workdir}
+        request |= {"env": dict(env), "mounts": dict(mounts)}
+        self.launcher.send(self._number, "start", json.dumps(request), fds)
 
     def started(self) -> None:
         """To be called when the shell has answered; afterwards files outlive the processes."""
@@ -54,6 +73,7 @@ class LauncherChannel:
         if self._drop.detach() is not None:
             with contextlib.suppress(SandboxError):
                 self._ask("close", "", "closed")
+            self.launcher.room.leave()
 
     def _ask(self, word: str, argument: str, expected: str) -> tuple[str, list[int]]:
         answer, rest, fds = self.launcher.ask(self._number, word, argument)

@@ -100,7 +100,8 @@ class Launcher:
             self._poll.register(fd, select.POLLIN)
 
     def run(self) -> None:
-        self._answer(0, f"ready {limits_kind(self._cgroups, own_user=self._slots is not None)}")
+        kind = limits_kind(self._cgroups, own_user=self._slots is not None)
+        self._answer(0, f"ready {kind} {self._slots.count if self._slots else 'any'}")
         while True:
             timeout_ms = _RETRY_S * 1e3 if self._reaped else None
             for fd, events in self._poll.poll(timeout_ms):

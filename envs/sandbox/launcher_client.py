@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import json
 import logging
 import os
 import queue
@@ -18,15 +17,14 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core import errors
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel
-from clawrl_gym.envs.sandbox.interface import Limits
+from clawrl_gym.envs.sandbox.room import Room, most_sandboxes
 
 # A bare package in place of ours, whose own __init__ registers environments and imports numpy.
 _PROGRAM = """\
@@ -76,7 +74,8 @@ class LauncherClient:
                 start_new_session=True,
             )
         self.owner_pid = os.getpid()
-        self.limits_kind = self._await_ready()
+        self.limits_kind, uid_ranges = self._await_ready()
+        self.room = Room(*most_sandboxes(uid_ranges))
         self._numbers, self._requests = itertools.count(1), itertools.count(1)
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         """Where the answers of requests are waited for."""
@@ -87,21 +86,22 @@ class LauncherClient:
         if not self.limits_kind.startswith("cgroup"):
             _log.warning("sandboxes have rlimits instead of cgroup limits: see the doctor's report")
 
-    def _await_ready(self) -> str:
+    def _await_ready(self) -> tuple[str, int | None]:
+        """Which limits hold, and how many sandboxes can have a uid range of their own."""
         self._control.settimeout(_START_S)
         try:
             _, _, answer = self._control.recv(256).decode().partition(" ")
         except TimeoutError:
             answer = ""
         self._control.settimeout(None)
-        word, _, kind = answer.partition(" ")
-        if word != "ready":
+        words = answer.split()
+        if len(words) != 3 or words[0] != "ready":
             self._process.kill()
             stderr = self._process.communicate()[1].decode(errors="replace").strip()
             self._control.close()
             raise SandboxError(f"the sandbox launcher did not start: {stderr or 'no word from it'}")
         self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
-        return kind
+        return words[1], int(words[2]) if words[2].isdigit() else None
 
     @property
     def alive(self) -> bool:
@@ -113,7 +113,7 @@ class LauncherClient:
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Wait in line while many others start theirs."""
+        """Wait in line while others start theirs. Raises SandboxError after minutes of that."""
         if not self._starting.acquire(timeout=_LINE_S):
             raise SandboxError(f"{_MOST_STARTING} sandboxes are starting for {_LINE_S:.0f} s now")
         try:
@@ -121,21 +121,9 @@ class LauncherClient:
         finally:
             self._starting.release()
 
-    def start(
-        self,
-        limits: Limits,
-        rootfs: str | None,
-        workdir: str,
-        env: Mapping[str, str],
-        mounts: Mapping[str, str],
-        fds: tuple[int, int],
-    ) -> int:
-        """Ask for a sandbox on (session, output): its number. What fails is said on the output."""
-        request = {"limits": asdict(limits), "rootfs": rootfs}
-        request |= {"workdir": workdir, "env": dict(env), "mounts": dict(mounts)}
-        number = next(self._numbers)
-        self.send(number, "start", json.dumps(request), fds)
-        return number
+    def next_number(self) -> int:
+        """Of a sandbox."""
+        return next(self._numbers)
 
     def send(
         self,
@@ -146,6 +134,8 @@ class LauncherClient:
         request: int = 0,
     ) -> None:
         """Raises SandboxError for a launcher that takes no message."""
+        if self.owner_pid != os.getpid():
+            raise SandboxError("the sandbox belongs to the process that this one was forked from")
         text = f"{request} {sandbox} {word} {argument}".encode()
         try:
             socket.send_fds(self._control, [text], list(fds))
@@ -174,6 +164,7 @@ class LauncherClient:
     def drop(self, sandbox: int) -> None:
         """End a sandbox that nobody holds any more, without waiting for it."""
         if self.owner_pid == os.getpid():
+            self.room.leave()
             with contextlib.suppress(OSError):
                 self._control.send(f"0 {sandbox} close ".encode(), socket.MSG_DONTWAIT)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from clawrl_gym.config.envs import SandboxConfig
 from clawrl_gym.core.plugins import SANDBOXES
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox, SandboxSpec
+from clawrl_gym.envs.sandbox.ready import Template, ready_sandboxes
 
 Opener = Callable[..., Sandbox]
 """Called as `open_sandbox(limits, rootfs=, workdir=, env=, unsafe_no_limits=)`."""
@@ -49,15 +50,26 @@ class Sandboxes:
 
         return missing_image(self.config.image or TERMINAL_IMAGE)
 
-    def open(self, spec: SandboxSpec) -> Sandbox:
-        """A fresh sandbox. Raises SandboxError where it cannot be isolated, or has no image."""
-        if self.opener is None:
+    def open(self, spec: SandboxSpec, *, now: bool = False) -> Sandbox:
+        """A fresh sandbox, one that stands ready unless it is to be started `now`.
+
+        Raises SandboxError where it cannot be isolated, or has no image.
+        """
+        if self.opener is not None:
+            return self.opener(
+                self.limits,
+                rootfs=self.config.rootfs,
+                workdir=spec.workdir,
+                env=dict(spec.env),
+                unsafe_no_limits=self.config.unsafe_no_limits,
+            )
+        template = self._template(spec)
+        return template.start() if now else ready_sandboxes().take(template)
+
+    def _template(self, spec: SandboxSpec) -> Template:
+        def start() -> Sandbox:
             sandbox: Sandbox = SANDBOXES.resolve(self.kind).build(self.config, spec)
             return sandbox
-        return self.opener(
-            self.limits,
-            rootfs=self.config.rootfs,
-            workdir=spec.workdir,
-            env=dict(spec.env),
-            unsafe_no_limits=self.config.unsafe_no_limits,
-        )
+
+        key = f"{self.kind} {self.config.model_dump_json()} {spec}"
+        return Template(key, start, self.config.ready if self.kind in SANDBOXES.builtin else 0)

@@ -43,9 +43,10 @@ class Machines:
         """What a grader's machine has room for, packed and unpacked."""
         return (self._sandboxes.limits.disk_mb << 20) // 3
 
-    def open(self, machine: MachineSpec, label: str) -> tuple[Sandbox, str]:
-        """A fresh sandbox, ready, and its working directory. `label` names it in errors.
+    def open(self, machine: MachineSpec, label: str, *, now: bool = False) -> tuple[Sandbox, str]:
+        """A fresh sandbox, set up, and its working directory. `label` names it in errors.
 
+        `now`: started now, and not taken from those that stand ready.
         Raises SandboxError, or TaskError for what the task itself got wrong.
         """
         if machine.image is not None and self._sandboxes.kind != "docker":
@@ -58,7 +59,8 @@ class Machines:
                 env=machine.env,
                 image=image.name if image else None,
                 user=machine.user,
-            )
+            ),
+            now=now,
         )
         try:
             if image and image.entrypoint:
@@ -74,7 +76,7 @@ class Machines:
     def works(self, machine: MachineSpec) -> bool:
         """Whether a fresh one comes up and answers now."""
         try:
-            sandbox, _ = self.open(machine, "a machine to compare with")
+            sandbox, _ = self.open(machine, "a machine to compare with", now=True)
             try:
                 return sandbox.exec(":", _STEP_S).exit_code == 0
             finally:

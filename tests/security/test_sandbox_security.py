@@ -20,6 +20,7 @@ from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+from clawrl_gym.envs.sandbox.ready import ready_sandboxes
 from tests.security.probes import LIMITS, output, sleepers, system_call, wait_until
 
 pytestmark = pytest.mark.sandbox
@@ -218,6 +219,7 @@ def test_s14_nothing_is_left_on_the_host_after_the_end():
             len(list(Path("/proc/self/fd").iterdir())),
         )
 
+    ready_sandboxes().close()  # none starts or ends meanwhile
     with open_sandbox(LIMITS):
         pass
     before = state()

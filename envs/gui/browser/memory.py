@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
-
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.cgroup import CgroupHome, find_cgroup_home
+from clawrl_gym.envs.sandbox.memory import limit_bytes
 
-_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _LEAST_MB = 64
 
 
@@ -33,16 +29,4 @@ def memory_home() -> CgroupHome | None:
 
 def share_mb(home: CgroupHome) -> int:
     """Half of what this process may have: of the machine, or of the cgroups that it is in."""
-    folder = home.parents.get("") or home.parents["memory"]
-    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for each in (folder, *folder.parents):
-        most = min([most, *_limits(each)])
-    return max(_LEAST_MB, most // 2 >> 20)
-
-
-def _limits(folder: Path) -> list[int]:
-    limits = []
-    for name in _LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
-            limits.append(int((folder / name).read_text()))
-    return limits
+    return max(_LEAST_MB, limit_bytes(home) // 2 >> 20)
