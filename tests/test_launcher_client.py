@@ -237,3 +237,38 @@ def test_more_starts_than_descriptors_are_refused_and_those_alive_go_on():
     done = run_owner(code)
     assert "raise `ulimit -n`" in done.stdout, done.stderr
     assert "{'alive\\n'}\nagain" in done.stdout, done.stderr
+
+
+def test_closing_while_others_start_ends_them_all_with_an_error():
+    code = """
+        import threading
+        from clawrl_gym.core.errors import SandboxError
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.interface import Limits
+        from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+        first, ends, opened = launcher_client(), [], []
+        def start():
+            try:
+                while launcher_client() is first:
+                    opened.append(open_sandbox(Limits()))
+            except SandboxError as error:
+                ends.append(str(error))
+        threads = [threading.Thread(target=start) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        while len(opened) < 10:
+            pass
+        first.close()
+        for thread in threads:
+            thread.join(20)
+        print(sum(thread.is_alive() for thread in threads), first.launcher_pid)
+        for sandbox in opened:
+            sandbox.close()
+        with open_sandbox(Limits()) as sandbox:
+            print(sandbox.exec("echo again", 5).output)
+    """
+    done = run_owner(code)
+    alive, pid, again = done.stdout.split()
+    assert (alive, again) == ("0", "again"), done.stderr
+    assert gone(int(pid))
+    assert "Traceback" not in done.stderr

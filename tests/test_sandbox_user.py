@@ -222,3 +222,41 @@ def test_what_is_shown_of_the_host_can_be_read_and_never_written(folder):
     assert lines[-1] == "of the host"
     assert (folder / "shown/a").read_text() == "of the host\n"
     assert [path.name for path in (folder / "shown").iterdir()] == ["a"]
+
+
+IN_A_SMALL_UID_SPACE = """
+import ctypes, os, sys
+ready, may_go = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    assert ctypes.CDLL(None).unshare(0x1002_0000) == 0
+    os.write(ready[1], b"1"), os.read(may_go[0], 1)
+    os.setresgid(0, 0, 0), os.setresuid(0, 0, 0)
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+os.read(ready[0], 1)
+for name in ("uid_map", "gid_map"):
+    open(f"/proc/{child}/{name}", "w").write("0 0 100")
+os.write(may_go[1], b"1")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_root_of_a_hundred_uids_has_sandboxes_and_is_told_what_they_lack():
+    code = """
+        import logging
+        logging.basicConfig()
+        from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
+        from clawrl_gym.envs.sandbox.interface import Limits
+        from clawrl_gym.envs.sandbox.isolation import isolation_report
+        print({check.name: check.ok for check in isolation_report()}["uid ranges"])
+        with open_sandbox(Limits()) as sandbox:
+            sandbox.write("/root/x", b"x")
+            command = "id -u; cat /root/x; grep Cap[EB] /proc/self/status"
+            print(sandbox.exec(command, 5).output)
+    """
+    command = [sys.executable, "-c", IN_A_SMALL_UID_SPACE, textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == [*("False", "0", "xCapEff:", "0" * 16, "CapBnd:", "0" * 16)], (
+        done.stderr
+    )
+    assert "no uid ranges of their own" in done.stderr

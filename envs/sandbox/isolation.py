@@ -18,6 +18,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox import seccomp
 from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
+from clawrl_gym.envs.sandbox.slots import usable_slots
 
 _OLDEST_BUBBLEWRAP = (0, 8)
 _PROBE_S = 10.0
@@ -58,7 +59,7 @@ class IsolationCheck:
 
 def isolation_report() -> list[IsolationCheck]:
     """What can be said without starting a sandbox."""
-    return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _overlay()]
+    return [_bubblewrap(), _user_namespaces(), _seccomp(), _cgroups(), _uid_ranges(), _overlay()]
 
 
 def _bubblewrap() -> IsolationCheck:
@@ -107,6 +108,19 @@ def _cgroups() -> IsolationCheck:
         " together, and the share of the processors is not limited"
     )
     return IsolationCheck("cgroup limits", False, detail, _CURE_CGROUPS, required=False)
+
+
+def _uid_ranges() -> IsolationCheck:
+    name = "uid ranges"
+    if os.geteuid() != 0:
+        detail = "an ordinary user's sandboxes run as that user, without its rights"
+        return IsolationCheck(name, True, detail, required=False)
+    count = sum(map(len, usable_slots()))
+    if count:
+        return IsolationCheck(name, True, f"for {count:,} sandboxes at a time", required=False)
+    detail = "no room in /proc/self/uid_map: sandboxes run as this user, without its rights"
+    cure = "in a container: run it in the host's user namespace (--userns=host)"
+    return IsolationCheck(name, False, detail, cure, required=False)
 
 
 def _overlay() -> IsolationCheck:

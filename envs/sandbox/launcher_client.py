@@ -85,6 +85,8 @@ class LauncherClient:
         self._reader.start()
         if not self.limits_kind.startswith("cgroup"):
             _log.warning("sandboxes have rlimits instead of cgroup limits: see the doctor's report")
+        if uid_ranges is None and os.geteuid() == 0:
+            _log.warning("sandboxes have no uid ranges of their own: see the doctor's report")
 
     def _await_ready(self) -> tuple[str, int | None]:
         """Which limits hold, and how many sandboxes can have a uid range of their own."""
