@@ -20,8 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-import sandbox_peers
-
+from bench import sandbox_peers
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client

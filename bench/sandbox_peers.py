@@ -7,7 +7,7 @@ import secrets
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -60,7 +60,9 @@ class ShellEnv(UnicodeEnv):
     def __init__(self) -> None:
         super().__init__(1, None)
 
-    def reset(self, *, seed=None, options=None):  # type: ignore[no-untyped-def]
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[str, dict[str, object]]:
         super().reset(seed=seed)
         self.close()
         self._sandbox = open_sandbox(Limits())

@@ -96,7 +96,8 @@ def test_what_is_taken_often_stands_ready_and_is_handed_over_once(ready):
 
 
 def test_threads_that_take_at_once_never_get_the_same(ready):
-    maker, taken = Maker(most=8), []
+    maker = Maker(most=8)
+    taken: list[Box] = []
     threads = [
         threading.Thread(target=lambda: taken.extend(ready.take(maker.template) for _ in range(50)))
         for _ in range(8)

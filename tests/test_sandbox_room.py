@@ -34,11 +34,14 @@ def test_one_too_many_is_refused_with_what_is_missing(caplog):
 
 def test_whoever_waits_comes_in_when_another_leaves_and_is_told_once(caplog):
     room, inside = Room(1, "uid ranges", plenty), []
+
+    def come_and_go():
+        room.enter()
+        inside.append(1)
+        room.leave()
+
     room.enter()
-    threads = [
-        threading.Thread(target=lambda: (room.enter(), inside.append(1), room.leave()))
-        for _ in range(5)
-    ]
+    threads = [threading.Thread(target=come_and_go) for _ in range(5)]
     with caplog.at_level(logging.WARNING):
         for thread in threads:
             thread.start()
