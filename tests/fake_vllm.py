@@ -49,6 +49,8 @@ class FakeVllm:
             self.paused = False
         elif path == "/update_weight_version":
             self.version = body["new_version"]
+        elif path == "/reset_prefix_cache":
+            return web.json_response({"success": True})
         elif path in ("/clawrl/render", "/clawrl/tokenize"):
             return web.json_response({"token_ids": [1, 2, 3]})
         elif path == "/inference/v1/generate":

@@ -14,7 +14,8 @@ from clawrl_gym.policy.swap import WeightSwap
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says
 from tests.tiny_models import write_safetensors
 
-SWAP = ["/pause", "/collective_rpc", "/update_weight_version", "/resume"]
+DROP = ["/pause", "/reset_prefix_cache", "/reset_encoder_cache"]
+SWAP = [*DROP, "/collective_rpc", "/update_weight_version", "/resume"]
 
 
 @dataclass
@@ -75,6 +76,7 @@ async def test_a_swap_pauses_reloads_names_the_version_and_resumes(
     paused_s = await WeightSwap(served).publish(1, weights)
     assert vllm.paths() == SWAP
     assert vllm.calls[0][1] == {"mode": "keep", "clear_cache": "false"}
+    assert vllm.calls[1][1] == {"reset_running_requests": "true"}
     assert vllm.version == "1"
     assert not vllm.paused
     assert 0 < paused_s < 5
@@ -114,11 +116,22 @@ async def test_weights_that_vllm_refuses_are_put_back_and_requests_go_on(
     with pytest.raises(PolicyError, match="500: shape mismatch"):
         await WeightSwap(served).publish(1, weights)
     assert seen == [1, 0]
-    assert vllm.paths() == ["/pause", "/collective_rpc", "/resume", "/health", *SWAP]
+    assert vllm.paths() == [*DROP, "/collective_rpc", "/resume", "/health", *SWAP]
     assert vllm.version == "0"
     assert not vllm.paused
     assert served.folder.version == 0
     assert not (served.folder.current.parent / "v1").exists()
+
+
+async def test_a_cache_of_the_old_weights_that_stays_is_an_error_before_anything_is_loaded(
+    vllm: FakeVllm, served: Served, weights: Path
+) -> None:
+    vllm.answers["/reset_prefix_cache"] = says({"success": False})
+    with pytest.raises(PolicyError, match="old weights have read"):
+        await WeightSwap(served).publish(1, weights)
+    assert "/collective_rpc" not in vllm.paths()
+    assert not vllm.paused
+    assert served.folder.version == 0
 
 
 async def test_when_nothing_can_be_loaded_both_reasons_are_told_and_it_still_resumes(
@@ -129,7 +142,7 @@ async def test_when_nothing_can_be_loaded_both_reasons_are_told_and_it_still_res
         PolicyError, match=r"version 1 could not be loaded .* nor those of version 0"
     ):
         await WeightSwap(served).publish(1, weights)
-    failed = ["/pause", "/collective_rpc", "/resume"]
+    failed = [*DROP, "/collective_rpc", "/resume"]
     assert vllm.paths() == [*failed, "/health", *failed]
     assert not vllm.paused
 

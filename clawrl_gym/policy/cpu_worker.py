@@ -1,8 +1,8 @@
 """vLLM's worker for the CPU (`--worker-cls`): seeded requests survive a prompt read in parts.
 
 A part of a prompt ends with a sample that is thrown away, and vLLM then turns the request's random
-generator back by an offset. Generators of the CPU have none: the engine would die of it. Loaded by
-vLLM only.
+generator back by an offset. Generators of the CPU have none: the engine would die of it. So has a
+reply that is read again after a swap, in the middle of its random numbers. Loaded by vLLM only.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from clawrl_gym.policy.vllm_objects import SchedulerOutput
 
 
 class Rewindable(torch.Generator):
-    """Turned back, it begins anew: samples are thrown away before the first one that counts."""
+    """Turned back, it goes to where the reading began: its samples alone are thrown away."""
+
+    def begin_reading(self) -> None:
+        """The next samples belong to parts of what is read, but for the last."""
+        self._before_reading = self.get_state()
 
     def get_offset(self) -> int:
         return 0
 
     def set_offset(self, offset: int) -> torch.Generator:
-        return self.manual_seed(self.initial_seed())
+        return self.set_state(self._before_reading)
 
 
 class SeededRunner(CPUModelRunner):  # type: ignore[misc]
@@ -35,8 +39,13 @@ class SeededRunner(CPUModelRunner):  # type: ignore[misc]
                 seed = state.generator.initial_seed()
                 state.generator = Rewindable(device="cpu")
                 state.generator.manual_seed(seed)
+                state.generator.begin_reading()
                 at = self.input_batch.req_id_to_index[new.req_id]
                 self.input_batch.generators[at] = state.generator
+        for again in scheduler_output.scheduled_cached_reqs.resumed_req_ids:
+            generator = self.requests[again].generator
+            if generator is not None:
+                generator.begin_reading()
         return updated
 
 

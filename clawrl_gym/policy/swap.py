@@ -1,7 +1,8 @@
 """WeightSwap: a new weight version into the running server, between two tokens.
 
 Requests in flight wait and go on; none is refused. Tokens before and after carry their own
-version. Whatever happens, the server is resumed; when new weights cannot be loaded, the old ones
+version, and each is drawn from these weights alone: what older ones have read of a reply is read
+again. Whatever happens, the server is resumed; when new weights cannot be loaded, the old ones
 are put back and the error is raised.
 """
 
@@ -112,6 +113,7 @@ class WeightSwap:
             started_s = time.monotonic()
             try:
                 await client.pause(self._timeout_s)
+                await client.drop_cache(self._timeout_s)
                 await client.reload_weights(self._timeout_s)
                 await client.set_version(version, self._timeout_s)
             finally:
