@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,22 +19,44 @@ from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.engine_actor import put_chunk
 from clawrl_gym.run.engines import ClusterEngines
-from clawrl_gym.run.placement import EngineNeeds, needs_of_engines
+from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
 
 
+def node_id(address: str) -> str:
+    return hashlib.sha224(address.encode()).hexdigest()
+
+
 def node(address: str, alive: bool = True, **resources: float) -> dict[str, Any]:
-    return {"Alive": alive, "NodeManagerAddress": address, "Resources": resources}
+    return {
+        "NodeID": node_id(address),
+        "Alive": alive,
+        "NodeManagerAddress": address,
+        "Resources": resources,
+    }
 
 
 def test_engines_go_where_the_resource_is_else_to_gpus() -> None:
     nodes = [node("10.0.0.1", CPU=8, GPU=1), node("10.0.0.2", CPU=8, engine=2)]
-    assert needs_of_engines(2, nodes, 0.9) == EngineNeeds({"engine": 1.0}, 0.0)
+    assert needs_of_engines(2, nodes) == EngineNeeds({"engine": 1.0}, 0.0)
     with_gpus = [node("10.0.0.1", CPU=8), node("10.0.0.2", CPU=8, engine=2, GPU=2)]
-    assert needs_of_engines(2, with_gpus, 0.9) == EngineNeeds({"engine": 1.0}, 0.9)
+    assert needs_of_engines(2, with_gpus) == EngineNeeds({"engine": 1.0}, 1.0)
     gpus = [node("10.0.0.1", CPU=8, GPU=4)]
-    assert needs_of_engines(4, gpus, 0.9) == EngineNeeds({}, 0.9)
+    assert needs_of_engines(4, gpus) == EngineNeeds({}, 1.0)
+    assert needs_of_engines(4, gpus, learner_beside=True) == EngineNeeds({}, 0.9)
+
+
+def test_a_learner_goes_beside_an_engine_or_to_a_node_of_its_own() -> None:
+    nodes = [node("10.0.0.1", CPU=8, GPU=1), node("10.0.0.2", CPU=8, learner=1)]
+    strategy = beside(node_id("10.0.0.1"), nodes)["scheduling_strategy"]
+    assert (strategy.node_id, strategy.soft) == (node_id("10.0.0.1"), False)
+    assert beside(node_id("10.0.0.1"), nodes)["num_gpus"] == 0.1
+    assert beside(node_id("10.0.0.2"), nodes)["num_gpus"] == 0
+    assert apart(nodes) == {"resources": {"learner": 1.0}, "num_gpus": 0}
+    assert apart(nodes[:1]) == {"num_gpus": 1}
+    with pytest.raises(ConfigError, match=r"no node .*`learner` or a GPU \(10.0.0.3: CPU 2\)"):
+        apart([node("10.0.0.3", CPU=2), node("10.0.0.4", alive=False, GPU=8)])
 
 
 def test_a_cluster_without_room_for_the_engines_is_one_line_with_what_its_nodes_have() -> None:
@@ -43,7 +66,7 @@ def test_a_cluster_without_room_for_the_engines_is_one_line_with_what_its_nodes_
         node("10.0.0.3", alive=False, engine=9),
     ]
     with pytest.raises(ConfigError) as raised:
-        needs_of_engines(2, nodes, 1.0)
+        needs_of_engines(2, nodes)
     message = str(raised.value)
     assert "\n" not in message
     assert "10.0.0.1: CPU 8; 10.0.0.2: CPU 2, sandbox 100" in message
@@ -86,7 +109,7 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
     cluster.add_node(num_cpus=1, resources={"engine": 1}, object_store_memory=80 << 20)
 
     async def needs() -> EngineNeeds:
-        return needs_of_engines(2, ray.nodes(), 1.0)
+        return needs_of_engines(2, ray.nodes())
 
     phases: list[str] = []
     config = PolicyConfig(servers=2)

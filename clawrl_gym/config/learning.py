@@ -154,8 +154,9 @@ class LearnerConfig(Part):
     options: dict[str, object] = Field(default_factory=dict)
     """Of a class of your own, as its `Options` say."""
     placement: Literal["driver", "beside", "apart"] = "driver"
-    """On a cluster (`ray.address`): on the driver's machine; `beside` an engine, and on its GPU if
-    it has one; or `apart`, on a node with the resource `learner`, else with a GPU for itself."""
+    """On a cluster (`ray.address`): on the driver's machine; `beside` an engine (policy.placement=
+    nodes), and on its GPU if it has one; or `apart`, on a node with the resource `learner`, else
+    with a GPU for itself."""
     lr: float = Field(8e-4, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)

@@ -43,6 +43,9 @@ class PolicyConfig(Part):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     servers: int = Field(1, ge=1)
     """vLLM servers with the same weights; a session stays on one (its prefix cache is there)."""
+    placement: Literal["driver", "nodes"] = "driver"
+    """On a cluster (`ray.address`): on the driver's machine; or on nodes with the resource
+    `engine`, else with a GPU, one for each server."""
     port: int = Field(0, ge=0, le=65535)
     """vLLM's port on loopback (the next ones for further servers); 0 takes free ones."""
     kv_cache_gb: float = Field(0.25, gt=0)

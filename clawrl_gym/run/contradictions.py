@@ -33,6 +33,7 @@ def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
             )
         yield from _without_effect(config.trainer)
         yield from _ports(config)
+        yield from _placements(config)
     if isinstance(config, RunConfig):
         yield from _of_training(config)
     if isinstance(config, EvaluateConfig) and config.eval.also:
@@ -108,6 +109,15 @@ def _ports(config: CommandConfig) -> Iterator[str]:
         yield (
             f"got gateway.port={gateway} among vLLM's own ports (policy.port={policy} and the "
             f"next, {config.policy.servers} in all), expected different ones"
+        )
+
+
+def _placements(config: CommandConfig) -> Iterator[str]:
+    if config.learner.placement == "beside" and config.policy.placement != "nodes":
+        yield (
+            "got learner.placement=beside with policy.placement="
+            f"{config.policy.placement}, expected policy.placement=nodes: there is no engine on a "
+            "node that the learner could be beside"
         )
 
 

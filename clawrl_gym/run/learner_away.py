@@ -20,8 +20,6 @@ from clawrl_gym.run.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
 from clawrl_gym.trainers.checkpoint import begin_checkpoint, end_checkpoint
 
-LEARNER = "learner"
-"""The custom resource of nodes that take a learner of its own."""
 _PLACING_S = 120.0
 Place = Callable[[], Awaitable[Mapping[str, Any]]]
 """Options of Ray for where the learner runs; answers once that can be known."""

@@ -11,17 +11,22 @@ import logging
 from contextlib import AsyncExitStack
 
 from clawrl_gym.config import CommandConfig
-from clawrl_gym.core.errors import PolicyUnavailable, StoreError
+from clawrl_gym.core.errors import ConfigError, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
+from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import sees
 from clawrl_gym.run import cluster
+from clawrl_gym.run.engine_actor import put_chunk
+from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.run.kept_model import keep_model
+from clawrl_gym.run.learner_away import RayLearnerAway
+from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.actor import LearnerSetup
@@ -44,6 +49,7 @@ class RunParts:
         self._config = config
         self._view = view
         self.folder = folder
+        self._cluster_is_up = asyncio.Event()
         self.cluster = cluster.Cluster(folder.logs / "ray")
         films = LivePage(folder.path, view.message)
         self.policy = ServedPolicy(config, folder.path, on_phase=view.phase, on_film=films.add)
@@ -53,6 +59,14 @@ class RunParts:
         if await asyncio.to_thread(self.folder.take) and resume:
             self._view.message(f"{self.folder.path}: others could read it; it is yours alone now")
         self.policy.model = await asyncio.to_thread(keep_model, self.folder.path, self.policy.model)
+        self._depot = Depot(
+            self.policy.model, self._config.policy.model, self.folder.serving / "depot", put_chunk
+        )
+        if self._config.policy.placement == "nodes":
+            self._engines = ClusterEngines(
+                self._config.policy, self._depot, self.folder.logs, self._needs_of_engines
+            )
+            self.policy.make_engine = self._engines
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
         self.metrics = Metrics(
             self.folder.path, self._config.logger, self._config.model_dump(mode="json")
@@ -89,6 +103,7 @@ class RunParts:
         """Start Ray on this machine."""
         self._view.phase("Ray", "starting")
         await self.cluster.start()
+        self._cluster_is_up.set()
         self._view.phase("Ray", "ready")
 
     async def start_learner(self, resumed: UpdateRow | None) -> None:
@@ -103,11 +118,36 @@ class RunParts:
             config.policy.sampling.temperature,
             self._images(),
         )
-        self.learner = cluster.RayLearner(setup, str(self.policy.model))
+        self.learner = self._learner(setup)
         await self.learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await self.learner.load_checkpoint(resumed.checkpoint)
         self._view.phase("learner", "ready")
+
+    def _learner(self, setup: LearnerSetup) -> cluster.RayLearner:
+        if self._config.learner.placement == "driver":
+            return cluster.RayLearner(setup, str(self.policy.model))
+        if setup.images is not None:
+            raise ConfigError(
+                f"got learner.placement={self._config.learner.placement} and a model that sees, "
+                "expected learner.placement=driver: pictures do not travel yet"
+            )
+        device = self._config.policy.device
+        return RayLearnerAway(setup, self._depot, device, self._place_of_learner)
+
+    async def _needs_of_engines(self) -> EngineNeeds:
+        import ray
+
+        await self._cluster_is_up.wait()
+        is_beside = self._config.learner.placement == "beside"
+        return needs_of_engines(self._config.policy.servers, ray.nodes(), learner_beside=is_beside)
+
+    async def _place_of_learner(self) -> dict[str, object]:
+        import ray
+
+        if self._config.learner.placement == "apart":
+            return apart(ray.nodes())
+        return beside(await self._engines.a_node(), ray.nodes())
 
     def _images(self) -> Images | None:
         """What the learner must know to see what the policy saw; None for one that sees nothing."""

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 
 import psutil
@@ -318,71 +319,68 @@ def test_after_a_swap_vllm_computes_with_all_of_the_new_weights(
     assert made.logprobs_T == pytest.approx(expected, abs=1e-3)
 
 
-def test_every_token_of_a_reply_that_lives_through_swaps_is_drawn_from_its_version_alone(
+def test_every_token_of_a_reply_that_lives_through_a_swap_is_drawn_from_its_version_alone(
     served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     """With a cache that older weights have filled, log-probs after a swap would be of neither."""
-    folders = {seed: make_random_model(tmp_path / str(seed), seed, 1024) for seed in (21, 22)}
-    files = [random_weights(folder, seed) for seed, folder in folders.items()]
-
-    async def go() -> list[Generation]:
-        client, swap = served.client(), WeightSwap(served.server)
-        replies = []
-        try:
-            for at in range(2):
-                served.version += 1
-                await swap.publish(served.version, files[served.version % 2])
-                if at == 0:
-                    draws = [_long_reply(client, served.version, first) for first in range(9)]
-                    replies = [asyncio.ensure_future(draw) for draw in draws]
-                    await asyncio.sleep(0.3)
-            return await asyncio.gather(*replies)
-        finally:
-            await client.close()
-
-    replies = loop.run_until_complete(go())
+    folders = [make_random_model(tmp_path / str(seed), seed, 1024) for seed in (21, 22)]
+    first, second = (folder / "model.safetensors" for folder in folders)
+    replies = loop.run_until_complete(_through_a_swap(served, first, second))
     assert any(len(set(reply.versions_T)) > 1 for reply in replies)
-    weights = [folders[21], folders[22]]
     for reply in replies:
-        for version in set(reply.versions_T):
-            exact = logprobs_by_transformers(
-                weights[version % 2], reply.prompt_ids_T, reply.sampled_ids_T
+        for version, folder in zip((served.version - 1, served.version), folders, strict=True):
+            exact_T = logprobs_by_transformers(folder, reply.prompt_ids_T, reply.sampled_ids_T)
+            drawn = [sampled_by == version for sampled_by in reply.versions_T]
+            assert [*compress(reply.logprobs_T, drawn)] == pytest.approx(
+                [*compress(exact_T, drawn)], abs=1e-3
             )
-            for sampled_by, got, expected in zip(
-                reply.versions_T, reply.logprobs_T, exact, strict=True
-            ):
-                if sampled_by == version:
-                    assert got == pytest.approx(expected, abs=1e-3)
 
 
-def test_a_seeded_reply_draws_the_same_whether_or_not_it_is_read_again(
-    served: Served, loop: asyncio.AbstractEventLoop
+def test_a_seeded_reply_is_the_same_whether_or_not_a_swap_has_it_read_again(
+    served: Served, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
     """Several together are read in parts, whose samples are thrown away."""
+    weights = make_random_model(tmp_path / "model", 5, 1024) / "model.safetensors"
+    swapped = loop.run_until_complete(_through_a_swap(served, weights, weights))
+    assert any(len(set(reply.versions_T)) > 1 for reply in swapped)
 
-    async def go() -> tuple[list[Generation], list[Generation]]:
-        client, swap = served.client(), WeightSwap(served.server)
+    async def go() -> list[list[int]]:
+        client = served.client()
         try:
-            served.version += 1
-            await swap.publish(served.version, random_weights(served.model, 5))
-            alone = [await _long_reply(client, served.version, first) for first in range(3)]
-            served.version += 1
-            swapped = [_long_reply(client, served.version, first) for first in range(3)]
-            replies = [asyncio.ensure_future(reply) for reply in swapped]
-            await asyncio.sleep(0.3)
-            await swap.publish(served.version, random_weights(served.model, 5))
-            return alone, await asyncio.gather(*replies)
+            prompts = [reply.prompt_ids_T for reply in swapped]
+            return [
+                (await client.generate(prompt, _seeded(seed), version=99)).sampled_ids_T
+                for seed, prompt in enumerate(prompts)
+            ]
         finally:
             await client.close()
 
-    alone, swapped = loop.run_until_complete(go())
-    assert any(len(set(reply.versions_T)) > 1 for reply in swapped)
-    assert [r.sampled_ids_T for r in swapped] == [r.sampled_ids_T for r in alone]
+    assert [reply.sampled_ids_T for reply in swapped] == loop.run_until_complete(go())
 
 
-async def _long_reply(client: PolicyClient, version: int, first: int) -> Generation:
-    prompt = [5 + first] * 700
-    return await client.generate(prompt, Sampling(1.0, 1.0, 200, seed=first), version=version)
+def _seeded(seed: int) -> Sampling:
+    return Sampling(1.0, 1.0, 250, seed=seed)
+
+
+async def _through_a_swap(served: Served, first: Path, second: Path) -> list[Generation]:
+    """Replies that have all begun when the second weights take the place of the first."""
+    client, swap = served.client(), WeightSwap(served.server)
+    try:
+        served.version += 1
+        await swap.publish(served.version, first)
+        streams = [
+            client.stream([5 + at] * 700, _seeded(at), None, version=served.version)
+            for at in range(6)
+        ]
+        last = [await anext(stream) for stream in streams]
+        served.version += 1
+        await swap.publish(served.version, second)
+        for at, stream in enumerate(streams):
+            async for piece in stream:
+                last[at] = piece
+    finally:
+        await client.close()
+    return [piece.generation for piece in last if piece.generation is not None]
 
 
 def test_a_swap_changes_the_distribution_and_weights_that_do_not_fit_are_refused(
