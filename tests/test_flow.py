@@ -7,7 +7,7 @@ from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.concurrency import Why
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.flow import Flow
+from clawrl_gym.rollout.flow import Flow, Preemptions
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from tests.virtual_time import run_in_virtual_time
 
@@ -117,3 +117,13 @@ def test_a_fixed_number_is_fixed() -> None:
     flow, reasons = follow(Metrics(engine(0, waiting=500.0)), 60, fixed=100)
     assert (flow.limit, reasons, flow.shares()) == (100, [], {})
     assert follow(Metrics(engine(0)), 5, fixed=9999)[0].limit == 512, "what the workers hold"
+
+
+def test_preemptions_of_weight_swaps_are_not_taken_for_load() -> None:
+    version = 0
+    preemptions = Preemptions(lambda: version)
+    assert [preemptions.of_load(total) for total in (0, 5, 5)] == [0, 5, 5]
+    version = 1  # a swap: 90 requests are read again
+    assert [preemptions.of_load(total) for total in (95, 96, 99)] == [5, 5, 8]
+    assert preemptions.of_load(3) == 8  # vLLM has started again
+    assert preemptions.of_load(4) == 9

@@ -28,14 +28,18 @@ class Flow:
         fixed: int | None,
         engine_metrics: Callable[[], Awaitable[Mapping[str, float]]],
         on_reason: Callable[[int, Why], None] = lambda limit, why: None,
+        *,
+        weight_version: Callable[[], int] = lambda: 0,
     ) -> None:
         """`fixed`: always so many, at most as many as the pool has slots; None follows the engine.
+        `weight_version` is what it serves now.
 
         `on_reason` gets the number and what decided on it, once for each reason.
         """
         self._pool = pool
         self._engine_metrics = engine_metrics
         self._on_reason = on_reason
+        self._preemptions = Preemptions(weight_version)
         self._concurrency: Concurrency | None = None
         self._why = Why.FIXED
         self._heard: set[Why] = set()
@@ -76,7 +80,7 @@ class Flow:
             kv_usage=engine["kv_usage"],
             turns=engine.get("requests", 0.0),
             episodes=self._pool.ended,
-            preemptions=engine.get("preemptions", 0.0),
+            preemptions=self._preemptions.of_load(engine.get("preemptions", 0.0)),
             contexts=engine.get("contexts", 0.0),
             memory_free=provenance.memory_available_gb() / provenance.memory_total_gb(),
         )
@@ -88,3 +92,20 @@ class Flow:
             self._heard.add(why)
             self._on_reason(self._pool.limit, why)
         self._why = why
+
+
+class Preemptions:
+    """vLLM's preemptions without those of weight swaps, which drop the cache of all that runs."""
+
+    def __init__(self, weight_version: Callable[[], int]) -> None:
+        self._weight_version = weight_version
+        self._last = self._of_load = 0.0
+        self._versions = (0, 0)
+
+    def of_load(self, total: float) -> float:
+        """So many so far, of `total`; those around a swap are not counted."""
+        versions = (self._versions[1], self._weight_version())
+        if self._versions[0] == versions[0] == versions[1]:
+            self._of_load += max(0.0, total - self._last)
+        self._last, self._versions = total, versions
+        return self._of_load
