@@ -96,12 +96,19 @@ def span_of(values: Sequence[float], include_zero: bool = True) -> tuple[float, 
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
 
 
+def power_of_ten(value: float) -> str:
+    """What an exponent stands for."""
+    return f"{10**value:,.10g}"
+
+
 def on_axis(value: float, form: Form) -> str:
     """A tick's label: no more digits than it needs, with the unit of `form`."""
     if form is share:
         return f"{round(100 * value, 6):g} %"
     if form is duration:
         return f"{value:g} s"
+    if form is power_of_ten:
+        return power_of_ten(value)
     return number(value) if abs(value) >= 1e5 else f"{value:,g}"
 
 
@@ -115,8 +122,14 @@ def line_chart(
     form: Form = number,
     x_label: str = "update",
     label: str = "",
+    powers: bool = False,
 ) -> Markup:
-    """Curves over updates; empty markup when there is nothing to draw."""
+    """Curves over updates; empty markup when there is nothing to draw.
+
+    `powers`: all values are exponents of ten, and are written as what they stand for.
+    """
+    if powers:
+        form = power_of_ten
     series = [curve for curve in series if curve.points]
     points = [point for curve in series for point in curve.points]
     if not points:
@@ -190,7 +203,8 @@ def _axes(frame: PlotArea, form: Form, x_label: str) -> str:
     if len(whole) > 2 and frame.x(whole[-1]) - frame.x(whole[-2]) < _LAST_LABEL_PX:
         del whole[-2]
     for index, tick in enumerate(whole):
-        text = f"{x_label} {number(tick)}" if index == len(whole) - 1 else number(tick)
+        mark = power_of_ten(tick) if form is power_of_ten else number(tick)
+        text = f"{x_label} {mark}" if index == len(whole) - 1 else mark
         x = frame.x(tick)
         anchor = "end" if x > right - 20 else "middle"
         parts.append(f'<text x="{x}" y="{base + 16}" text-anchor="{anchor}">{escape(text)}</text>')
