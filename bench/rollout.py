@@ -1,0 +1,256 @@
+"""What the rollout layer costs: episodes in flight with a policy and an environment of no time.
+
+    python -m bench.rollout [--in-flight 128 1000 2000] [--seconds 10] [--workers 1]
+
+Everything but vLLM is real: Ray workers, the gateway over loopback, the store on disk. Replies of
+48 tokens to prompts of 600 come at once from an object where vLLM's client would be, so what is
+left is ours: turns a second, and the CPU of each process by turn, from /proc. Episodes have two
+turns. `--workers 0` plays in the gateway's own process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from clawrl_gym.config import GatewayConfig, SamplingConfig
+from clawrl_gym.core.descendants import command_of, descendants
+from clawrl_gym.core.types import ChatBody, Message, TaskRef
+from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.envs.spaces import Unicode
+from clawrl_gym.gateway.server import Gateway
+from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.rollout.chat import PolicyAddress
+from clawrl_gym.run import cluster
+from clawrl_gym.run.environments import Environments
+from clawrl_gym.store import Store
+
+PROMPT_TOKENS = 600
+REPLY_TOKENS = 48
+TURNS = 2
+GROUP_SIZE = 8
+_TICKS = os.sysconf("SC_CLK_TCK")
+_START_S = 120.0
+
+
+class Instant(gymnasium.Env[str, str]):  # type: ignore[misc]
+    """Two turns of no work; the second one solves it."""
+
+    observation_space = action_space = Unicode()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[str, dict[str, Any]]:
+        self._turns = 0
+        return "Count the files of the folder. " * 10, {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self._turns += 1
+        done = self._turns == TURNS
+        return "total 24\n" * 8, float(done), done, False, {}
+
+
+class InstantPolicy:
+    """Takes no time."""
+
+    async def render(self, body: ChatBody) -> list[int]:
+        turns = sum(message["role"] == "assistant" for message in body["messages"])
+        return list(range(PROMPT_TOKENS + turns * (REPLY_TOKENS + 20)))
+
+    async def generate(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        *,
+        version: int,
+        request_id: str | None = None,
+    ) -> Generation:
+        start = len(prompt_ids)
+        return Generation(
+            prompt_ids_T=prompt_ids,
+            sampled_ids_T=list(range(start, start + REPLY_TOKENS)),
+            logprobs_T=[-1.0 / (2 + at) for at in range(REPLY_TOKENS)],
+            versions_T=[version] * REPLY_TOKENS,
+            finish_reason="stop",
+        )
+
+    def stream(
+        self,
+        prompt_ids: list[int],
+        sampling: Sampling,
+        body: ChatBody | None,
+        *,
+        version: int,
+        request_id: str | None = None,
+        already: Sequence[Piece] = (),
+    ) -> AsyncGenerator[Piece, None]:
+        raise NotImplementedError("no rollout streams")
+
+    def stream_chat(
+        self,
+        body: ChatBody,
+        sampling: Sampling,
+        *,
+        version: int,
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> AsyncGenerator[Piece, None]:
+        raise NotImplementedError("no rollout streams")
+
+    async def tokenize(self, text: str) -> list[int]:
+        return list(range(len(text)))
+
+    async def parse(self, body: ChatBody, generation: Generation) -> Message:
+        return {"role": "assistant", "content": "```bash\nls -la | wc -l\n```"}
+
+    async def metrics(self) -> dict[str, float]:
+        return {}
+
+
+# --- what processes cost -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the processes of the layer had used at a time."""
+
+    time_s: float
+    turns: int
+    cpu_s: dict[tuple[int, str], float]
+    """By process and name."""
+
+    @classmethod
+    def now(cls, turns: int) -> Usage:
+        own = os.getpid()
+        names = {own: "driver", **{pid: command_of(pid) for pid in descendants(own)}}
+        cpu_s = {(pid, _short(name)): _cpu_s(pid) for pid, name in names.items()}
+        return cls(time.perf_counter(), turns, cpu_s)
+
+
+def _short(name: str) -> str:
+    return "worker" if name.startswith("ray::") else name
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _threads_and_files(pids: Iterable[int]) -> tuple[int, int]:
+    pids = list(pids)
+    threads = sum(len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids)
+    return threads, sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids)
+
+
+# --- the load ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Load:
+    """Keeps so many episodes in flight."""
+
+    environments: Environments
+    failures: list[str] = field(default_factory=list)
+    numbers: Iterable[int] = field(default_factory=itertools.count)
+    ends: bool = False
+    """No more episodes begin."""
+
+    async def play_on(self) -> None:
+        for number in self.numbers:
+            if self.ends:
+                return
+            task = TaskRef(f"train-{number}", number, "train")
+            episode = await self.environments.episode(task, group_id=number // GROUP_SIZE)
+            if episode.reward != 1.0:
+                self.failures.append(f"{episode.stop_reason}: {episode.error}")
+
+
+async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, object]:
+    """Warm up for one round of episodes, then count."""
+    with tempfile.TemporaryDirectory(prefix="clawrl-bench-") as folder:
+        store = Store.open(Path(folder))
+        fleet = Fleet([InstantPolicy()])
+        gateway = Gateway(GatewayConfig(), SamplingConfig(), store, fleet, "tiny")
+        url = await gateway.start()
+        env = GymEnvConfig(target="bench.rollout:Instant")
+        address = PolicyAddress(url, gateway.key, "tiny")
+        slots = -(-in_flight // max(1, workers))
+        try:
+            async with Environments(env, address, slots=slots, workers=workers) as environments:
+                return await _under_load(gateway, Load(environments), in_flight, seconds)
+        finally:
+            await gateway.stop()
+            await store.close()
+
+
+async def _under_load(
+    gateway: Gateway, load: Load, in_flight: int, seconds: float
+) -> dict[str, object]:
+    playing = [asyncio.create_task(load.play_on()) for _ in range(in_flight)]
+    try:
+        async with asyncio.timeout(_START_S):
+            while gateway.stats.turns < TURNS * in_flight:
+                await asyncio.sleep(0.2)
+        before = Usage.now(gateway.stats.turns)
+        await asyncio.sleep(seconds)
+        after = Usage.now(gateway.stats.turns)
+        threads, files = _threads_and_files(
+            pid for pid, name in after.cpu_s if name in ("driver", "worker")
+        )
+    finally:
+        load.ends = True
+        await asyncio.gather(*playing)
+    if load.failures:
+        raise SystemExit(f"{len(load.failures)} episodes failed, for example: {load.failures[0]}")
+    turns = after.turns - before.turns
+    cpu_ms: dict[str, float] = {}
+    for key, cpu_s in after.cpu_s.items():
+        cpu_ms[key[1]] = cpu_ms.get(key[1], 0.0) + (cpu_s - before.cpu_s.get(key, 0.0)) * 1e3
+    return {
+        "in_flight": in_flight,
+        "turns_per_s": round(turns / (after.time_s - before.time_s), 1),
+        "cpu_ms_per_turn": round(sum(cpu_ms.values()) / turns, 2),
+        "by_process": {name: round(ms / turns, 2) for name, ms in cpu_ms.items() if ms / turns > 0.005},
+        "threads": threads,
+        "files": files,
+        "load": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
+async def bench(levels: Sequence[int], seconds: float, workers: int) -> None:
+    ray = cluster.Cluster()
+    if workers:
+        await ray.start()
+    try:
+        for in_flight in levels:
+            print(json.dumps(await measure(in_flight, seconds, workers)), flush=True)
+    finally:
+        ray.stop()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[128, 1000, 2000])
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--workers", type=int, default=1, help="Ray actors; 0: this process")
+    options = parser.parse_args()
+    asyncio.run(bench(options.in_flight, options.seconds, options.workers))
+
+
+if __name__ == "__main__":
+    main()
