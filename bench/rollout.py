@@ -165,6 +165,9 @@ class Load:
     """Keeps so many episodes in flight."""
 
     environments: Environments
+    warm_up: int
+    """Episodes until it has begun."""
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
     failures: list[str] = field(default_factory=list)
     numbers: Iterable[int] = field(default_factory=itertools.count)
     ends: bool = False
@@ -178,6 +181,8 @@ class Load:
             episode = await self.environments.episode(task, group_id=number // GROUP_SIZE)
             if episode.reward != 1.0:
                 self.failures.append(f"{episode.stop_reason}: {episode.error}")
+            if number == self.warm_up:
+                self.begun.set()
 
 
 async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, object]:
@@ -192,7 +197,7 @@ async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, obj
         slots = -(-in_flight // max(1, workers))
         try:
             async with Environments(env, address, slots=slots, workers=workers) as environments:
-                return await _under_load(gateway, Load(environments), in_flight, seconds)
+                return await _under_load(gateway, Load(environments, in_flight), in_flight, seconds)
         finally:
             await gateway.stop()
             await store.close()
@@ -204,8 +209,7 @@ async def _under_load(
     playing = [asyncio.create_task(load.play_on()) for _ in range(in_flight)]
     try:
         async with asyncio.timeout(_START_S):
-            while gateway.stats.turns < TURNS * in_flight:
-                await asyncio.sleep(0.2)
+            await load.begun.wait()
         before = Usage.now(gateway.stats.turns)
         await asyncio.sleep(seconds)
         after = Usage.now(gateway.stats.turns)
@@ -225,7 +229,9 @@ async def _under_load(
         "in_flight": in_flight,
         "turns_per_s": round(turns / (after.time_s - before.time_s), 1),
         "cpu_ms_per_turn": round(sum(cpu_ms.values()) / turns, 2),
-        "by_process": {name: round(ms / turns, 2) for name, ms in cpu_ms.items() if ms / turns > 0.005},
+        "by_process": {
+            name: round(ms / turns, 2) for name, ms in cpu_ms.items() if ms > 0.005 * turns
+        },
         "threads": threads,
         "files": files,
         "load": round(os.getloadavg()[0], 1),

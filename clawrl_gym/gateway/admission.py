@@ -69,13 +69,15 @@ class Admission:
         matches = hmac.compare_digest(key.strip().encode(errors="replace"), self._key)
         return scheme.lower() == "bearer" and matches
 
-    def check(self, request: web.Request, inside: int) -> None:
-        """Raises Refusal for a stranger who wants more than to know whether it is ready, and when
-        as many as may be are inside already."""
+    def check_key(self, request: web.Request) -> None:
+        """Raises Refusal for a stranger who wants more than to know whether it is ready."""
         if request.path != "/readyz" and not self.has_key(request):
             raise Refusal(
                 401, "expected 'Authorization: Bearer KEY' with the gateway's key", "invalid_key"
             )
+
+    def check_load(self, inside: int) -> None:
+        """Raises Refusal when as many requests as may be are inside already."""
         limit = self._config.max_waiting
         if inside > limit:
             raise Refusal(503, f"{limit} requests are inside already", "overloaded")

@@ -10,8 +10,8 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.identify import Identity
+from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
 from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
@@ -31,6 +32,7 @@ from clawrl_gym.gateway.requests import (
     Labels,
     labels_of,
     parse_as,
+    parse_json,
 )
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
@@ -162,7 +164,6 @@ def finish_reason_of(turn: Turn) -> str:
 class _Call:
     """One request to either API, read and assigned to its session."""
 
-    request: web.Request
     fields: GenerationRequest
     identity: Identity
     labels: Labels
@@ -202,20 +203,21 @@ class Completions:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
         chat, body = await self._read(request, ChatRequest)
-        messages = chat.plain_messages()
-        pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
-        async with pictures as stored_messages:
-            labels = labels_of(request.headers)
-            identity = self._identify(request, stored_messages, body)
-            turn_input = TurnInput(
-                stored_messages,
-                chat.sampling(self._turns.sampling),
-                body=chat.body(stored_messages),
-                claimable=labels.is_live,
-            )
-            return await self._answer(
-                _Call(request, chat, identity, labels, turn_input, CHAT, began_s)
-            )
+        path_id = request.match_info.get("id")
+        async with self._chat_call(chat, body, request.headers, path_id, began_s) as call:
+            return await self._answer(request, call)
+
+    async def linked(self, request: LinkedRequest) -> Json:
+        """The same for a session on a worker's link; its reply is whole."""
+        began_s = time.perf_counter()
+        self._admission.check_rate()
+        chat, body = self._checked(parse_json(request.body), ChatRequest)
+        async with (
+            self._chat_call(chat, body, request.headers, request.session_id, began_s) as call,
+            self._turn_request(call) as turn_request,
+        ):
+            turn = await self._turn(turn_request, call)
+            return call.reply_format.whole(turn, self._model_name)
 
     async def text(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions. Ids stand for the message that they are not."""
@@ -227,31 +229,51 @@ class Completions:
         messages: list[Message] = [{"role": "user", "content": content}]
         sampling = completion.sampling(self._turns.sampling)
         turn_input = TurnInput(messages, sampling, prompt=prompt)
-        identity = self._identify(request, messages, {**body, "turn_type": "side"})
+        path_id = request.match_info.get("id")
+        side = {**body, "turn_type": "side"}
+        identity = self._sessions.identify(messages, side, request.headers, path_id)
         identity = replace(identity, kind="side", rule="completion")
-        return await self._answer(
-            _Call(request, completion, identity, labels, turn_input, TEXT, began_s)
-        )
+        call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
+        return await self._answer(request, call)
 
     async def _read(self, request: web.Request, model: type[R]) -> tuple[R, JsonObject]:
         """The request, checked, and its body as it was sent. Raises Refusal."""
         self._admission.check_rate()
-        body = await self._admission.json_of(request)
+        return self._checked(await self._admission.json_of(request), model)
+
+    def _checked(self, body: object, model: type[R]) -> tuple[R, JsonObject]:
         fields = parse_as(model, body)
         assert isinstance(body, dict)  # nothing else can be parsed
         self.check_model(fields.model)
         return fields, body
 
-    def _identify(
-        self, request: web.Request, messages: list[Message], body: JsonObject
-    ) -> Identity:
-        path_id = request.match_info.get("id")
-        return self._sessions.identify(messages, body, request.headers, path_id)
+    @asynccontextmanager
+    async def _chat_call(
+        self,
+        chat: ChatRequest,
+        body: JsonObject,
+        headers: Mapping[str, str],
+        path_id: str | None,
+        began_s: float,
+    ) -> AsyncIterator[_Call]:
+        """The call that a chat is; its pictures are on disk inside."""
+        messages = chat.plain_messages()
+        pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
+        async with pictures as stored_messages:
+            labels = labels_of(headers)
+            identity = self._sessions.identify(stored_messages, body, headers, path_id)
+            turn_input = TurnInput(
+                stored_messages,
+                chat.sampling(self._turns.sampling),
+                body=chat.body(stored_messages),
+                claimable=labels.is_live,
+            )
+            yield _Call(chat, identity, labels, turn_input, CHAT, began_s)
 
-    async def _answer(self, call: _Call) -> web.StreamResponse:
-        return await (self._stream(call) if call.fields.stream else self._whole(call))
+    async def _answer(self, request: web.Request, call: _Call) -> web.StreamResponse:
+        return await (self._stream if call.fields.stream else self._whole)(request, call)
 
-    async def _whole(self, call: _Call) -> web.StreamResponse:
+    async def _whole(self, request: web.Request, call: _Call) -> web.StreamResponse:
         async with self._turn_request(call) as turn_request:
             turn = await self._turn(turn_request, call)
             version = turn.versions_T[-1] if turn.versions_T else self._turns.version
@@ -262,16 +284,16 @@ class Completions:
             }
             body = call.reply_format.whole(turn, self._model_name)
             response = web.json_response(body, headers=headers)
-            await response.prepare(call.request)
+            await response.prepare(request)
             await response.write_eof()
             self._sessions.recorder.set_delivered(turn_request, turn)
         return response
 
-    async def _stream(self, call: _Call) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, call: _Call) -> web.StreamResponse:
         session_id = call.identity.session_id
         chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
         headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._turns.version)}
-        async with EventStream(call.request, headers, self._pace) as stream:
+        async with EventStream(request, headers, self._pace) as stream:
 
             async def send(delta: Delta) -> None:
                 if not chunks.has_begun:
@@ -291,7 +313,7 @@ class Completions:
                     raise
                 refusal = refusal_of(error)
                 cause = error if refusal.status == 500 else None
-                _log.warning("%s: a stream failed: %s", call.request.path, refusal, exc_info=cause)
+                _log.warning("%s: a stream failed: %s", request.path, refusal, exc_info=cause)
                 self._turns.stats.failed += 1
                 return await stream.close(event(error_json(refusal)))
 

@@ -8,33 +8,34 @@ the policy's own is reachable.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import Field
 
 from clawrl_gym.config import GatewayConfig, ImagesConfig, LiveConfig, SamplingConfig
+from clawrl_gym.core import link
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway import prometheus
-from clawrl_gym.gateway.admission import Admission, check_key, retry_after
+from clawrl_gym.gateway.admission import Admission, check_key
+from clawrl_gym.gateway.border import Border, Handler
 from clawrl_gym.gateway.completions import Completions
 from clawrl_gym.gateway.feedback import Feedback
 from clawrl_gym.gateway.films import Films
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.identify import TransientBlocks
+from clawrl_gym.gateway.link import Links
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics, GatewayStats
-from clawrl_gym.gateway.refusals import Refusal, error_json, refusal_of
+from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.gateway.responders import Responders, add_routes
 from clawrl_gym.gateway.sessions import Sessions
@@ -47,15 +48,12 @@ from clawrl_gym.store import Store
 
 __all__ = ["Gateway", "GatewayStats", "Hooks", "check_key"]
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _READY_TIMEOUT_S = 2.0
 _DRAIN_S = 0.5
 """How long requests under way may still finish when the gateway stops; waited for twice."""
 _RECORD_TIMEOUT_S = 2.0
 _IDLE_CONNECTION_S = 120.0
 """A connection without a whole request for so long is closed."""
-_CLIENT_CLOSED_REQUEST = 499
-_log = logging.getLogger(__name__)
 
 
 class OutagesRequest(Fields):
@@ -120,6 +118,8 @@ class Gateway:
         self._stall_watch: asyncio.Task[None] | None = None
         self._feedback = Feedback(self._admission, store, hooks.on_verdict)
         self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
+        self._border = Border(self._admission, self.stats)
+        self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
         self._runner: web.AppRunner | None = None
 
     @property
@@ -165,13 +165,15 @@ class Gateway:
 
     def _app(self) -> web.Application:
         app = web.Application(
-            middlewares=[self._border], client_max_size=int(self._config.max_body_mb * 2**20)
+            middlewares=[self._middleware], client_max_size=int(self._config.max_body_mb * 2**20)
         )
         get, post, delete = app.router.add_get, app.router.add_post, app.router.add_delete
         get("/healthz", _healthy)
         get("/readyz", self._ready)
         get("/metrics", self._show_metrics)
         get("/v1/outages", self._show_outages)
+        get(link.PATH, self._links.serve)
+        app.on_shutdown.append(self._links.close)
         for base in ("", "/sessions/{id}"):
             get(f"{base}/v1/models", self._models)
             get(f"{base}/v1/models/{{model:.+}}", self._model)
@@ -216,49 +218,8 @@ class Gateway:
         await self.sessions.recorder.finish(_RECORD_TIMEOUT_S)
 
     @web.middleware
-    async def _border(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Admission, counting, and every error as an OpenAI error."""
-        if request.path == "/healthz":
-            return await handler(request)
-        stats, status = self.stats, _CLIENT_CLOSED_REQUEST
-        stats.requests += 1
-        stats.inside += 1
-        try:
-            self._admission.check(request, stats.inside)
-            response = await handler(request)
-            status = response.status
-            return response
-        except ConnectionError:
-            raise  # nobody is there to read it
-        except Exception as error:  # noqa: BLE001 - the border: whatever went wrong is an answer
-            refusal = self._refusal(request, error)
-            status = refusal.status
-            return self._answer(refusal)
-        finally:
-            stats.inside -= 1
-            stats.answers[_route_of(request), status] += 1
-
-    def _refusal(self, request: web.Request, error: Exception) -> Refusal:
-        if isinstance(error, web.HTTPRequestEntityTooLarge):
-            return self._admission.too_large()
-        if isinstance(error, web.HTTPException):
-            return Refusal(error.status, f"{request.method} {request.path}: {error.reason}")
-        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
-            return Refusal(400, f"the body cannot be read: {error}")
-        refusal = refusal_of(error)
-        if refusal.status == 500:
-            _log.error("%s failed", request.path, exc_info=error)
-        return refusal
-
-    def _answer(self, refusal: Refusal) -> web.Response:
-        if refusal.status in (500, 502, 504, 507):
-            self.stats.failed += 1
-        else:
-            self.stats.refused += 1
-        headers = {}
-        if refusal.status in (429, 503):
-            headers["Retry-After"] = retry_after(refusal.retry_after_s)
-        return web.json_response(error_json(refusal), status=refusal.status, headers=headers)
+    async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await self._border.http(request, handler)
 
     async def _ready(self, request: web.Request) -> web.Response:
         """200 when a policy answers; requests wait for it either way. Probes have no key and are
@@ -315,9 +276,3 @@ def _cleaning_up(hooks: Hooks, responders: Responders, policies: Policies, films
         hooks.on_delete(session_id)
 
     return replace(hooks, on_end=on_end, on_delete=on_delete)
-
-
-def _route_of(request: web.Request) -> str:
-    """The route's own pattern, never the client's path."""
-    resource = request.match_info.route.resource
-    return "none" if resource is None else resource.canonical

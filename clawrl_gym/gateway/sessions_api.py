@@ -11,9 +11,10 @@ from typing import TypedDict
 from aiohttp import web
 from pydantic import Field
 
-from clawrl_gym.core.types import Message, Split, StopReason, Turn, TurnKind, Verdict
+from clawrl_gym.core.types import Json, Message, Split, StopReason, Turn, TurnKind, Verdict
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
+from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import (
@@ -22,6 +23,7 @@ from clawrl_gym.gateway.requests import (
     WireMessage,
     labels_of,
     parse_as,
+    parse_json,
     session_id_of,
 )
 from clawrl_gym.gateway.sessions import Sessions
@@ -100,15 +102,23 @@ class SessionsApi:
 
     async def end_known(self, request: web.Request) -> web.Response:
         """POST /v1/sessions/ID/end; the session must be there."""
-        return await self._end(request, None)
+        body = await self._admission.json_of(request, empty={})
+        return web.json_response(await self._end(request.match_info["id"], body, None))
 
     async def end(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/end; an episode that failed before its first turn can end too."""
-        return await self._end(request, labels_of(request.headers))
+        labels = labels_of(request.headers)
+        body = await self._admission.json_of(request, empty={})
+        return web.json_response(await self._end(request.match_info["id"], body, labels))
 
-    async def _end(self, request: web.Request, labels: Labels | None) -> web.Response:
-        end = parse_as(EndRequest, await self._admission.json_of(request, empty={}))
-        session_id = session_id_of(request.match_info["id"])
+    async def linked_end(self, request: LinkedRequest) -> Json:
+        """The same on a worker's link."""
+        labels = labels_of(request.headers)
+        return await self._end(request.session_id, parse_json(request.body), labels)
+
+    async def _end(self, name: str, body: object, labels: Labels | None) -> Json:
+        end = parse_as(EndRequest, body)
+        session_id = session_id_of(name)
         if labels is not None and end.split is not None:
             labels = labels.model_copy(update={"split": end.split})
         messages = [message.plain() for message in end.next_state or []]
@@ -119,7 +129,7 @@ class SessionsApi:
             ended = await self._sessions.end(
                 session, state, end.reward, end.stop_reason.value, end.error
             )
-        return web.json_response({"session_id": session_id, "ended_before": not ended})
+        return {"session_id": session_id, "ended_before": not ended}
 
     async def delete(self, request: web.Request) -> web.Response:
         """DELETE /v1/sessions/ID: with everything that was made of it; requests inside fail."""

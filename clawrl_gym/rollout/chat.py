@@ -1,18 +1,20 @@
-"""How episodes reach a policy: over HTTP, one connection pool for many episodes, typed errors.
+"""How episodes reach a policy, with typed errors.
 
-`GatewayChat` speaks to our gateway, which records the session; `EndpointChat` to any other server
-of the OpenAI API, which records nothing; `FunctionChat` to a function of one's own.
+`GatewayChat` speaks to our gateway, which records the session, over one connection for all episodes
+(`link.py`); `EndpointChat` to any other server of the OpenAI API, which records nothing;
+`FunctionChat` to a function of one's own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 import aiohttp
 
@@ -23,8 +25,10 @@ from clawrl_gym.core.errors import (
     RequestError,
     boundary,
 )
+from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
 from clawrl_gym.core.types import Episode, Json, Message, Tool
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
+from clawrl_gym.rollout.link import GatewayLink
 
 _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
@@ -32,6 +36,8 @@ _TOO_LONG = 504
 """The gateway's: the policy works and has not ended its reply."""
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
+_PATHS = {"chat": "/v1/chat/completions", "end": "/end"}
+"""Below a session, of what goes on the link."""
 _SOON = aiohttp.ClientTimeout(total=5.0)
 
 
@@ -50,12 +56,16 @@ class PolicyAddress:
 
 
 class GatewayChat:
-    """Speaks the gateway's OpenAI API for many episodes at once."""
+    """Speaks the gateway's OpenAI API for many episodes at once.
+
+    Replies and ends come on the link; what is large or rare goes over HTTP.
+    """
 
     def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
         self._base_url = address.base_url
         self._model = address.model
         self._http = _http(address, timeout_s + _MARGIN_S, limit)
+        self._link = GatewayLink(address.base_url, address.key)
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -65,8 +75,7 @@ class GatewayChat:
             body["tools"] = tools
         if spec.temperature is not None:
             body["temperature"] = spec.temperature
-        path = f"/sessions/{spec.session_id}/v1/chat/completions"
-        return _reply_of(await self._post(path, body, _labels(spec)))
+        return _reply_of(await self._ask("chat", spec, body, _labels(spec)))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Open the session, for a program that knows nothing of tasks and groups."""
@@ -81,7 +90,7 @@ class GatewayChat:
             "next_state": next_state,
             "error": episode.error,
         }
-        await self._post(f"/sessions/{spec.session_id}/end", body, _labels(spec))
+        await self._ask("end", spec, body, _labels(spec))
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
         """Send the film of an episode that is over."""
@@ -93,7 +102,22 @@ class GatewayChat:
         return float((await _get_json(self._http, url))["outages_s"])
 
     async def close(self) -> None:
+        await self._link.close()
         await self._http.close()
+
+    async def _ask(
+        self, route: Literal["chat", "end"], spec: EpisodeSpec, body: Json, headers: dict[str, str]
+    ) -> Any:
+        path, line = f"/sessions/{spec.session_id}{_PATHS[route]}", in_one_line(body)
+        if len(line) > LARGEST_BODY_BYTES:
+            return await self._post(path, line, headers | {"Content-Type": "application/json"})
+        url, timeout_s = self._base_url + path, self._http.timeout.total
+        with _reaching(url, timeout_s):
+            async with asyncio.timeout(timeout_s):
+                status, answer = await self._link.request(route, spec.session_id, headers, line)
+        if status == 200:
+            return json.loads(answer)
+        raise _refusal(url, status, answer.decode())
 
     async def _post(self, path: str, body: Json | bytes, headers: dict[str, str]) -> Any:
         return await _post_json(self._http, self._base_url + path, body, headers)
@@ -213,21 +237,27 @@ async def _post_json(
     http: aiohttp.ClientSession, url: str, body: Json | bytes, headers: dict[str, str]
 ) -> Any:
     """The JSON answer. Raises ContextError, RequestError, ReplyTimeout or PolicyError."""
-    json, data = (None, BytesIO(body)) if isinstance(body, bytes) else (body, None)
-    try:
-        async with http.post(url, headers=headers, json=json, data=data) as answer:
+    data = BytesIO(body) if isinstance(body, bytes) else None
+    fields = body if data is None else None
+    with _reaching(url, http.timeout.total):
+        async with http.post(url, headers=headers, json=fields, data=data) as answer:
             if answer.status == 200:
                 return await answer.json()
             text = await answer.text()
+    raise _refusal(url, answer.status, text)
+
+
+@contextmanager
+def _reaching(url: str, timeout_s: float | None) -> Iterator[None]:
+    """Raises ReplyTimeout when the time is over inside, PolicyError when nobody answers."""
+    try:
+        yield
     except aiohttp.ConnectionTimeoutError as error:
         raise PolicyError(f"the policy cannot be reached at {url}: {error!r}") from error
     except TimeoutError as error:
-        raise ReplyTimeout(
-            f"the policy had not ended its reply after {http.timeout.total:g} s"
-        ) from error
+        raise ReplyTimeout(f"the policy had not ended its reply after {timeout_s:g} s") from error
     except aiohttp.ClientError as error:
         raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
-    raise _refusal(url, answer.status, text)
 
 
 def _refusal(url: str, status: int, text: str) -> PolicyError:

@@ -1,0 +1,123 @@
+"""The border of the gateway: admission, counting, and every error as an OpenAI error.
+
+It is the same for a request over HTTP and for one on a worker's link; the link itself is no
+request under way, however long it lasts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from clawrl_gym.core import link
+from clawrl_gym.core.types import Json
+from clawrl_gym.gateway.admission import Admission, retry_after
+from clawrl_gym.gateway.prometheus import GatewayStats
+from clawrl_gym.gateway.refusals import ErrorBody, Refusal, error_json, refusal_of
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_CLIENT_CLOSED_REQUEST = 499
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """A request that is counted when it ends."""
+
+    status: int = _CLIENT_CLOSED_REQUEST
+
+
+class Border:
+    """Who comes in, and what goes out when something fails."""
+
+    def __init__(self, admission: Admission, stats: GatewayStats) -> None:
+        self._admission = admission
+        self._stats = stats
+
+    async def http(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Around every handler."""
+        if request.path == "/healthz":
+            return await handler(request)
+        is_link = request.path == link.PATH
+        with self._counting(_route_of(request), inside=not is_link) as counted:
+            try:
+                self._admission.check_key(request)
+                if is_link:
+                    counted.status = 101  # how it ends is no answer
+                else:
+                    self._admission.check_load(self._stats.inside)
+                response = await handler(request)
+                counted.status = response.status
+                return response
+            except ConnectionError:
+                raise  # nobody is there to read it
+            except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
+                refusal = self._refusal(request, error)
+                counted.status = refusal.status
+                return self._answer(refusal)
+
+    async def linked(
+        self, route: str, work: Callable[[], Awaitable[Json]]
+    ) -> tuple[int, Json | ErrorBody]:
+        """Status and body of the answer to a request on a link; `route` as over HTTP."""
+        with self._counting(route) as counted:
+            try:
+                self._admission.check_load(self._stats.inside)
+                body = await work()
+                counted.status = 200
+                return counted.status, body
+            except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
+                refusal = _logged(route, refusal_of(error), error)
+                self._count(refusal)
+                counted.status = refusal.status
+                return counted.status, error_json(refusal)
+
+    @contextmanager
+    def _counting(self, route: str, inside: bool = True) -> Iterator[_Counted]:
+        stats, counted = self._stats, _Counted()
+        stats.requests += 1
+        stats.inside += inside
+        try:
+            yield counted
+        finally:
+            stats.inside -= inside
+            stats.answers[route, counted.status] += 1
+
+    def _refusal(self, request: web.Request, error: Exception) -> Refusal:
+        if isinstance(error, web.HTTPRequestEntityTooLarge):
+            return self._admission.too_large()
+        if isinstance(error, web.HTTPException):
+            return Refusal(error.status, f"{request.method} {request.path}: {error.reason}")
+        if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            return Refusal(400, f"the body cannot be read: {error}")
+        return _logged(request.path, refusal_of(error), error)
+
+    def _count(self, refusal: Refusal) -> None:
+        if refusal.status in (500, 502, 504, 507):
+            self._stats.failed += 1
+        else:
+            self._stats.refused += 1
+
+    def _answer(self, refusal: Refusal) -> web.Response:
+        self._count(refusal)
+        headers = {}
+        if refusal.status in (429, 503):
+            headers["Retry-After"] = retry_after(refusal.retry_after_s)
+        return web.json_response(error_json(refusal), status=refusal.status, headers=headers)
+
+
+def _logged(path: str, refusal: Refusal, error: Exception) -> Refusal:
+    if refusal.status == 500:
+        _log.error("%s failed", path, exc_info=error)
+    return refusal
+
+
+def _route_of(request: web.Request) -> str:
+    """The route's own pattern, never the client's path."""
+    resource = request.match_info.route.resource
+    return "none" if resource is None else resource.canonical
