@@ -651,6 +651,34 @@ async def test_memory_is_bounded_and_read_again_from_the_store(store: Store) -> 
     assert await talk.states("s0") == {0: [user("b")]}
 
 
+async def test_rollouts_stay_in_memory_between_their_turns(store: Store) -> None:
+    talk = Talk(store, LiveConfig(warm_sessions=2))
+    for number in range(6):
+        await talk.say([user("a")], path=f"r{number}", labels=ROLLOUT)
+    assert len(talk.sessions) == 6
+    for number in range(6):
+        again = [user("a"), assistant("ok"), user("b")]
+        turn = await talk.say(again, path=f"r{number}", labels=ROLLOUT)
+        assert turn.index == 1
+        async with talk.sessions.use(f"r{number}", ROLLOUT) as session:
+            await talk.sessions.end(session, [user("c")], 1.0, "terminated", None)
+        assert await talk.states(f"r{number}") == {0: [user("b")], 1: [user("c")]}
+    assert len(talk.sessions) == 2
+
+
+async def test_rollouts_leave_memory_when_it_is_full_and_go_on(store: Store) -> None:
+    talk = Talk(store)
+    cache = talk.sessions._cache = SessionCache(store, warm_sessions=100, max_bytes=200_000)
+    system: Message = {"role": "system", "content": "x" * 40_000}
+    for number in range(9):
+        await talk.say([system, user("a")], path=f"r{number}", labels=ROLLOUT)
+    assert cache.size_bytes <= 200_000
+    assert 2 < len(cache) < 6
+    again = [system, user("a"), assistant("ok"), user("b")]
+    assert (await talk.say(again, path="r0", labels=ROLLOUT)).index == 1
+    assert await talk.states("r0") == {0: [user("b")]}
+
+
 async def test_large_turns_leave_memory_sooner(store: Store) -> None:
     """10,000 idle sessions with prompts of 40,000 characters must fit: few stay whole."""
     cache = SessionCache(store, warm_sessions=100, max_bytes=1_000_000)

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from array import array
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from math import isnan, nan
+from typing import Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.pictures import text_of
@@ -39,7 +41,6 @@ WARM_TURNS = 2
 REPLAY_S = 120.0
 """How long an equal request may be a retry where the client does not say so."""
 _NODE_BYTES = 1000
-_TOKEN_BYTES = 40
 _TOOL_BYTES = 5000
 _MAX_REQUESTS = 64
 T = TypeVar("T")
@@ -89,7 +90,7 @@ class Session:
     """The size that was last counted for it."""
     _requests: list[TurnRequest] = field(default_factory=list)
     """Those since the oldest that is under way, in the order of their arrival."""
-    _warm: OrderedDict[int, PreviousTurn] = field(default_factory=OrderedDict)
+    _warm: OrderedDict[int, WarmTurn] = field(default_factory=OrderedDict)
     _equal_requests: dict[bytes, _EqualRequests] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -175,25 +176,29 @@ class Session:
             return next_states
         return self.graph.straight_next_state(branch)
 
-    def add(self, node: TurnNode, turn: Turn) -> PreviousTurn:
+    def begin_rollout(self) -> None:
+        """It is new: nothing of it is in the store but that it began."""
+        self.is_rollout = self.is_loaded = True
+
+    def add(self, node: TurnNode, turn: Turn) -> None:
         """A turn was recorded; a later request may extend it."""
         self.graph.add(node)
-        return self.warm(node, turn)
+        self.warm(node, turn)
 
-    def warm(self, node: TurnNode, turn: Turn) -> PreviousTurn:
+    def warm(self, node: TurnNode, turn: Turn) -> None:
         """Keep a turn whole for a while."""
-        previous = PreviousTurn(turn, node.rendering)
-        self._warm[node.turn_id] = previous
+        self._warm[node.turn_id] = WarmTurn.of(turn)
         self._warm.move_to_end(node.turn_id)
         while len(self._warm) > WARM_TURNS:
             self._warm.popitem(last=False)
-        return previous
 
     def warm_turn(self, node: TurnNode) -> PreviousTurn | None:
         """A turn that is kept whole."""
-        if node.turn_id in self._warm:
-            self._warm.move_to_end(node.turn_id)
-        return self._warm.get(node.turn_id)
+        warm = self._warm.get(node.turn_id)
+        if warm is None:
+            return None
+        self._warm.move_to_end(node.turn_id)
+        return PreviousTurn(warm.whole(), node.rendering)
 
     def drop_turns(self) -> None:
         """Nothing follows them any more."""
@@ -209,15 +214,48 @@ class Session:
 
     def size_bytes(self) -> int:
         """What it takes of memory, about."""
-        warm = (previous.turn for previous in self._warm.values())
-        return _NODE_BYTES * len(self.graph.turns) + sum(map(_size_of, warm))
+        return _NODE_BYTES * len(self.graph.turns) + sum(w.size_bytes for w in self._warm.values())
 
 
-def _size_of(turn: Turn) -> int:
-    tokens = len(turn.prompt_ids_T) + 3 * len(turn.sampled_ids_T)
-    texts = map(text_of, (*turn.messages, turn.reply))
-    without_text = _TOKEN_BYTES * tokens + _TOOL_BYTES * len(turn.tools)
-    return without_text + sum(sys.getsizeof(text) for text in texts)
+@dataclass(frozen=True, slots=True)
+class WarmTurn:
+    """A turn that is kept whole, its streams as arrays: lists take ten times as much."""
+
+    turn: Turn
+    """Without its streams."""
+    prompt_ids_T: array[int]
+    sampled_ids_T: array[int]
+    logprobs_T: array[float]
+    """NaN stands for None."""
+    versions_T: array[int]
+    size_bytes: int
+    """Of memory, about."""
+
+    @classmethod
+    def of(cls, turn: Turn) -> Self:
+        prompt_T, sampled_T = array("i", turn.prompt_ids_T), array("i", turn.sampled_ids_T)
+        logprobs_T = array(
+            "d", (nan if logprob is None else logprob for logprob in turn.logprobs_T)
+        )
+        versions_T = array("i", turn.versions_T)
+        streams = (prompt_T, sampled_T, logprobs_T, versions_T)
+        texts = map(text_of, (*turn.messages, turn.reply))
+        size_bytes = (
+            _TOOL_BYTES * len(turn.tools)
+            + sum(len(stream) * stream.itemsize for stream in streams)
+            + sum(sys.getsizeof(text) for text in texts)
+        )
+        without = replace(turn, prompt_ids_T=[], sampled_ids_T=[], logprobs_T=[], versions_T=[])
+        return cls(without, *streams, size_bytes)
+
+    def whole(self) -> Turn:
+        return replace(
+            self.turn,
+            prompt_ids_T=self.prompt_ids_T.tolist(),
+            sampled_ids_T=self.sampled_ids_T.tolist(),
+            logprobs_T=[None if isnan(logprob) else logprob for logprob in self.logprobs_T],
+            versions_T=self.versions_T.tolist(),
+        )
 
 
 class TurnRecorder:
@@ -349,4 +387,5 @@ class TurnRecorder:
         turn = await self._store.turn(node.turn_id)
         if turn is None or life != session.life:
             return None
-        return session.warm(node, turn)
+        session.warm(node, turn)
+        return PreviousTurn(turn, node.rendering)

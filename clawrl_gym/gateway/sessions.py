@@ -30,8 +30,10 @@ from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
 from clawrl_gym.store import SessionRow, Store, StoredNode
 
 MAX_OPEN = 100_000
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 256 * 2**20
 """What idle sessions may take of memory, about; beyond it fewer stay than configured."""
+MAX_ROLLOUTS = 20_000
+"""Rollouts between two turns; one whose worker died never ends."""
 _INDEXED_TURNS = 100_000
 """Turns of open sessions whose hashes are read at the start."""
 _REAP_EVERY_S = 60.0
@@ -42,18 +44,21 @@ _log = logging.getLogger(__name__)
 
 
 class SessionCache:
-    """The sessions in memory: those in use, and the last used ones.
+    """The sessions in memory: those in use, rollouts that go on, and the last used others.
 
     A session's hashes are small; the turns that are kept whole are not, so both the number of
-    sessions and what they take are limited.
+    sessions and what they take are limited. A rollout comes back with its next turn, so it stays
+    while there is memory for it.
     """
 
     def __init__(self, store: Store, warm_sessions: int, max_bytes: int = MAX_BYTES) -> None:
         self._store = store
         self._warm_sessions = warm_sessions
         self._max_bytes = max_bytes
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._in_use = 0
+        self._sessions: dict[str, Session] = {}
+        self._idle: OrderedDict[str, Session] = OrderedDict()
+        self._idle_rollouts: OrderedDict[str, Session] = OrderedDict()
+        """Those that have not ended."""
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -62,15 +67,18 @@ class SessionCache:
     @asynccontextmanager
     async def entered(self, session_id: str) -> AsyncIterator[Session]:
         """The session's place in memory, which stays while it has users."""
-        session = self._sessions.setdefault(session_id, Session(session_id))
-        self._sessions.move_to_end(session_id)
-        self._in_use += session.users == 0
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self._sessions[session_id] = Session(session_id)
         session.users += 1
+        self._idle.pop(session_id, None)
+        self._idle_rollouts.pop(session_id, None)
         try:
             yield session
         finally:
             session.users -= 1
-            self._in_use -= session.users == 0
+            if not session.users:
+                self._rest(session)
             self._count(session)
             self._forget_some()
 
@@ -87,22 +95,30 @@ class SessionCache:
         )
         session.is_loaded = True
 
-    def _count(self, session: Session) -> None:
-        if not session.is_loaded and not session.users:
+    def _rest(self, session: Session) -> None:
+        if not session.is_loaded:
             del self._sessions[session.id]
+        elif session.is_rollout and not session.ended:
+            self._idle_rollouts[session.id] = session
+        else:
+            self._idle[session.id] = session
+
+    def _count(self, session: Session) -> None:
         size = session.size_bytes() if session.id in self._sessions else 0
         self.size_bytes += size - session.counted_bytes
         session.counted_bytes = size
 
     def _forget_some(self) -> None:
-        while self._is_full():
-            oldest = next(session for session in self._sessions.values() if not session.users)
+        while (
+            len(self._idle) > self._warm_sessions
+            or len(self._idle_rollouts) > MAX_ROLLOUTS
+            or (self.size_bytes > self._max_bytes and (self._idle or self._idle_rollouts))
+        ):
+            too_many = len(self._idle_rollouts) > MAX_ROLLOUTS
+            resting = self._idle_rollouts if too_many or not self._idle else self._idle
+            _, oldest = resting.popitem(last=False)
             del self._sessions[oldest.id]
             self.size_bytes -= oldest.counted_bytes
-
-    def _is_full(self) -> bool:
-        idle = len(self._sessions) - self._in_use
-        return idle > self._warm_sessions or (idle > 0 and self.size_bytes > self._max_bytes)
 
 
 class Sessions:
@@ -283,19 +299,24 @@ class Sessions:
     async def _open(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
         """Read a session or begin it, and open it again where it has ended."""
         if not session.is_loaded:
-            stored = await self._store.session(session.id) or row
-            if stored is None:
-                raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
-            if stored is row:
-                if reopens and row.source == "live":
-                    self._admit(session.id)
-                await self._begin(row)
-            await self._cache.load(session, stored)
+            await self._load(session, row, reopens)
         if session.ended and reopens and not session.is_rollout:
             self._admit(session.id)
             await self._store.reopen_session(session.id)
             session.ended = False
         self._touch(session)
+
+    async def _load(self, session: Session, row: SessionRow | None, reopens: bool) -> None:
+        if row is not None and row.source == "rollout" and await self._store.add_session(row):
+            return session.begin_rollout()  # nearly always: it is new
+        stored = await self._store.session(session.id) or row
+        if stored is None:
+            raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
+        if stored is row:
+            if reopens and row.source == "live":
+                self._admit(session.id)
+            await self._begin(row)
+        await self._cache.load(session, stored)
 
     async def _begin(self, row: SessionRow) -> None:
         try:
