@@ -192,7 +192,7 @@ async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, obj
         fleet = Fleet([InstantPolicy()])
         gateway = Gateway(GatewayConfig(), SamplingConfig(), store, fleet, "tiny")
         url = await gateway.start()
-        env = GymEnvConfig(target="bench.rollout:Instant")
+        env = GymEnvConfig(target="bench.rollout:Instant", own_thread=False)
         address = PolicyAddress(url, gateway.key, "tiny")
         slots = -(-in_flight // max(1, workers))
         try:

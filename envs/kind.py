@@ -30,6 +30,10 @@ class RegisteredEnvConfig(EnvConfig):
     id: str
     """What `gymnasium.make` takes."""
 
+    @property
+    def has_own_thread(self) -> bool:
+        return False
+
     def make(self) -> gymnasium.Env[str, str]:
         return make_env(self.id, None, self.options())
 

@@ -141,8 +141,10 @@ class Loops(gymnasium.Env[str, str]):  # type: ignore[misc]
         return "solved", 1.0, True, False, {}
 
 
-async def test_an_evaluation_with_four_deadlines_in_ten_says_six_in_ten() -> None:
-    config = GymEnvConfig(target=f"{__name__}:Loops")
+@pytest.mark.parametrize("own_thread", [True, False])
+async def test_an_evaluation_with_four_deadlines_in_ten_says_six_in_ten(own_thread: bool) -> None:
+    Loops.released.clear()
+    config = GymEnvConfig(target=f"{__name__}:Loops", own_thread=own_thread)
     tasks = [TaskRef(f"heldout-{n}", n, "heldout") for n in range(10)]
     async with server_of(says_done) as url:
         address = PolicyAddress(url, "k", "m", is_gateway=False)
@@ -160,14 +162,17 @@ async def test_an_evaluation_with_four_deadlines_in_ten_says_six_in_ten() -> Non
     assert ends == {(StopReason.DEADLINE, 0.0)}
 
 
-def test_a_process_ends_although_an_action_never_comes_back() -> None:
+@pytest.mark.parametrize("lane", ["OwnThread('env')", "SharedThreads().lane()"])
+def test_a_process_ends_although_an_action_never_comes_back(lane: str) -> None:
     program = (
-        "import threading\n"
-        "from clawrl_gym.rollout.environment_thread import DaemonThread\n"
-        "thread = DaemonThread('env')\n"
-        "assert thread.submit(lambda: 3).result() == 3\n"
-        "thread.submit(threading.Event().wait)\n"
-        "thread.shutdown()\n"
+        "import asyncio, threading\n"
+        "from clawrl_gym.rollout.threads import OwnThread, SharedThreads\n"
+        "async def main():\n"
+        f"    lane = {lane}\n"
+        "    assert await lane.submit(lambda: 3) == 3\n"
+        "    lane.submit(threading.Event().wait)\n"
+        "    lane.end()\n"
+        "asyncio.run(main())\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 

@@ -124,6 +124,13 @@ class EnvConfig(Part):
         return None
 
     @property
+    def has_own_thread(self) -> bool:
+        """Whether all calls of one environment must come from the same thread, which no other one
+        has. Else they come from any, one after another, and an environment that waits for the
+        policy holds none."""
+        return True
+
+    @property
     def shows_pictures(self) -> bool:
         """Whether only a policy that sees can act here."""
         return False

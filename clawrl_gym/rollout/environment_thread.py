@@ -7,69 +7,37 @@ by `Progress`.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
-from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
+from clawrl_gym.rollout.threads import Lane, OwnThread, SharedThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class DaemonThread(Executor):
-    """Calls one after another on a thread that no end of the process waits for: an action may never
-    come back. It starts with the first call."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-
-        def call() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(fn(*args, **kwargs))
-            except BaseException as error:  # noqa: BLE001 (whoever waits for it decides)
-                future.set_exception(error)
-
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
-        self._calls.put(call)
-        return future
-
-    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
-        """End it after the calls that it has; waits for nothing, whatever is asked for."""
-        self._calls.put(None)
-
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
+_CLOSE_S = 30.0
 
 
 class EnvironmentThread:
-    """One environment on one thread."""
+    """One environment, off the loop."""
 
-    def __init__(self, config: EnvConfig, number: int) -> None:
+    def __init__(
+        self, config: EnvConfig, number: int, threads: SharedThreads | None = None
+    ) -> None:
+        """`threads`: for an environment that needs none of its own."""
         self._config = config
-        self._thread = DaemonThread(f"env-{number}")
+        self._name = f"env-{number}"
+        self._threads = None if config.has_own_thread else threads
+        self._lane = self._new_lane()
         self._env: Any = None
         self.filming = False
         """The next episode is filmed, if the environment can: it has `filming` and `film()`."""
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        contained = partial(_contained, partial(function, *args, **kwargs))
-        return await loop.run_in_executor(self._thread, contained)
+        return await self._lane.submit(partial(_contained, partial(function, *args, **kwargs)))
 
     def reset(self, *, seed: int | None = None, options: dict[str, object] | None = None) -> object:
         if self._env is None:
@@ -105,17 +73,29 @@ class EnvironmentThread:
         return jpeg
 
     def discard(self) -> None:
-        """Drop the environment after a failure; its thread may still be inside a blocking call."""
+        """Drop the environment after a failure; a call of its may still block its thread."""
         env, self._env = self._env, None
-        old, self._thread = self._thread, DaemonThread("env-again")
+        old, self._lane = self._lane, self._new_lane()
         if env is not None:
-            old.submit(env.close)
-        old.shutdown()
+            old.submit(env.close).add_done_callback(_ignored)
+        old.end()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """After a call that still runs, or without it when it takes long."""
         if self._env is not None:
-            self._env.close()
-        self._thread.shutdown()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self.call(self._env.close)
+        self._lane.end()
+
+    def _new_lane(self) -> Lane:
+        return OwnThread(self._name) if self._threads is None else self._threads.lane()
+
+
+def _ignored(closing: asyncio.Future[None]) -> None:
+    """An environment that was dropped may fail in closing, too."""
+    if not closing.cancelled():
+        closing.exception()
 
 
 def _contained(call: Callable[[], T]) -> T:
@@ -127,3 +107,5 @@ def _contained(call: Callable[[], T]) -> T:
             f"the environment raised {type(error).__name__}({error}), which ends processes: "
             "raise another error, or return terminated=True"
         ) from error
+    except (StopIteration, asyncio.CancelledError) as error:  # they mean something to the loop
+        raise EnvError(f"the environment raised {type(error).__name__}({error})") from error

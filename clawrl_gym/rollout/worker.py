@@ -1,7 +1,8 @@
-"""The Ray worker: one async actor that holds many environments, each on its own thread.
+"""The Ray worker: one async actor that holds many environments, whose calls block threads.
 
-A slot is one environment and one thread. An environment that failed is closed and built anew for
-the next episode; a sandbox is opened at each reset, so nothing of an episode reaches the next.
+A slot is one environment; what it holds of threads is in `threads.py`. An environment that failed
+is closed and built anew for the next episode; a sandbox is opened at each reset, so nothing of an
+episode reaches the next.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.memory import Cure, MemoryWatch
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
+from clawrl_gym.rollout.threads import SharedThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +89,8 @@ class RolloutWorker(EpisodeRunner):
         self._harness = Harness(tuple(agent.command), policy)
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
         self._slots: asyncio.Queue[EnvironmentThread] = asyncio.Queue()
-        self._all = [EnvironmentThread(env, number) for number in range(slots)]
+        self._threads = SharedThreads()
+        self._all = [EnvironmentThread(env, number, self._threads) for number in range(slots)]
         for slot in self._all:
             self._slots.put_nowait(slot)
         self._memory = MemoryWatch(slots, growth_mb)
@@ -197,7 +200,7 @@ class RolloutWorker(EpisodeRunner):
 
     async def close(self) -> None:
         """Close every environment and the connections."""
-        for slot in self._all:
-            await asyncio.to_thread(slot.close)
+        await asyncio.gather(*(slot.close() for slot in self._all))
+        self._threads.end()
         if self._chat is not None:
             await self._chat.close()

@@ -61,7 +61,7 @@ async def run_episode_async(
         agent = build_agent(config.agent, config.env)
         episode = await run_episode(spec, environment, agent, chat, environment.call)
     finally:
-        await asyncio.to_thread(environment.close)
+        await environment.close()
         await chat.close()
     return PlayedEpisode(episode, chat.messages)
 

@@ -25,8 +25,15 @@ class GymEnvConfig(EnvConfig):
     """Keyword arguments of the environment."""
     max_turns: int = Field(8, ge=1)
     """Steps after which an episode is truncated."""
+    own_thread: bool = True
+    """All calls of one environment come from a thread of its own. False: from any thread, one after
+    another, so that thousands that wait for the policy cost nothing but memory."""
     films: Films = "measured"
     """Which episodes are kept as pictures, of an environment that has `filming` and `film()`."""
+
+    @property
+    def has_own_thread(self) -> bool:
+        return self.own_thread
 
     def make(self) -> gymnasium.Env[str, str]:
         return make_env(self.id, self.target, dict(self.kwargs))

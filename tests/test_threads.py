@@ -1,0 +1,159 @@
+"""Threads for blocking calls: few where calls are short, as many as block at once, and order."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import AsyncIterator
+from typing import Any, ClassVar
+
+import gymnasium
+import pytest
+
+from clawrl_gym.core.errors import EnvError
+from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.rollout.environment_thread import EnvironmentThread
+from clawrl_gym.rollout.threads import OwnThread, SharedThreads
+
+
+@pytest.fixture
+async def threads() -> AsyncIterator[SharedThreads]:
+    shared = SharedThreads()
+    yield shared
+    shared.end()
+
+
+async def test_thousands_of_short_calls_take_few_threads(threads: SharedThreads) -> None:
+    lanes = [threads.lane() for _ in range(2000)]
+    names: set[str] = set()
+    for _ in range(3):
+        calls = [lane.submit(lambda: names.add(threading.current_thread().name)) for lane in lanes]
+        await asyncio.gather(*calls)
+    assert 0 < len(names) <= threads.count < 500
+
+
+async def test_as_many_calls_as_there_are_may_block_at_once(threads: SharedThreads) -> None:
+    barrier = threading.Barrier(60)
+    calls = [threads.lane().submit(lambda: barrier.wait(60)) for _ in range(60)]
+    assert sorted(await asyncio.gather(*calls)) == list(range(60))
+
+
+async def test_calls_of_one_lane_go_one_after_another(threads: SharedThreads) -> None:
+    lane, inside, order = threads.lane(), threading.Lock(), []
+
+    def call(number: int) -> int:
+        assert inside.acquire(blocking=False)
+        order.append(number)
+        inside.release()
+        return number
+
+    calls = [lane.submit(lambda n=number: call(n)) for number in range(300)]  # type: ignore[misc]
+    assert await asyncio.gather(*calls) == list(range(300)) == order
+
+
+async def test_a_call_that_nobody_waits_for_any_more_is_left_out(threads: SharedThreads) -> None:
+    lane, may_end, begun = threads.lane(), threading.Event(), []
+    first = lane.submit(lambda: may_end.wait(60))
+    second = lane.submit(lambda: begun.append(2))
+    third = lane.submit(lambda: begun.append(3))
+    second.cancel()
+    may_end.set()
+    assert await first
+    await third
+    assert begun == [3]
+
+
+async def test_what_a_call_raises_is_raised(threads: SharedThreads) -> None:
+    def fail() -> None:
+        raise KeyError("gone")
+
+    for lane in (threads.lane(), OwnThread("own")):
+        with pytest.raises(KeyError, match="gone"):
+            await lane.submit(fail)
+        assert await lane.submit(lambda: 3) == 3
+        lane.end()
+
+
+class Odd(gymnasium.Env[str, str]):  # type: ignore[misc]
+    """Notes its threads; an action is what it raises, or `wait`."""
+
+    begun, may_end = threading.Event(), threading.Event()
+    closed: ClassVar[list[int]] = []
+    made: ClassVar[list["weakref.ref[Odd]"]] = []
+
+    def __init__(self) -> None:
+        self.made.append(weakref.ref(self))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return threading.get_ident(), {}
+
+    def step(self, action: str) -> Any:
+        if action == "wait":
+            self.begun.set()
+            self.may_end.wait(60)
+        if action == "stop":
+            raise StopIteration("no more")
+        if action == "cancel":
+            raise asyncio.CancelledError("inside")
+        return threading.get_ident()
+
+    def close(self) -> None:
+        self.closed.append(threading.get_ident())
+
+
+def env_of(threads: SharedThreads, own_thread: bool) -> EnvironmentThread:
+    config = GymEnvConfig(target=f"{__name__}:Odd", own_thread=own_thread)
+    return EnvironmentThread(config, 0, threads)
+
+
+async def test_an_environment_may_keep_its_thread(threads: SharedThreads) -> None:
+    env = env_of(threads, own_thread=True)
+    idents = {(await env.call(env.reset))[0]}
+    for _ in range(20):
+        idents.add(await env.call(env.step, "on"))
+    Odd.closed.clear()
+    await env.close()
+    assert idents == set(Odd.closed)
+    assert threads.count == 0
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+async def test_errors_that_mean_something_to_the_loop_are_the_environments(
+    threads: SharedThreads, own_thread: bool
+) -> None:
+    env = env_of(threads, own_thread)
+    await env.call(env.reset)
+    with pytest.raises(EnvError, match=r"raised StopIteration\(no more\)"):
+        await env.call(env.step, "stop")
+    with pytest.raises(EnvError, match=r"raised CancelledError\(inside\)"):
+        await env.call(env.step, "cancel")
+    await env.close()
+
+
+@pytest.mark.parametrize("own_thread", [True, False])
+async def test_a_new_environment_takes_the_place_of_one_that_blocks(
+    threads: SharedThreads, own_thread: bool
+) -> None:
+    Odd.begun.clear()
+    Odd.may_end.clear()
+    Odd.closed.clear()
+    Odd.made.clear()
+    env = env_of(threads, own_thread)
+    await env.call(env.reset)
+    blocked = asyncio.ensure_future(env.call(env.step, "wait"))
+    await asyncio.to_thread(Odd.begun.wait, 60)
+    env.discard()
+    await env.call(env.reset)
+    assert Odd.closed == []
+    Odd.may_end.set()
+    await blocked
+    await env.close()
+    for _ in range(500):
+        if len(Odd.closed) == 2:
+            break
+        await asyncio.sleep(0.01)
+    assert len(Odd.closed) == 2
+    del env, blocked
+    await asyncio.sleep(0)
+    gc.collect()
+    assert [made() for made in Odd.made] == [None, None]  # an idle thread keeps none alive
