@@ -1,7 +1,8 @@
 """The border of the gateway: admission, counting, and every error as an OpenAI error.
 
 It is the same for a request over HTTP and for one on a worker's link; the link itself is no
-request under way, however long it lasts.
+request under way, however long it lasts. No frame that an error has passed through keeps it: both
+would hold the request's body until garbage is looked for.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class Border:
             except ConnectionError:
                 raise  # nobody is there to read it
             except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
-                refusal = self._refusal(request, error)
-                counted.status = refusal.status
-                return self._answer(refusal)
+                answer = self._answer(self._refusal(request, error))
+                counted.status = answer.status
+                return answer
 
     async def linked(
         self, route: str, work: Callable[[], Awaitable[Json]]
@@ -72,10 +73,8 @@ class Border:
                 counted.status = 200
                 return counted.status, body
             except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
-                refusal = _logged(route, refusal_of(error), error)
-                self._count(refusal)
-                counted.status = refusal.status
-                return counted.status, error_json(refusal)
+                counted.status, refused = self._refused(route, error)
+                return counted.status, refused
 
     @contextmanager
     def _counting(self, route: str, inside: bool = True) -> Iterator[_Counted]:
@@ -96,6 +95,11 @@ class Border:
         if isinstance(error, HttpProcessingError | web.RequestPayloadError):
             return Refusal(400, f"the body cannot be read: {error}")
         return _logged(request.path, refusal_of(error), error)
+
+    def _refused(self, route: str, error: Exception) -> tuple[int, ErrorBody]:
+        refusal = _logged(route, refusal_of(error), error)
+        self._count(refusal)
+        return refusal.status, error_json(refusal)
 
     def _count(self, refusal: Refusal) -> None:
         if refusal.status in (500, 502, 504, 507):

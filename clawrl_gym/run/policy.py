@@ -21,6 +21,7 @@ from typing import Protocol, Self
 
 from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
+from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.hooks import Hooks
@@ -130,6 +131,7 @@ class ServedPolicy:
         self.servers.hold_with(self.gateway.hold_requests)
         url = await self.gateway.start(sock)
         stack.push_async_callback(self.gateway.stop)
+        await stack.enter_async_context(collected_by_the_clock())
         self.address = PolicyAddress(url, self.gateway.key, self.servers.model_name)
         self._on_phase("gateway", f"ready at {url}")
 
