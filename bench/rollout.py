@@ -26,6 +26,7 @@ import gymnasium
 
 from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.descendants import command_of, descendants
+from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.core.types import ChatBody, Message, TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.spaces import Unicode
@@ -196,7 +197,10 @@ async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, obj
         address = PolicyAddress(url, gateway.key, "tiny")
         slots = -(-in_flight // max(1, workers))
         try:
-            async with Environments(env, address, slots=slots, workers=workers) as environments:
+            async with (
+                collected_by_the_clock(),
+                Environments(env, address, slots=slots, workers=workers) as environments,
+            ):
                 return await _under_load(gateway, Load(environments, in_flight), in_flight, seconds)
         finally:
             await gateway.stop()
