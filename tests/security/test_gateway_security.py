@@ -150,10 +150,10 @@ def test_keys_are_compared_by_a_function_that_takes_constant_time() -> None:
 async def test_only_the_whole_key_opens(tmp_path: Path, wrong: str) -> None:
     admission = Admission(GatewayConfig(), "KEY")
     opens = make_mocked_request("GET", "/", headers={"Authorization": "Bearer KEY"})
-    admission.check(opens, 1)
+    admission.check_key(opens)
     closed = make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {wrong}"})
     with pytest.raises(Refusal, match="expected 'Authorization: Bearer KEY'"):
-        admission.check(closed, 1)
+        admission.check_key(closed)
 
 
 async def test_keys_and_tokens_do_not_reach_the_log(
