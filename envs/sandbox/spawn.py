@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clawrl_gym.envs.sandbox import kernel, rootfs, seccomp
@@ -21,7 +21,8 @@ from clawrl_gym.envs.sandbox.cgroup import Cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, first_uid
 
-SESSION_FD, OUTPUT_FD, _USERS_FD = 3, 4, 5
+SESSION_FD, OUTPUT_FD, _USERS_FD, _MOUNTS_FD = 3, 4, 5, 6
+_LAST_FD = 0x7FFF_FFFF
 _MAX_OPEN_FILES = 1_024
 _NICENESS = 5
 """What agents run yields the processor to what serves and trains them."""
@@ -64,7 +65,7 @@ def become_sandbox(plan: StartPlan, cgroups: Cgroups | None) -> None:
     """Turn this process into bubblewrap with the sandbox in it. Writes what fails to fd 2."""
     try:
         _reset_signals()
-        _arrange_descriptors(plan)
+        plan = _arrange_descriptors(plan)
         if cgroups is not None:
             cgroups.join(plan.name, plan.limits)
         argv = _enter(plan)
@@ -86,13 +87,23 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
-def _arrange_descriptors(plan: StartPlan) -> None:
-    """The launcher keeps what it opens above these numbers, so none overwrites another."""
+def _arrange_descriptors(plan: StartPlan) -> StartPlan:
+    """Keep what the plan names, under low numbers, and nothing else of the launcher's.
+
+    The launcher keeps what it opens above these numbers, so none overwrites another.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     descriptors = {0: null, 1: plan.output_fd, 2: plan.output_fd}
     descriptors |= {SESSION_FD: plan.session_fd, OUTPUT_FD: plan.output_fd}
     for target, source in descriptors.items():
         os.dup2(source, target)
+    users_fd, mounts_fd = _moved(plan.users_fd, _USERS_FD), _moved(plan.mounts_fd, _MOUNTS_FD)
+    os.closerange(_MOUNTS_FD + 1, _LAST_FD)
+    return replace(plan, users_fd=users_fd, mounts_fd=mounts_fd)
+
+
+def _moved(fd: int | None, target: int) -> int | None:
+    return None if fd is None else os.dup2(fd, target, inheritable=False)
 
 
 def _enter(plan: StartPlan) -> list[str]:
@@ -184,7 +195,10 @@ def _bwrap_command(bwrap: str, plan: StartPlan, owner: rootfs.Owner, extra: list
     argv, close = [bwrap], ""
     if owner.namespace_fd is not None:
         close = f"{_USERS_FD}>&-"  # bubblewrap hands it on
-        os.dup2(owner.namespace_fd, _USERS_FD)  # whose own number may be above the limit
+        if owner.namespace_fd == _USERS_FD:
+            os.set_inheritable(_USERS_FD, True)
+        else:
+            os.dup2(owner.namespace_fd, _USERS_FD)
         argv += ["--userns", str(_USERS_FD)]
     else:
         argv += ["--unshare-user", "--uid", "0", "--gid", "0"]
