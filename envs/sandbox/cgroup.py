@@ -200,7 +200,7 @@ def _v2_settings(limits: Limits) -> list[tuple[str, str, bool]]:
 
 def _set(file: Path, value: str, needed: bool) -> None:
     try:
-        fd = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC)
         try:
             os.write(fd, value.encode())
         finally:
