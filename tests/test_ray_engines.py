@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
-from clawrl_gym.run.engine_actor import put_chunk
+from clawrl_gym.run.engine_actor import RayProcess, put_chunk
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from tests.stub_engine import StubServer, digest
@@ -113,10 +114,9 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
 
     phases: list[str] = []
     config = PolicyConfig(servers=2)
+    spawn = partial(RayProcess, make=StubServer, cache=str(tmp_path / "cache"))
     depot = Depot(model, str(model), tmp_path / "depot", put_chunk)
-    engines = ClusterEngines(
-        config, depot, tmp_path / "logs", needs, make=StubServer, cache=tmp_path / "cache"
-    )
+    engines = ClusterEngines(config, depot, tmp_path / "logs", needs, spawn=spawn)
     servers = PolicyServers(
         config,
         model,

@@ -23,7 +23,6 @@ from clawrl_gym.policy.swap import WeightSwap
 
 MakeServer = Callable[..., PolicyServer]
 _NEWS_S = 2.0
-"""How long a host may have nothing to tell before it says so."""
 _LOG_BYTES = 1 << 20
 _ENGINES = "engines"
 
@@ -49,10 +48,13 @@ class EngineHost:
         *,
         make: MakeServer = PolicyServer,
         cache: Path | None = None,
+        news_s: float = _NEWS_S,
     ) -> None:
-        """It listens at `address`; `get` fetches the chunks of shipments."""
+        """It listens at `address`; `get` fetches the chunks of shipments. After `news_s` with
+        nothing to tell it says so."""
         cache = cache or cache_root()
         self._get = get
+        self._news_s = news_s
         self._address = address
         with boundary(ShipmentError, f"making a folder for an engine in {cache}"):
             (cache / _ENGINES).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,7 +120,7 @@ class EngineHost:
         """
         phases: list[str] = []
         try:
-            async with asyncio.timeout(_NEWS_S):
+            async with asyncio.timeout(self._news_s):
                 phases.append(await self._news.get())
         except TimeoutError:
             pass

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import ClawError, PolicyError
 from clawrl_gym.core.shipment import Handle
 from clawrl_gym.policy.engine_host import EngineHost, MakeServer
+from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.run.placement import EngineNeeds
 
 T = TypeVar("T")
 _FETCH_S = 300.0
@@ -46,6 +49,64 @@ class EngineActor:
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+class RayProcess:
+    """An EngineActor, from the driver's side."""
+
+    def __init__(
+        self,
+        config: PolicyConfig,
+        key: str,
+        needs: EngineNeeds,
+        *,
+        make: MakeServer = PolicyServer,
+        cache: str | None = None,
+    ) -> None:
+        import ray
+
+        actor = ray.remote(EngineActor).options(
+            num_cpus=0,
+            num_gpus=needs.gpus,
+            resources=needs.resources,
+            max_concurrency=8,
+            max_restarts=0,
+            scheduling_strategy="SPREAD",
+        )
+        self._actor = actor.remote(config, key, make, cache)
+
+    async def place(self) -> tuple[str, str]:
+        return await _answer(self._actor.place.remote())
+
+    async def call(self, method: str, *arguments: object) -> object:
+        return await _answer(self._actor.call.remote(method, *arguments))
+
+    def kill(self) -> None:
+        import ray
+
+        ray.kill(self._actor)
+
+
+class Lost(ClawError):
+    """An engine's process ended, or its node."""
+
+
+async def _answer(reference: Awaitable[T]) -> T:
+    """What an actor answers; its own errors as they were raised, its end as Lost."""
+    import ray.exceptions
+
+    try:
+        return await reference
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ClawError):
+            raise error.cause from None
+        raise PolicyError(_last_line(error)) from error
+    except ray.exceptions.RayError as error:
+        raise Lost(_last_line(error)) from error
+
+
+def _last_line(error: Exception) -> str:
+    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
 
 
 def put_chunk(chunk: bytes) -> Handle:

@@ -13,21 +13,19 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Protocol, cast
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Hold
-from clawrl_gym.policy.engine_host import MakeServer, News
-from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.policy.engine_host import News
 from clawrl_gym.policy.servers import OnPhase
 from clawrl_gym.policy.serving_folder import Take
-from clawrl_gym.run.engine_actor import EngineActor
+from clawrl_gym.run.engine_actor import Lost, RayProcess
 from clawrl_gym.run.placement import EngineNeeds
 
-T = TypeVar("T")
 _PLACING_S = 60.0
 """How long a cluster may take to give an engine a process, before it is said that it waits."""
 _JOINING_S = 300.0
@@ -35,14 +33,32 @@ _JOINING_S = 300.0
 _CALL_S = 300.0
 _SWITCH_S = 90.0
 _SILENT_S = 10.0
-"""After so long without a word from a node, nobody waits for its answers any more."""
 _FORGIVEN_S = 300.0
 """An engine that was well for so long starts the count of deaths afresh."""
 _PAUSE_S = 1.0
 _STOP_S = 10.0
 
 
-class RayEngine:
+class Process(Protocol):
+    """An EngineHost in a process of some node."""
+
+    async def place(self) -> tuple[str, str]:
+        """The node's address and its id, once it has one."""
+        ...
+
+    async def call(self, method: str, *arguments: object) -> object:
+        """Raises Lost when the process or the node is gone, and what the host raised, a ClawError
+        as it was."""
+        ...
+
+    def kill(self) -> None: ...
+
+
+Spawn = Callable[[PolicyConfig, str, EngineNeeds], Process]
+"""Begins a process for an engine with this configuration and key."""
+
+
+class RemoteEngine:
     """One engine on some node; the driver's side of it."""
 
     model_name = launch.MODEL_NAME
@@ -56,12 +72,13 @@ class RayEngine:
         on_phase: OnPhase,
         hold: Hold,
         *,
+        spawn: Spawn,
         on_node: Callable[[str], None] = lambda _: None,
-        make: MakeServer = PolicyServer,
-        cache: Path | None = None,
+        silent_s: float = _SILENT_S,
     ) -> None:
         """`needs` answers once the cluster is there; `log` is where vLLM's own log is kept;
-        `on_node` is told the id of each node that it comes to."""
+        `on_node` is told the id of each node that it comes to. After `silent_s` without a word
+        from its node, nobody waits for its answers any more."""
         self.key = secrets.token_urlsafe(32)
         self._config = config.model_copy(update={"port": 0})
         self._needs = needs
@@ -70,9 +87,9 @@ class RayEngine:
         self._on_phase = on_phase
         self._hold = hold
         self._on_node = on_node
-        self._make = make
-        self._cache = cache
-        self._actor: Any = None
+        self._silent_s = silent_s
+        self._spawn = spawn
+        self._process: Process | None = None
         self._node = "no node yet"
         self._base_url: str | None = None
         self._stopping = False
@@ -107,7 +124,7 @@ class RayEngine:
         self._stopping = False
         try:
             await self._begin(_PLACING_S)
-        except _Lost as error:
+        except Lost as error:
             raise PolicyError(f"vLLM's process ended while it started: {error}") from error
 
     async def stop(self) -> None:
@@ -118,10 +135,10 @@ class RayEngine:
         failures = 0
         while not self._stopping:
             try:
-                if self._actor is None:
+                if self._process is None:
                     await self._begin(_JOINING_S)
                 await self._listen()
-            except (_Lost, PolicyError, ConfigError) as error:
+            except (Lost, PolicyError, ConfigError) as error:
                 if self._stopping:
                     return
                 failures = 1 if self._lived_s() > _FORGIVEN_S else failures + 1
@@ -134,7 +151,7 @@ class RayEngine:
     async def stage(self, version: int, weights: Path, take: Take) -> None:
         shipment = await self._depot.stage(version, weights, take)
         if self.alive:
-            with contextlib.suppress(_Lost):  # it takes what is current when it is there again
+            with contextlib.suppress(Lost):  # it takes what is current when it is there again
                 await self._ask("stage", version, shipment)
                 self._staged = version
 
@@ -147,7 +164,7 @@ class RayEngine:
                 await self.stage(version, self.of_version(version), "share")
             paused_s = 0.0
             if self.alive:
-                with self._hold(), contextlib.suppress(_Lost):
+                with self._hold(), contextlib.suppress(Lost):
                     paused_s = cast(float, await self._ask("switch", version, limit_s=_SWITCH_S))
                     self._served = version
             await self._depot.commit(version)
@@ -186,22 +203,12 @@ class RayEngine:
 
     async def _place(self, limit_s: float) -> None:
         """Have a process on some node; waits for one that joins."""
-        import ray
-
         needs = await self._needs()
         self._on_phase("waiting for a node")
-        actor = ray.remote(EngineActor).options(
-            num_cpus=0,
-            num_gpus=needs.gpus,
-            resources=needs.resources,
-            max_concurrency=8,
-            max_restarts=0,
-            scheduling_strategy="SPREAD",
-        )
-        cache = None if self._cache is None else str(self._cache)
-        self._actor = actor.remote(self._config, self.key, self._make, cache)
+        self._process = self._spawn(self._config, self.key, needs)
         try:
-            self._node, node_id = await _answer(self._actor.place.remote(), limit_s)
+            async with asyncio.timeout(limit_s):
+                self._node, node_id = await self._process.place()
         except BaseException as error:
             await self._let_go()
             if isinstance(error, TimeoutError):
@@ -230,7 +237,7 @@ class RayEngine:
         """While none comes, nobody waits for the engine, and it is not told of new weights."""
         asking = asyncio.ensure_future(self._ask("news", limit_s=None))
         try:
-            while not (await asyncio.wait({asking}, timeout=_SILENT_S))[0]:
+            while not (await asyncio.wait({asking}, timeout=self._silent_s))[0]:
                 self._is_silent = True
                 await self._close_connections()
             news = cast(News, await asking)
@@ -250,19 +257,16 @@ class RayEngine:
             file.write(log)
 
     async def _let_go(self) -> None:
-        """End the actor, if it is there; connections that wait for it are closed."""
-        actor, self._actor, self._base_url = self._actor, None, None
+        """End the process, if it is there; connections that wait for it are closed."""
+        process, self._process, self._base_url = self._process, None, None
         self._is_silent = False
         await self._close_connections()
-        if actor is None:
-            return
-        import ray
-
-        with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
-            async with asyncio.timeout(_STOP_S):
-                await actor.call.remote("stop")
-        with contextlib.suppress(Exception):
-            ray.kill(actor)
+        if process is not None:
+            with contextlib.suppress(Exception):  # it has ended, or Ray itself, and vLLM with them
+                async with asyncio.timeout(_STOP_S):
+                    await process.call("stop")
+            with contextlib.suppress(Exception):
+                process.kill()
 
     async def _close_connections(self) -> None:
         """Those that wait for an answer which may never come; who waits asks elsewhere."""
@@ -272,43 +276,21 @@ class RayEngine:
     async def _ask(
         self, method: str, *arguments: object, limit_s: float | None = _CALL_S
     ) -> object:
-        """Raises _Lost when the process or the node is gone, else what the method raised there."""
-        if self._actor is None:
-            raise _Lost("it was let go")
+        """Raises Lost when the process or the node is gone, else what the method raised there."""
+        if self._process is None:
+            raise Lost("it was let go")
         try:
-            return await _answer(self._actor.call.remote(method, *arguments), limit_s)
+            async with asyncio.timeout(limit_s):
+                return await self._process.call(method, *arguments)
         except TimeoutError:
             raise PolicyError(
                 f"the engine on {self._node} did not answer {method} within {limit_s:g} s"
             ) from None
-        except _Lost:
+        except Lost:
             raise
         except ClawError as error:
             kind = ConfigError if isinstance(error, ConfigError) else PolicyError
             raise kind(f"{error} (on the node {self._node})") from error
-
-
-class _Lost(ClawError):
-    """An engine's process ended, or its node."""
-
-
-async def _answer(reference: Awaitable[T], limit_s: float | None) -> T:
-    """What an actor answers; its own errors as they are, in one line, and its end as _Lost."""
-    import ray.exceptions
-
-    try:
-        async with asyncio.timeout(limit_s):
-            return await reference
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, ClawError):
-            raise error.cause from None
-        raise PolicyError(_last_line(error)) from error
-    except ray.exceptions.RayError as error:
-        raise _Lost(_last_line(error)) from error
-
-
-def _last_line(error: Exception) -> str:
-    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
 
 
 class ClusterEngines:
@@ -321,8 +303,7 @@ class ClusterEngines:
         logs: Path,
         needs: Callable[[], Awaitable[EngineNeeds]],
         *,
-        make: MakeServer = PolicyServer,
-        cache: Path | None = None,
+        spawn: Spawn = RayProcess,
     ) -> None:
         """`needs` answers once the cluster is there; `logs` is where vLLM's own logs are kept."""
         self._config = config
@@ -330,22 +311,20 @@ class ClusterEngines:
         self._logs = logs
         self._ask_needs = needs
         self._needs: EngineNeeds | None = None
-        self._make = make
-        self._cache = cache
+        self._spawn = spawn
         self._nodes: list[str] = []
         self._placed = asyncio.Event()
 
-    def __call__(self, at: int, on_phase: OnPhase, hold: Hold) -> RayEngine:
-        return RayEngine(
+    def __call__(self, at: int, on_phase: OnPhase, hold: Hold) -> RemoteEngine:
+        return RemoteEngine(
             self._config,
             self._needs_at_start,
             self._depot,
             self._logs / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
             on_phase,
             hold,
+            spawn=self._spawn,
             on_node=self._on_node,
-            make=self._make,
-            cache=self._cache,
         )
 
     async def a_node(self) -> str:

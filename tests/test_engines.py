@@ -1,0 +1,223 @@
+"""The driver's side of engines elsewhere: what dies, falls silent or refuses. All is in this
+process, but the stub that serves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym.config import PolicyConfig
+from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.policy.depot import Depot
+from clawrl_gym.policy.engine_host import EngineHost
+from clawrl_gym.run.engine_actor import Lost
+from clawrl_gym.run.engines import RemoteEngine
+from clawrl_gym.run.placement import EngineNeeds
+from tests.stub_engine import StubServer, digest
+from tests.test_engine_host import HERE, Network, served
+from tests.tiny_models import write_safetensors
+
+
+class Node:
+    """Where processes of engines are begun; it can die and fall silent."""
+
+    def __init__(self, folder: Path, network: Network) -> None:
+        self._folder = folder
+        self._network = network
+        self.processes: list[NearProcess] = []
+        self.refuses: ConfigError | None = None
+
+    def spawn(self, config: PolicyConfig, key: str, needs: EngineNeeds) -> NearProcess:
+        host = EngineHost(
+            config,
+            "key",
+            HERE,
+            self._network.fetch,
+            make=StubServer,
+            cache=self._folder,
+            news_s=0.05,
+        )
+        self.processes.append(NearProcess(host, f"node {len(self.processes) + 1}", self.refuses))
+        return self.processes[-1]
+
+
+class NearProcess:
+    """Takes the place of an actor of Ray's."""
+
+    def __init__(self, host: EngineHost, name: str, refuses: ConfigError | None) -> None:
+        self._host = host
+        self._name = name
+        self._refuses = refuses
+        self._dead = asyncio.Event()
+        self.heard = asyncio.Event()
+        self.heard.set()
+
+    async def place(self) -> tuple[str, str]:
+        return self._name, f"id of {self._name}"
+
+    async def call(self, method: str, *arguments: object) -> object:
+        if method == "start" and self._refuses is not None:
+            raise self._refuses
+        if self._dead.is_set() and method != "stop":
+            raise Lost("the actor died")
+        dying = asyncio.ensure_future(self._dead.wait())
+        calling = asyncio.ensure_future(self._answer(method, arguments))
+        await asyncio.wait({dying, calling}, return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if not calling.done():
+            calling.cancel()
+            raise Lost("the actor died")
+        return calling.result()
+
+    def kill(self) -> None:
+        self._dead.set()
+
+    async def end(self) -> None:
+        await self._host.stop()
+
+    async def _answer(self, method: str, arguments: tuple[object, ...]) -> object:
+        await self.heard.wait()
+        return await getattr(self._host, method)(*arguments)
+
+
+class Rig:
+    """One engine and the machine of its driver."""
+
+    def __init__(self, folder: Path, silent_s: float = 30.0, **config: object) -> None:
+        network = Network()
+        self._folder = folder
+        self.node = Node(folder / "node", network)
+        model = folder / "model"
+        model.mkdir()
+        (model / "config.json").write_text('{"max_position_embeddings": 4096}')
+        self.first = write_safetensors(model / "model.safetensors", 9)
+        self.phases: list[str] = []
+        self.held = 0
+        self.engine = RemoteEngine(
+            PolicyConfig.model_validate(config),
+            self._needs,
+            Depot(model, str(model), folder / "depot", network.put),
+            folder / "vllm.log",
+            self.phases.append,
+            self._hold,
+            spawn=self.node.spawn,
+            silent_s=silent_s,
+        )
+
+    async def publish(self, version: int) -> Path:
+        weights = write_safetensors(self._folder / f"{version}.safetensors", 9, version)
+        await self.engine.stage(version, weights, "copy")
+        await self.engine.switch(version)
+        return weights
+
+    async def until_served(self, version: int, weights: Path) -> None:
+        async with asyncio.timeout(30):
+            while await self.served() != (version, digest(weights)):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+    async def served(self) -> tuple[int, str]:
+        return await served(self.engine.base_url) if self.engine.alive else (-1, "")
+
+    async def _needs(self) -> EngineNeeds:
+        return EngineNeeds({"engine": 1.0}, 0)
+
+    @contextmanager
+    def _hold(self) -> Iterator[None]:
+        self.held += 1
+        yield
+
+
+@asynccontextmanager
+async def watched(rig: Rig) -> AsyncIterator[asyncio.Task[None]]:
+    await rig.engine.start(0, None)
+    watching = asyncio.create_task(rig.engine.watch())
+    try:
+        yield watching
+    finally:
+        watching.cancel()
+        await rig.engine.stop()
+        for process in rig.node.processes:
+            await process.end()
+
+
+async def test_an_engine_serves_its_model_then_every_version(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with pytest.raises(PolicyUnavailable, match="not there yet"):
+        rig.engine.base_url  # noqa: B018
+    async with watched(rig):
+        assert await served(rig.engine.base_url) == (0, digest(rig.first))
+        weights = await rig.publish(1)
+        assert await served(rig.engine.base_url) == (1, digest(weights))
+        assert rig.held == 1
+    assert not rig.engine.alive
+
+
+async def test_one_that_dies_is_begun_again_with_what_has_become_current(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    closed = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    rig.engine.when_lost(close)
+    async with watched(rig) as watching:
+        await rig.publish(1)
+        rig.node.processes[0].kill()
+        weights = await rig.publish(2)  # waits for nobody
+        await rig.until_served(2, weights)
+        assert len(rig.node.processes) == 2
+        assert closed
+        assert "the actor died; starting another" in rig.phases
+        assert not watching.done()
+
+
+async def test_a_silent_one_is_not_waited_for_and_catches_up_when_it_is_heard_again(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path, silent_s=0.5)
+    async with watched(rig) as watching:
+        (process,) = rig.node.processes
+        process.heard.clear()
+        async with asyncio.timeout(10):
+            while rig.engine.alive:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        with pytest.raises(PolicyUnavailable, match="node 1 has not been heard of"):
+            rig.engine.base_url  # noqa: B018
+        await rig.publish(1)
+        weights = await rig.publish(2)
+        process.heard.set()
+        await rig.until_served(2, weights)
+        assert len(rig.node.processes) == 1
+        assert not watching.done()
+
+
+async def test_what_keeps_it_from_starting_names_the_node(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.node.refuses = ConfigError("lower policy.max_model_len")
+    with pytest.raises(ConfigError, match=r"lower policy.max_model_len \(on the node node 1\)"):
+        await rig.engine.start(0, None)
+    for process in rig.node.processes:
+        await process.end()
+
+
+async def test_one_that_cannot_be_begun_again_is_given_up(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, max_restarts=1)
+    async with watched(rig) as watching:
+        rig.node.refuses = ConfigError("no room for the cache")
+        rig.node.processes[0].kill()
+        with pytest.raises(PolicyError, match=r"no room for the cache .* after 1 restarts"):
+            await asyncio.wait_for(asyncio.shield(watching), 20)
+    assert len(rig.node.processes) == 2
+
+
+async def test_one_that_is_renewed_comes_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with watched(rig):
+        weights = await rig.publish(1)
+        await rig.engine.renew(1, rig.engine.of_version(1))
+        assert not rig.engine.alive
+        await rig.until_served(1, weights)
