@@ -128,6 +128,8 @@ class EngineHost:
             phases.append(self._news.get_nowait())
         log = await asyncio.to_thread(self._new_log)
         if not (phases or log) and self._watching is not None and self._watching.done():
+            if self._watching.cancelled():
+                raise PolicyError("the engine was stopped")
             await self._watching
         return News(tuple(phases), log)
 
