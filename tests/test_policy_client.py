@@ -217,6 +217,20 @@ async def test_a_server_that_is_slow_or_gone_is_unavailable(vllm: FakeVllm) -> N
         await gone.close()
 
 
+async def test_a_server_whose_engine_died_is_ill_and_one_that_hangs_is_silent(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    gone = PolicyClient("http://127.0.0.1:1", "k", "policy", 1.0, 8)
+    try:
+        assert await client.health(1.0) == "well"
+        vllm.answers["/health"] = says({}, 503)
+        assert await client.health(1.0) == await gone.health(1.0) == "ill"
+        vllm.answers["/health"] = sleeps(1.0)
+        assert await client.health(0.05) == "silent"
+    finally:
+        await gone.close()
+
+
 async def test_metrics_are_summed_over_engines(vllm: FakeVllm, client: PolicyClient) -> None:
     text = (
         "# HELP vllm:num_requests_running Number of requests\n"

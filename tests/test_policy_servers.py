@@ -13,9 +13,11 @@ from aiohttp import web
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.policy import server as one_server
+from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import ServingFolder
-from tests.fake_vllm import KEY, FakeVllm, running, says
+from tests.fake_vllm import KEY, FakeVllm, running, says, sleeps
 from tests.tiny_models import write_safetensors
 
 
@@ -242,3 +244,28 @@ async def test_watching_ends_with_the_error_when_no_server_is_left(two: Two) -> 
     two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
     with pytest.raises(PolicyError, match="2 restarts in a row"):
         await two.servers.watch()
+
+
+class NeverEnds:
+    """A process that lives, whatever it does."""
+
+    returncode = None
+    pid = 0
+    forked = True
+
+    async def wait(self) -> int:
+        return await asyncio.Future()
+
+
+@pytest.mark.parametrize(("answer", "checks"), [(says({}, 503), 2), (sleeps(1.0), 12)])
+async def test_a_server_that_lost_its_engine_is_given_up_sooner_than_a_silent_one(
+    answer: Any, checks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_server, "_CHECK_EVERY_S", 0.02)
+    async with running() as vllm:
+        vllm.answers["/health"] = answer
+        server = PolicyServer(PolicyConfig(), tmp_path, tmp_path, tmp_path / "log", lambda _: None)
+        server.key, server._port = KEY, int(vllm.base_url.rpartition(":")[2])
+        server._process = NeverEnds()  # type: ignore[assignment]
+        assert await server._death() == "stopped answering"
+        assert vllm.paths().count("/health") == checks

@@ -36,7 +36,12 @@ def test_folders_of_dead_launchers_are_swept_and_others_kept(tree, tmp_path):
     living = f"clawrl-{identity(os.getpid())}"
     for name in (f"{DEAD}/1", f"{DEAD}/2", f"{living}/1", "clawrl-else", "somebody"):
         (tmp_path / name).mkdir(parents=True)
-    Cgroups(tree).sweep()
+    in_use = tmp_path / DEAD / "1" / "process"
+    in_use.mkdir()
+    assert not Cgroups(tree).sweep()
+    assert (tmp_path / DEAD / "1").is_dir()
+    in_use.rmdir()
+    assert Cgroups(tree).sweep()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [living, "clawrl-else", "somebody"]
     )

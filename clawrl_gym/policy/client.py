@@ -11,7 +11,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
+from typing import Literal, cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
@@ -30,6 +30,7 @@ from clawrl_gym.policy.generation import (
 
 __all__ = ["Generation", "PolicyClient", "PolicyUnavailable", "Sampling"]
 
+Health = Literal["well", "silent", "ill"]
 WithPictures = Callable[[list[Message]], list[Message]]
 """Puts the bytes of pictures in the place of their hashes."""
 _METRICS = {
@@ -194,11 +195,15 @@ class PolicyClient:
 
     async def healthy(self, timeout_s: float = 2.0) -> bool:
         """Whether the server answers and its engine lives."""
+        return await self.health(timeout_s) == "well"
+
+    async def health(self, timeout_s: float) -> Health:
+        """`ill`: it says at once that its engine has died, or refuses connections."""
         try:
             await self._connections.request("GET", "/health", None, timeout_s)
-        except PolicyError:
-            return False
-        return True
+        except PolicyError as error:
+            return "silent" if isinstance(error.__cause__, TimeoutError) else "ill"
+        return "well"
 
     async def pause(self, timeout_s: float) -> None:
         """Hold all requests between two tokens; none is refused or aborted."""

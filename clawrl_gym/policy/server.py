@@ -23,7 +23,7 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy import launch
-from clawrl_gym.policy.client import PolicyClient, Sampling
+from clawrl_gym.policy.client import Health, PolicyClient, Sampling
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 from clawrl_gym.policy.models import Device, check_context, resolve_device
 from clawrl_gym.policy.server_log import ServerLog, advice
@@ -34,8 +34,12 @@ _POLL_S = 0.2
 _CHECK_EVERY_S = 5.0
 _FORGIVEN_S = 300.0
 """A server that was well for so long starts the count of deaths afresh."""
-_SILENT_CHECKS = 12
-"""Unanswered health checks after which a living server counts as dead (a minute)."""
+_PATIENCE = 12
+"""Health checks without an answer, one after the other, after which a living server counts as dead
+(a minute)."""
+_LOSS: dict[Health, int] = {"well": -_PATIENCE, "silent": 1, "ill": _PATIENCE // 2}
+"""What one check takes of that patience: an engine that has died does not come back, but its
+server may hang on its way out."""
 
 
 class PolicyServer:
@@ -236,12 +240,12 @@ class PolicyServer:
         if process is None:
             return "did not start again"
         client = self._client(_CHECK_EVERY_S)
-        silent = 0
+        lost = 0
         try:
-            while silent < _SILENT_CHECKS:
+            while lost < _PATIENCE:
                 with contextlib.suppress(TimeoutError):
                     return _ended(await asyncio.wait_for(process.wait(), _CHECK_EVERY_S))
-                silent = 0 if await client.healthy(_CHECK_EVERY_S) else silent + 1
+                lost = max(0, lost + _LOSS[await client.health(_CHECK_EVERY_S)])
         finally:
             await client.close()
         return "stopped answering"

@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
@@ -35,6 +36,7 @@ from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, Sample, StepStats
+from clawrl_gym.envs.sandbox.cgroup import remove_groups_of_the_dead
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
@@ -60,6 +62,8 @@ class Cluster:
         self._watched = contextlib.ExitStack()
         self._lost = asyncio.Event()
         self._lost_process = ""
+        self._agents: list[int] = []
+        """Descriptors of the processes that the raylet began with."""
 
     async def start(self) -> None:
         """Start it; takes some seconds. Raises ClusterError."""
@@ -80,7 +84,9 @@ class Cluster:
             if self._lost_process:
                 self._keep_logs(scratch.path)
             _stop_ray()
+            self._end_agents()
             scratch.remove()
+            remove_groups_of_the_dead()  # Ray kills what its workers have started
 
         self._thread = threading.Thread(target=hold, name="ray", daemon=True)
         self._thread.start()
@@ -126,6 +132,15 @@ class Cluster:
                 self._watched.callback(os.close, descriptor)
                 loop.add_reader(descriptor, self._lose, descriptor, name)
                 self._watched.callback(loop.remove_reader, descriptor)
+                self._agents += [os.pidfd_open(below) for below in descendants(pid)]
+
+    def _end_agents(self) -> None:
+        """Ray's own ones outlive a raylet that was killed, by a minute."""
+        for descriptor in self._agents:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)
+        self._agents.clear()
 
     def _lose(self, descriptor: int, name: str) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ _PREFIX = "clawrl-"
 _REQUIRED = ("memory", "pids")
 _CONTROLLERS = (*_REQUIRED, "cpu")
 _CPU_PERIOD_US = 100_000
+_PAUSE_S = 0.05
 _OWN_PROCESSES = 3
 """bubblewrap, the init process and the shell: not counted against the sandbox's limit."""
 _NAMESPACE_COUNTS_PROCESSES = (5, 14)
@@ -161,12 +163,15 @@ class Cgroups:
         for folder in self._folders.values():
             _remove_tree(folder)
 
-    def sweep(self) -> None:
-        """Remove what dead launchers left."""
-        for parent in self._home.parents.values():
-            for folder in parent.glob(_PREFIX + "*"):
-                if not alive(folder.name.removeprefix(_PREFIX)):
-                    _remove_tree(folder)
+    def sweep(self) -> bool:
+        """Remove what dead launchers left; False when some of it is still in use."""
+        removed = [
+            _remove_tree(folder)
+            for parent in self._home.parents.values()
+            for folder in parent.glob(_PREFIX + "*")
+            if not alive(folder.name.removeprefix(_PREFIX))
+        ]
+        return all(removed)
 
 
 def _v1_memory(limits: Limits) -> list[tuple[str, str, bool]]:
@@ -225,10 +230,10 @@ def _rmdir(folder: Path) -> bool:
     return True
 
 
-def _remove_tree(folder: Path) -> None:
+def _remove_tree(folder: Path) -> bool:
     for child in folder.glob("*/"):
         _rmdir(child)
-    _rmdir(folder)
+    return _rmdir(folder)
 
 
 def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
@@ -246,6 +251,17 @@ def open_cgroups(home: CgroupHome | None = None) -> Cgroups | None:
         return None
     cgroups.sweep()
     return cgroups
+
+
+def remove_groups_of_the_dead(within_s: float = 1.0) -> None:
+    """For an owner whose launchers were killed before they could remove their folders.
+
+    What died in them takes a moment to be gone.
+    """
+    home = find_cgroup_home()
+    deadline_s = time.monotonic() + within_s
+    while home is not None and not Cgroups(home).sweep() and time.monotonic() < deadline_s:
+        time.sleep(_PAUSE_S)
 
 
 def limits_kind(cgroups: Cgroups | None, *, own_user: bool) -> str:

@@ -56,14 +56,9 @@ class Traces:
                 self._files.update(self._open_files(process.pid))
 
     def in_temporary(self) -> set[str]:
-        """Names in the temporary folder now; those below `ray/` one by one."""
-        found: set[str] = set()
-        for path in self._temporary.iterdir() if self._temporary.is_dir() else ():
-            if path.name.startswith(_CACHES):
-                continue
-            inner = list(path.iterdir()) if path.name == "ray" and path.is_dir() else [path]
-            found.update(str(one.relative_to(self._temporary)) for one in inner)
-        return found
+        """Names in the temporary folder now."""
+        names = (path.name for path in self._temporary.iterdir())
+        return {name for name in names if not name.startswith(_CACHES)}
 
     def orphans(self, within_s: float) -> list[str]:
         """Processes that the living run has lost sight of, if they are there for so long."""

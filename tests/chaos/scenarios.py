@@ -24,9 +24,12 @@ class Scenario:
     """On an engine of the harness's own."""
 
 
+_MANY_DEATHS = "policy.max_restarts=1000"
+"""Engines die in a row here, as they do nowhere else."""
 _TRAINS = (
     "rollout.groups=4", "rollout.group_size=4", "rollout.workers=2", "rollout.envs_per_worker=8",
     f"rollout.max_staleness={MAX_STALENESS}", "eval.tasks=8", "eval.every=30",
+    _MANY_DEATHS,
 )  # fmt: skip
 SCENARIOS = {
     "terminal": Scenario((*_TRAINS, "env=terminal"), "terminal", ("launcher", "sandbox")),
@@ -38,6 +41,7 @@ SCENARIOS = {
     ),
     "serve": Scenario(
         ("live.batch_turns=4", "live.train_truncated=true", "live.flush_s=5", "learner.lr=1e-6",
+         _MANY_DEATHS,
          f"live.max_staleness={MAX_STALENESS}"),
         parts=("gateway",),
         serves=True,

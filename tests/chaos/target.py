@@ -62,9 +62,13 @@ class Target:
         self._lives += 1
         if not (self.folder / "run.db").exists():
             shutil.rmtree(self.folder, ignore_errors=True)  # it ended before its first episode
+        self._process = self._spawn(self._line())
+        self.traces = Traces(self.pid, self.place, self.temporary)
+
+    def _spawn(self, line: list[str]) -> subprocess.Popen[bytes]:
         with self._log.open("wb") as output:
-            self._process = subprocess.Popen(
-                self._line(),
+            return subprocess.Popen(
+                line,
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -72,7 +76,6 @@ class Target:
                 env=os.environ | self._variables(),
                 start_new_session=True,
             )
-        self.traces = Traces(self._process.pid, self.place, self.temporary)
 
     def _prepare(self) -> None:
         if not self._temporary_link.is_symlink():  # short: Ray's sockets lie below it
@@ -224,13 +227,14 @@ class Target:
         if self.scenario.in_docker:
             self.docker.stop()
         if self._temporary_link.is_symlink():
-            shutil.rmtree(self.temporary, ignore_errors=True)
+            shutil.rmtree(self._temporary_link.resolve(), ignore_errors=True)
             self._temporary_link.unlink()
 
     def remove_disk(self) -> None:
         """Its records are kept beside it."""
         if self.disk.is_mount():
-            for file in (*self.folder.glob("run.db*"), *self.folder.glob("*.jsonl")):
+            records = (*self.folder.glob("run.db*"), *self.folder.glob("*.jsonl"))
+            for file in (*records, *self.folder.glob("logs/*.log")):
                 shutil.copy(file, self.place)
             subprocess.run(["umount", "-l", self.disk], check=True)
 
