@@ -6,6 +6,8 @@ ARGS ?=
 # Tests wait for others at times: one worker more than there are cores.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
+# Tests of a cluster make machines of network namespaces.
+IPROUTE2 := command -v ip >/dev/null || apt-get install -y -qq --no-install-recommends iproute2
 # Compiled modules are kept: else each of a run's processes compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -35,7 +37,7 @@ quick: develop  ## tests that need no server, browser or engine, in 4 minutes; A
 	@$(PYTEST) --dist worksteal -m "not (vllm or ray or docker or browser or openclaw or gpu or slow)" $(ARGS)
 
 test: develop  ## every test, in 15 minutes; ARGS="-k store"; installs Chromium and a Docker engine as root
-	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install; }
+	@[ "$$(id -u)" -ne 0 ] || { locks/browser.sh && docker/engine.sh install && $(IPROUTE2); }
 	@$(PYTEST) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 nightly:  ## every test and the long forms of some

@@ -63,6 +63,12 @@ def _lacks_docker() -> str | None:
     return docker_engine.missing()
 
 
+def _lacks_machines() -> str | None:
+    from tests import machines
+
+    return machines.missing()
+
+
 def _lacks_browser() -> str | None:
     from clawrl_gym.core.errors import ClawError
     from clawrl_gym.envs.gui.config import GuiEnvConfig
@@ -81,6 +87,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "gpu": _lacks_gpu,
     "openclaw": _lacks_npm,
     "browser": _lacks_browser,
+    "machines": _lacks_machines,
 }
 TOGETHER = ("tests/e2e/serve/", "tests/e2e/")
 """Folders whose tests stay in one worker; the first that fits."""

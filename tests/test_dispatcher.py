@@ -191,13 +191,15 @@ async def test_workers_join_and_leave_while_episodes_run() -> None:
     pool.add(first, 2)
     await asyncio.sleep(0.001)
     assert pool.in_flight == 2
-    pool.remove(first)  # what it runs goes on
+    pool.remove(first)  # what it runs is given up
     pool.add(second, 3)
     await asyncio.sleep(0.001)
-    assert (pool.in_flight, pool.capacity) == (5, 3)
+    assert (pool.in_flight, pool.capacity) == (3, 3)
     go.set()
-    await asyncio.gather(*started)
-    assert (len(first.specs), len(second.specs), pool.in_flight) == (2, 4, 0)
+    ended = await asyncio.gather(*started)
+    assert (len(first.specs), len(second.specs), pool.in_flight) == (0, 4, 0)
+    lost = [episode.error for episode in ended if episode.error]
+    assert lost == ["worker 2 did not answer"] * 2
     assert not (await start("e7")).error
 
 

@@ -5,6 +5,7 @@ lines.
 """
 
 from clawrl_gym.config.bench import BenchConfig
+from clawrl_gym.config.cluster import RayConfig
 from clawrl_gym.config.envs import (
     AgentConfig,
     EnvConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "LiveConfig",
     "Part",
     "PolicyConfig",
+    "RayConfig",
     "ReplyRule",
     "ResultRule",
     "RolloutConfig",

@@ -79,6 +79,10 @@ class EnvConfig(Part):
     starts_here: ClassVar[bool] = False
     """An episode needs something of this machine, such as sandboxes: one is started before the
     run, to find what is missing."""
+    task_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that may name a file or folder of tasks: on a cluster it travels to each node."""
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset()
+    """What these keys may say instead."""
 
     type: str
     """A name of ours, a name that an installed package gives, or package.module:Name."""
@@ -129,6 +133,14 @@ class EnvConfig(Part):
         has. Else they come from any, one after another, and an environment that waits for the
         policy holds none."""
         return True
+
+    @property
+    def node_resource(self) -> str | None:
+        """What a node of a cluster must have for an episode, by Ray's name of it; None: nothing."""
+        sandbox = getattr(self, "sandbox", None)
+        if not isinstance(sandbox, SandboxConfig):
+            return None
+        return "docker" if sandbox.type == "docker" else "sandbox"
 
     @property
     def shows_pictures(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from clawrl_gym.config.cluster import RayConfig
 from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.judge import JudgeConfig
 from clawrl_gym.config.learning import (
@@ -51,6 +52,7 @@ class CommandConfig(Part):
     """`auto`: the live view on a terminal, one line a step elsewhere."""
     policy: PolicyConfig = PolicyConfig()
     gateway: GatewayConfig = GatewayConfig()
+    ray: RayConfig = RayConfig()
     judge: JudgeConfig = JudgeConfig()
     trainer: TrainerConfig = TrainerConfig()
     learner: LearnerConfig = LearnerConfig()

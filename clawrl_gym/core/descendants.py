@@ -29,6 +29,11 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
+def adopt_orphans() -> None:
+    """From now on what loses its parent below this process becomes its own child, and is found."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def descendants(pid: int) -> set[int]:
     """All living processes below `pid`."""
     children: dict[int, list[int]] = {}
@@ -51,7 +56,7 @@ def end_descendants() -> None:
 
     First its own children: most of the rest dies with them. What then still lives is killed.
     """
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # who loses its parent comes to us, and is found
+    adopt_orphans()
     own = os.getpid()
     _kill(pid for pid in descendants(own) if _parent(pid) == own)
     deadline_s = time.monotonic() + _GRACE_S

@@ -23,6 +23,11 @@ def why_unreachable(url: str, timeout_s: float = 2.0) -> str | None:
         return "expected an address with http:// or https://, such as http://127.0.0.1:8000/v1"
     if parts.scheme in getproxies() and not proxy_bypass(host):
         return None
+    return why_closed(host, port, timeout_s)
+
+
+def why_closed(host: str, port: int, timeout_s: float = 2.0) -> str | None:
+    """Why no connection can be opened there; None when one can."""
     try:
         socket.create_connection((host, port), timeout_s).close()
     except OSError as error:

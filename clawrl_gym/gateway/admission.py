@@ -26,7 +26,7 @@ _BURST_S = 5.0
 
 def check_key(config: GatewayConfig) -> None:
     """Raises ConfigError when it would listen to the network without a key of the user's."""
-    if not config.key and not _is_loopback(config.host):
+    if not config.key and not is_loopback(config.host):
         raise ConfigError(
             f"got gateway.host={config.host!r} and no gateway.key, expected a key for a host "
             "that others can reach: give gateway.key=SECRET or leave the host at 127.0.0.1"
@@ -131,7 +131,8 @@ def retry_after(wait_s: float) -> str:
     return str(max(1, math.ceil(wait_s)))
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
     if host == "localhost":
         return True
     try:

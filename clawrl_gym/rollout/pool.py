@@ -162,10 +162,12 @@ class WorkerPool:
         self._hand_out()
 
     def remove(self, worker: EpisodeRunner) -> None:
-        """It gets no more episodes; those that it still runs end as they end."""
+        """It is gone: it gets no more episodes, and those that it has are given up."""
         for member in [member for member in self._members if member.worker is worker]:
             self._members.remove(member)
-            member.has_left = True
+            member.has_left = member.is_away = True
+            for playing in member.playing:
+                playing.cancel()
 
     def listen(self) -> None:
         """Notice workers that stop answering, until `close`."""

@@ -19,7 +19,8 @@ from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
 Command = Literal["train", "serve", "evaluate", "bench"]
-_WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger")
+_OF_RAY = ("ray.address", "ray.token_file")
+_WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
 """Keys that may be given together with resume=."""
 _CHOICE_OF_JUDGE = {"judge", "judge.type", "judge.chain"}
 _BENCH_LISTS = ("experiment", "environments")
@@ -114,6 +115,9 @@ def _train_config(arguments: list[str]) -> RunConfig:
     }
     if places:
         changed["searchpath"] = config.searchpath
+    if of_ray := {name.partition(".")[2] for name in _OF_RAY if name in names}:
+        given = {name: getattr(config.ray, name) for name in of_ray}
+        changed["ray"] = stored.ray.model_copy(update=given)
     if "logger" in names:
         changed |= {"logger": config.logger, "logger_options": config.logger_options}
     if "trainer.steps" in names:

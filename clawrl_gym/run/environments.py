@@ -23,7 +23,10 @@ from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
-from clawrl_gym.run import cluster
+from clawrl_gym.run.admission import Admission
+from clawrl_gym.run.cluster import Cluster, RayWorker
+from clawrl_gym.run.nodes import Node
+from clawrl_gym.run.roster import Roster
 
 _CLOSING = 8
 """Sessions of lost episodes that are closed at a time."""
@@ -50,13 +53,15 @@ class Environments:
         max_retries: int = 3,
         request_timeout_s: float = 120.0,
         growth_mb: int = 1024,
+        cluster: Cluster | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
 
         `timeout_s` of one episode, `request_timeout_s` of one reply of the policy; `growth_mb`:
-        memory that a worker may gain before its environments are made anew. `say` gets a line for
-        a worker that fails, and for one that works again.
+        memory that a worker may gain before its environments are made anew. `cluster`: if it was
+        joined, there are so many workers on each of its nodes. `say` gets a line for a worker or a
+        node that fails, and for one that works again.
         """
         if slots < 1 or workers < 0:
             raise ConfigError(
@@ -75,24 +80,37 @@ class Environments:
         self._say = say
         self._numbers = itertools.count()
         self._stack = AsyncExitStack()
+        self._cluster = cluster
         self._pool: WorkerPool | None = None
 
     async def start(self, stack: AsyncExitStack) -> WorkerPool:
-        """Start the workers; `stack` closes them."""
-        workers = [self._worker() for _ in range(max(1, self._workers))]
-        for worker in workers:
-            await worker.ready()
-            stack.push_async_callback(worker.close)
+        """Start the workers; `stack` closes them.
+
+        Raises ConfigError when a cluster that was joined has no node for them.
+        """
         chat = chat_of(self._policy, self._request_timeout_s, limit=_CLOSING)
         stack.push_async_callback(chat.close)
 
         async def close_session(spec: EpisodeSpec, episode: Episode) -> None:
             await chat.end(spec, episode, None)
 
-        self._pool = WorkerPool(workers, self._slots, on_lost=close_session, say=self._say)
-        stack.callback(self._pool.close)
-        self._pool.listen()
-        return self._pool
+        pool = WorkerPool(on_lost=close_session, say=self._say)
+        if self._workers and self._cluster is not None and self._cluster.is_joined:
+            await self._roster(self._cluster, pool).start(stack)
+        else:
+            await self._hire(pool, stack)
+        stack.callback(pool.close)
+        pool.listen()
+        self._pool = pool
+        return pool
+
+    async def _hire(self, pool: WorkerPool, stack: AsyncExitStack) -> None:
+        """Workers on this machine."""
+        workers = [self._worker() for _ in range(max(1, self._workers))]
+        for worker in workers:
+            await worker.ready()
+            stack.push_async_callback(worker.close)
+            pool.add(worker, self._slots)
 
     @property
     def pool(self) -> WorkerPool:
@@ -169,13 +187,39 @@ class Environments:
         await self._stack.aclose()
 
     def _worker(self) -> Worker:
-        env, agent, slots, policy = self._env, self._agent, self._slots, self._policy
         if self._workers:
-            return cluster.RayWorker(
-                env, agent, slots, policy, self._request_timeout_s, self._growth_mb
-            )
+            return self._ray_worker(None, self._env, self._slots)
         from clawrl_gym.rollout.worker import RolloutWorker
 
         return RolloutWorker(
-            env, agent, slots, policy, self._request_timeout_s, growth_mb=self._growth_mb
+            self._env,
+            self._agent,
+            self._slots,
+            self._policy,
+            self._request_timeout_s,
+            growth_mb=self._growth_mb,
+        )
+
+    def _ray_worker(self, node: Node | None, env: EnvConfig, slots: int) -> RayWorker:
+        return RayWorker(
+            env,
+            self._agent,
+            slots,
+            self._policy,
+            self._request_timeout_s,
+            self._growth_mb,
+            None if node is None else node.id,
+        )
+
+    def _roster(self, cluster: Cluster, pool: WorkerPool) -> Roster:
+        return Roster(
+            cluster,
+            pool,
+            self._env,
+            Admission(self._env, self._say).admit,
+            self._ray_worker,
+            workers=self._workers,
+            slots=self._slots,
+            node_timeout_s=cluster.node_timeout_s,
+            say=self._say,
         )

@@ -100,7 +100,7 @@ class HeldOut:
         parts = self._parts
         self._view.phase("held-out", f"{len(other_env.tasks)} tasks of env={other_env.name}")
         with parts.timeline.span("collect", "held-out", step=step, env=other_env.name):
-            result = await other_env.evaluate(self._config, parts.policy.address)
+            result = await other_env.evaluate(self._config, parts.policy.address, parts.cluster)
         self._view.phase("held-out", "ready")
         parts.metrics.log(step, other_metrics(other_env.name, result))
         beside = f"; {result.warning}" if result.warning else ""

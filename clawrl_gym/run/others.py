@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clawrl_gym.config import EnvConfig, RunConfig
 from clawrl_gym.core.metrics import ALSO_PREFIX, HELDOUT_SUCCESS
@@ -14,6 +15,9 @@ from clawrl_gym.core.types import TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.task_sampler import TaskSampler
+
+if TYPE_CHECKING:
+    from clawrl_gym.run.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,9 @@ class OtherEnv:
     config: EnvConfig
     tasks: list[TaskRef]
 
-    async def evaluate(self, run: RunConfig, policy: PolicyAddress) -> Evaluation:
+    async def evaluate(
+        self, run: RunConfig, policy: PolicyAddress, cluster: Cluster | None = None
+    ) -> Evaluation:
         """Every task once, with workers of its own."""
         from clawrl_gym.run.environments import Environments
 
@@ -38,6 +44,7 @@ class OtherEnv:
             max_retries=run.rollout.max_retries,
             request_timeout_s=run.policy.request_timeout_s,
             growth_mb=run.rollout.growth_mb,
+            cluster=cluster,
         )
         async with environments:
             return await environments.evaluate(self.tasks, temperature=run.eval.temperature)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from clawrl_gym.config import CommandConfig
+from clawrl_gym.config import CommandConfig, EnvConfig
 from clawrl_gym.core.errors import ConfigError, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.types import ChatBody
@@ -26,6 +27,7 @@ from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.learner_away import RayLearnerAway
+from clawrl_gym.run.modules import foreign_modules
 from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
@@ -44,13 +46,22 @@ _log = logging.getLogger(__name__)
 class RunParts:
     """The shared parts of one run, alive."""
 
-    def __init__(self, config: CommandConfig, folder: RunFolder, view: RunView) -> None:
-        """Raises ConfigError when the model or the device cannot be used."""
+    def __init__(
+        self,
+        config: CommandConfig,
+        folder: RunFolder,
+        view: RunView,
+        envs: Iterable[EnvConfig] = (),
+    ) -> None:
+        """`envs`: those that workers hold. Raises ConfigError when the model or the device cannot
+        be used."""
         self._config = config
         self._view = view
         self.folder = folder
         self._cluster_is_up = asyncio.Event()
-        self.cluster = cluster.Cluster(folder.logs / "ray")
+        self.cluster = cluster.Cluster(
+            config.ray, foreign_modules(config, envs), kept_logs=folder.logs / "ray"
+        )
         films = LivePage(folder.path, view.message)
         self.policy = ServedPolicy(config, folder.path, on_phase=view.phase, on_film=films.add)
 
@@ -100,11 +111,14 @@ class RunParts:
                 await asyncio.sleep(_RENDER_PAUSE_S)
 
     async def start_cluster(self) -> None:
-        """Start Ray on this machine."""
-        self._view.phase("Ray", "starting")
+        """Start Ray on this machine, or join the cluster that is given."""
+        self._view.phase("Ray", "joining" if self.cluster.is_joined else "starting")
         await self.cluster.start()
         self._cluster_is_up.set()
         self._view.phase("Ray", "ready")
+        if self.cluster.is_joined:
+            nodes = "; ".join(node.words() for node in self.cluster.nodes)
+            self._view.message(f"joined the cluster at {self.cluster.address}: {nodes}")
 
     async def start_learner(self, resumed: UpdateRow | None) -> None:
         """Load the model into the learner, with the checkpoint's optimizer."""
@@ -126,7 +140,8 @@ class RunParts:
 
     def _learner(self, setup: LearnerSetup) -> cluster.RayLearner:
         if self._config.learner.placement == "driver":
-            return cluster.RayLearner(setup, str(self.policy.model))
+            own_node = self.cluster.own_node
+            return cluster.RayLearner(setup, str(self.policy.model.absolute()), own_node)
         if setup.images is not None:
             raise ConfigError(
                 f"got learner.placement={self._config.learner.placement} and a model that sees, "

@@ -10,6 +10,7 @@ serves; none is refused.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import shutil
 import socket
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from clawrl_gym.core import redact
 from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.dialogue.prompts import HistoryRule
+from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
@@ -52,6 +54,21 @@ class ServingConfig(Protocol):
 
 def quiet(part: str, phase: str) -> None:
     pass
+
+
+def reachable(config: GatewayConfig, host: str) -> GatewayConfig:
+    """A gateway that machines beside this one, `host` to them, reach; it has a key in any case."""
+    if is_loopback(host) or not is_loopback(config.host):
+        return config
+    return config.model_copy(update={"host": host, "key": config.key or secrets.token_urlsafe(32)})
+
+
+def url_for(url: str, host: str) -> str:
+    """As those machines have it, of a gateway that listens on every address."""
+    if is_loopback(host):
+        return url
+    name = f"[{host}]" if ":" in host else host
+    return url.replace("//0.0.0.0:", f"//{name}:").replace("//[::]:", f"//{name}:")
 
 
 class ServedPolicy:
@@ -108,12 +125,20 @@ class ServedPolicy:
         return resumed
 
     async def listen(
-        self, stack: AsyncExitStack, hooks: Hooks, sock: socket.socket | None = None
+        self,
+        stack: AsyncExitStack,
+        hooks: Hooks,
+        sock: socket.socket | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
-        """Start the gateway; requests wait inside until the policy is ready."""
+        """Start the gateway; requests wait inside until the policy is ready.
+
+        `host`: where workers reach this machine. If that is not loopback, the gateway listens
+        there, with its key, instead of on loopback alone.
+        """
         config = self._config
         self.gateway = Gateway(
-            config.gateway,
+            reachable(config.gateway, host),
             config.policy.sampling,
             self.store,
             self.fleet,
@@ -129,7 +154,7 @@ class ServedPolicy:
         redact.install([self.gateway.key, *self.servers.keys])
         self.gateway.version = self.version
         self.servers.hold_with(self.gateway.hold_requests)
-        url = await self.gateway.start(sock)
+        url = url_for(await self.gateway.start(sock), host)
         stack.push_async_callback(self.gateway.stop)
         await stack.enter_async_context(collected_by_the_clock())
         self.address = PolicyAddress(url, self.gateway.key, self.servers.model_name)

@@ -30,6 +30,7 @@ from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
 from clawrl_gym.run.envs import check_agent, check_env, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
+from clawrl_gym.run.joining import membership
 from clawrl_gym.run.judge import check_judge
 from clawrl_gym.run.model_plan import (
     ModelPlan,
@@ -84,13 +85,17 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     with problems.noted():
         if config.gateway.port:
             listen(config.gateway).close()
+    with problems.noted():
+        _check_cluster(config)
     others: list[OtherEnv] = []
     with problems.noted():
         others = other_envs(config, say)
     problems.lines += blindness(config, model)
     sampler = _environment(problems, config) if is_settled else None
     own = [config.env] if is_settled else []
-    unprepared = _unprepared(problems, [*own, *(other.config for other in others)], say)
+    unprepared: list[EnvConfig] = []
+    if not config.ray.is_joined:  # else each node is asked, once it is known
+        unprepared = _unprepared(problems, [*own, *(other.config for other in others)], say)
     if sampler is None or problems.lines:
         raise problems.error()
     heldout = sampler.heldout(config.eval.tasks)
@@ -110,6 +115,8 @@ def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
         folder.check_usable()
         if folder.exists:
             _check_same_model(config, folder)
+    with problems.noted():
+        _check_cluster(config)
     model = _learning_problems(problems, config, folder, None)
     with problems.noted():
         listen(config.gateway).close()
@@ -218,6 +225,11 @@ def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list
             if not check_env(env, say, patient=False):
                 unprepared.append(env)
     return unprepared
+
+
+def _check_cluster(config: CommandConfig) -> None:
+    if config.ray.is_joined:
+        membership(config.ray)
 
 
 def _check_same_model(config: ServeConfig, folder: RunFolder) -> None:

@@ -66,7 +66,8 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
             view.message(line)
         for env in plan.unprepared:
             await asyncio.to_thread(check_env, env, view.message)
-        parts = RunParts(config, folder, view)
+        envs = [config.env, *(other.config for other in plan.other_envs)]
+        parts = RunParts(config, folder, view, envs)
         if not config.resume:
             folder.make(config)
         with INTERRUPTS.goes_on(folder.way_on("train")):
@@ -183,7 +184,7 @@ class Run:
 
     async def _start_beside_policy(self, stack: AsyncExitStack, resumed: UpdateRow | None) -> None:
         await self._parts.start_cluster()
-        await self._parts.policy.listen(stack, Hooks())
+        await self._parts.policy.listen(stack, Hooks(), host=self._parts.cluster.host)
         async with self._parts.cluster.required(), asyncio.TaskGroup() as starting:
             starting.create_task(self._parts.start_learner(resumed))
             starting.create_task(self._start_workers(stack))
@@ -191,7 +192,8 @@ class Run:
     async def _start_workers(self, stack: AsyncExitStack) -> None:
         config, rollout = self._config, self._config.rollout
         workers, slots = rollout.workers, rollout.slots
-        self._view.phase("workers", f"{workers} with at most {slots} environments each")
+        where = " on each node" if self._parts.cluster.is_joined else ""
+        self._view.phase("workers", f"{workers} with at most {slots} environments each{where}")
         environments = Environments(
             config.env,
             self._parts.policy.address,
@@ -202,6 +204,7 @@ class Run:
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
             growth_mb=config.rollout.growth_mb,
+            cluster=self._parts.cluster,
             say=self._view.message,
         )
         self._pool = await environments.start(stack)

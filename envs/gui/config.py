@@ -36,6 +36,8 @@ class GuiEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "gui"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    task_keys: ClassVar[tuple[str, ...]] = ("tasks", "heldout")
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "miniwob"})
 
     type: Literal["gui"] = "gui"
     id: str = GYM_ID
@@ -68,6 +70,10 @@ class GuiEnvConfig(RegisteredEnvConfig):
     """Which episodes are kept as strips of screenshots; `measured`: those that are not trained on.
     """
     browser: BrowserConfig = BrowserConfig()
+
+    @property
+    def node_resource(self) -> str:
+        return "browser"
 
     @property
     def shows_pictures(self) -> bool:

@@ -19,6 +19,8 @@ class SweEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "swe"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    task_keys: ClassVar[tuple[str, ...]] = ("instances", "heldout")
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"corpus", "easy"})
 
     type: Literal["swe"] = "swe"
     id: str = GYM_ID

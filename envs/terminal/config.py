@@ -20,6 +20,8 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "terminal"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated"})
 
     type: Literal["terminal"] = "terminal"
     id: str = GYM_ID

@@ -32,6 +32,8 @@ class ToolCallEnvConfig(RegisteredEnvConfig):
     usual_agent: ClassVar[str] = "toolcall"
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
+    task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "shop"})
 
     type: Literal["toolcall"] = "toolcall"
     id: str = GYM_ID

@@ -1,0 +1,121 @@
+"""Files that travel to other machines: packed once, named by their content, unpacked once on each.
+
+A parcel is a file or a folder as bytes. Unpacked it lies in its user's own cache, whole or not at
+all; what nobody has used for long is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.core.errors import ConfigError
+
+MAX_BYTES = 1 << 30
+_UNUSED_S = 14 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A file or a folder, packed."""
+
+    name: str
+    """Of the file or folder itself."""
+    digest: str
+    """Of names, contents, rights and links; not of times."""
+    packed: bytes
+
+
+def pack(path: Path) -> Parcel:
+    """Raises ConfigError for what is too large to travel, or cannot be read."""
+    path = path.resolve()
+    digest, packed, size = hashlib.sha256(), io.BytesIO(), 0
+    try:
+        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+            for file in _below(path):
+                size += file.lstat().st_size
+                if size > MAX_BYTES:
+                    raise ConfigError(
+                        f"got {path} with more than {MAX_BYTES >> 20} MiB, expected less of what "
+                        "travels to other machines: put it at the same path on each of them"
+                    )
+                name = str(Path(path.name, file.relative_to(path)))
+                member = tar.gettarinfo(file, name)
+                member.uid = member.gid = 0
+                member.uname = member.gname = ""
+                if member.islnk():  # a second name of a file: travels as a file
+                    member.type, member.size = tarfile.REGTYPE, file.stat().st_size
+                digest.update(f"{name}\0{member.mode & 0o111:o}\0{member.linkname}\0".encode())
+                if member.isreg():
+                    content = file.read_bytes()
+                    member.size = len(content)
+                    digest.update(hashlib.sha256(content).digest())
+                    tar.addfile(member, io.BytesIO(content))
+                else:
+                    tar.addfile(member)
+    except OSError as error:
+        raise ConfigError(f"cannot read {error.filename or path}: {error.strerror}") from error
+    return Parcel(path.name, digest.hexdigest(), packed.getvalue())
+
+
+def unpack(parcel: Parcel, cache: Path) -> Path:
+    """Where its file or folder lies on this machine. Raises OSError."""
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    place = cache / parcel.digest
+    if not place.is_dir():
+        _sweep(cache)
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=cache))
+        try:
+            with tarfile.open(fileobj=io.BytesIO(parcel.packed), mode="r:gz") as tar:
+                tar.extractall(scratch, filter="tar")
+            with contextlib.suppress(OSError):  # another process was sooner
+                scratch.rename(place)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    os.utime(place)
+    return place / parcel.name
+
+
+def cache_folder(kind: str) -> Path:
+    """Where parcels of a kind are unpacked by this user."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    if not home.is_absolute() or not _may_write(home):
+        home = Path(tempfile.gettempdir(), f"clawrl-cache-{os.getuid()}")
+    return home / "clawrl_gym" / kind
+
+
+def _may_write(folder: Path) -> bool:
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK)
+
+
+def _below(path: Path) -> Iterator[Path]:
+    """The file itself, or the folder and what is in it, in order; devices and sockets left out."""
+    mode = path.lstat().st_mode
+    if stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
+        yield path
+    if stat.S_ISDIR(mode):
+        for entry in sorted(path.iterdir()):
+            yield from _below(entry)
+
+
+def _sweep(cache: Path) -> None:
+    """Remove what was not used for long."""
+    for place in cache.iterdir():
+        try:
+            unused_s = time.time() - place.stat().st_mtime
+        except OSError:
+            continue
+        if unused_s > _UNUSED_S:
+            shutil.rmtree(place, ignore_errors=True)

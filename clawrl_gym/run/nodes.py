@@ -1,0 +1,100 @@
+"""The nodes of a cluster that was joined: which live, what they have, what runs on which."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from clawrl_gym.core.errors import ClawError, ConfigError, EnvError
+
+JOIN = "python -m clawrl_gym.node --address={address}"
+"""What a machine joins a cluster with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine of a cluster, as Ray knows it."""
+
+    id: str
+    address: str
+    host: str
+    resources: Mapping[str, float] = field(compare=False)
+    """By Ray's names: `CPU`, `GPU`, and what its machine was joined with."""
+
+    @property
+    def label(self) -> str:
+        """To people."""
+        return f"{self.host} ({self.address})"
+
+    @property
+    def cores(self) -> int:
+        return int(self.resources.get("CPU", 0))
+
+    def has(self, resource: str | None) -> bool:
+        """Whether it holds environments that need this; None: a core alone."""
+        return self.resources.get(resource or "CPU", 0) >= 1
+
+    def shares(self, resource: str | None, workers: int, slots: int) -> list[int]:
+        """How many environments each of its workers holds: at most `workers`, at most one a core,
+        of at most `slots`, and together no more than the node has of the resource."""
+        workers = max(1, min(workers, self.cores))
+        if resource is None:
+            return [slots] * workers
+        room = int(self.resources[resource])
+        workers = min(workers, room)
+        return [
+            min(slots, room // workers + (number < room % workers)) for number in range(workers)
+        ]
+
+    def words(self) -> str:
+        """What it has, without what Ray counts for itself."""
+        counts = {
+            name: count
+            for name, count in sorted(self.resources.items())
+            if name.islower() or name in ("CPU", "GPU")
+            if name not in ("memory", "object_store_memory") and ":" not in name
+        }
+        return f"{self.label}: " + ", ".join(f"{name} {count:g}" for name, count in counts.items())
+
+
+def living_nodes() -> tuple[Node, ...]:
+    """Of the cluster that this process belongs to. Raises what Ray raises when its head is gone."""
+    import ray
+
+    return tuple(
+        Node(row["NodeID"], row["NodeManagerAddress"], row["NodeManagerHostname"], row["Resources"])
+        for row in ray.nodes()
+        if row["Alive"]
+    )
+
+
+def own_node_id() -> str:
+    """Of the node that this process runs on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def placed_on(node_id: str | None) -> dict[str, Any]:
+    """Options of an actor or a task that runs on this node alone; None: wherever there is room."""
+    if node_id is None:
+        return {}
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
+
+
+async def answer_of(answer: Awaitable[Any], limit_s: float | None = None) -> Any:
+    """What another process answers; an error of ours there is one here, in its own words."""
+    import ray.exceptions
+
+    try:
+        async with asyncio.timeout(limit_s):
+            return await answer
+    except ray.exceptions.RayTaskError as error:
+        if not isinstance(error.cause, ClawError):
+            raise
+        kind = ConfigError if isinstance(error.cause, ConfigError) else EnvError
+        raise kind(str(error.cause)) from error
