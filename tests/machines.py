@@ -59,8 +59,7 @@ class Machine:
         self._init.stdout.close()
         self._started: list[subprocess.Popen[bytes]] = []
         assert first == "ready\n", first
-        children = Path(f"/proc/{self._init.pid}/task/{self._init.pid}/children").read_text()
-        self.first_process = int(children.split()[0])
+        self.first_process = _child_of(self._init.pid)
 
     def start(
         self,
@@ -85,6 +84,10 @@ class Machine:
             )
         self._started.append(process)
         return process
+
+    def signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+        """To what was started, not to what has started it."""
+        os.kill(_child_of(process.pid), number)
 
     def processes(self, name: str) -> list[int]:
         """Those that are called so, as this process knows them."""
@@ -154,6 +157,19 @@ def until(log: Path, words: str, process: subprocess.Popen[bytes], limit_s: floa
         assert time.monotonic() < deadline_s, f"no {words!r} in {limit_s:g} s:\n{text[-3000:]}"
         time.sleep(0.1)
     return text
+
+
+def until_listening(machine: Machine, port: int, limit_s: float = 20.0) -> None:
+    """Wait until something listens there; fails when nothing does."""
+    words = f":{port:04X} 00000000:0000 0A "
+    deadline_s = time.monotonic() + limit_s
+    while words not in Path(f"/proc/{machine.first_process}/net/tcp").read_text():
+        assert time.monotonic() < deadline_s, f"nothing listens on port {port}"
+        time.sleep(0.1)
+
+
+def _child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
 def _run(*command: str) -> None:

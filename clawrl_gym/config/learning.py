@@ -24,7 +24,8 @@ class RolloutConfig(Part):
     """Episodes of one task. 1: as in a live chat, there is nothing to compare an episode with but
     a running mean."""
     workers: int = Field(1, ge=1)
-    """Ray actors that hold environments."""
+    """Ray actors that hold environments; on a cluster that was joined, on each node (at most one a
+    core)."""
     envs_per_worker: int | None = Field(None, ge=1)
     """Most episodes that one worker runs at a time. None: 128, and in training as many as are of
     use within `max_staleness`, if those are more."""

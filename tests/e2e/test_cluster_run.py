@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.runs import still_alive
-from tests.machines import Machine, machines, until
+from tests.machines import Machine, machines, until, until_listening
 
 pytestmark = [pytest.mark.machines, pytest.mark.ray, pytest.mark.sandbox]
 PORT = 6379
@@ -99,6 +102,29 @@ def test_a_run_on_two_nodes_learns_and_survives_the_loss_of_one(rig: Rig) -> Non
 
 
 @pytest.mark.nightly
+@pytest.mark.vllm
+def test_nodes_that_join_late_and_are_cut_off(rig: Rig) -> None:
+    """The last word is a signal's; the head's end is told by a run that goes on."""
+    rig.node(rig.head, "--head", f"--host={rig.head.address}")
+    run = rig.train("trainer.steps=2000", "eval.tasks=0")
+    log = rig.log("train")
+    until(log, "step 1/2000", run, 240)
+    rig.node(rig.other, f"--address={rig.address}")
+    until(log, f"node {rig.other.namespace} ({rig.other.address}): 1 worker", run, 60)
+    rig.other.cut()
+    began_s = time.monotonic()
+    until(log, f"node {rig.other.namespace} ({rig.other.address}) ended", run, 60)
+    steps = log.read_text().count("\nstep ")
+    assert time.monotonic() - began_s < 30
+    until(log, f"step {steps + 3}/2000", run, 30)
+    assert rig.head.kill("gcs_server") == 1
+    assert run.wait(60) == 3, log.read_text()[-3000:]
+    last = log.read_text().splitlines()[-2:]
+    assert "the head of the cluster at 10.77.0.1:6379 has not answered" in last[0]
+    assert "resume=/tmp/run" in last[1]
+
+
+@pytest.mark.nightly
 def test_what_cannot_be_joined_is_one_line(rig: Rig) -> None:
     train = ("clawrl_gym.train", *RUN, f"ray.address={rig.address}")
     node = ("clawrl_gym.node", f"--address={rig.address}")
@@ -110,24 +136,57 @@ def test_what_cannot_be_joined_is_one_line(rig: Rig) -> None:
         assert "refused this token" in wrong
     assert "this machine is no node of the cluster" in rig.refusal(rig.other, *train)
     assert "is a node of the cluster at" in rig.refusal(rig.head, *node)
-    stays = rig.head.start(
+    rig.head.start(
         [sys.executable, "-m", "http.server", "7000", "--bind", rig.head.address], rig.log("http")
     )
+    until_listening(rig.head, 7000)
     alien = ("clawrl_gym.node", f"--address={rig.head.address}:7000")
-    assert re.search("no head of a Ray cluster", rig.refusal(rig.other, *alien))
-    stays.kill()
+    assert "no head of a Ray cluster" in rig.refusal(rig.other, *alien)
 
 
 @pytest.mark.nightly
-def test_a_node_leaves_nothing_and_says_what_it_cannot_hold(rig: Rig) -> None:
+def test_a_node_of_another_version_or_without_bubblewrap_is_left_out(rig: Rig) -> None:
+    rig.node(rig.head, "--head", f"--host={rig.head.address}")
+    rig.other.start(["mount", "--bind", "/dev/null", shutil.which("bwrap") or ""], rig.log("m"))
+    log = rig.log("other")
+    process = rig.other.start(
+        [sys.executable, "-m", "clawrl_gym.node", f"--address={rig.address}"], log, TOKEN
+    )
+    assert "sandbox: none (" in until(log, "Ctrl-C", process, 90)
+    # What a machine has is what it says; that it is so, it is asked to prove.
+    rig.other.signal(process, signal.SIGTERM)
+    process.wait(30)
+    copy = "/tmp/copy"
+    rig.other.start(
+        ["sh", "-c", f"mkdir {copy}; cp -rL clawrl_gym {copy}/; "
+         f"echo '# changed' >> {copy}/clawrl_gym/core/types.py; echo copied"],
+        rig.log("copy"),
+    ).wait()  # fmt: skip
+    rig.other.start(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", f"--address={rig.address}",
+         f"--node-ip-address={rig.other.address}", '--resources={"sandbox": 8}', "--block"],
+        rig.log("ray"), TOKEN | {"RAY_AUTH_MODE": "token", "PYTHONPATH": copy},
+    )  # fmt: skip
+    run = rig.train("trainer.steps=1", "eval.tasks=0")
+    text = until(rig.log("train"), "cannot be used", run, 120)
+    line = next(line for line in text.splitlines() if "cannot be used" in line)
+    assert f"node {rig.other.namespace} ({rig.other.address}) cannot be used: it has " in line
+    assert "expected clawrl_gym 0" in line
+
+
+@pytest.mark.nightly
+def test_a_node_leaves_nothing(rig: Rig) -> None:
     head = rig.node(rig.head, "--head", f"--host={rig.head.address}")
-    before = set(Path(f"/proc/{rig.other.first_process}/root/tmp").iterdir())
+    place = Path(f"/proc/{rig.other.first_process}/root/tmp")
+    before = set(place.iterdir())
     node = rig.node(rig.other, f"--address={rig.address}")
     pids = {pid for name in ("ray", "python") for pid in rig.other.processes(name)}
-    node.terminate()
+    rig.other.signal(node, signal.SIGTERM)
     assert node.wait(30) == 143
     assert "left the cluster" in rig.log(rig.other.namespace).read_text()
     assert not still_alive(pids)
-    assert set(Path(f"/proc/{rig.other.first_process}/root/tmp").iterdir()) == before
-    head.kill()  # not in order
-    assert not still_alive({pid for name in ("raylet", "gcs") for pid in rig.head.processes(name)})
+    assert set(place.iterdir()) == before
+    pids = {pid for name in ("raylet", "gcs_server") for pid in rig.head.processes(name)}
+    rig.head.signal(head, signal.SIGKILL)  # not in order
+    assert len(pids) == 2
+    assert not still_alive(pids, within_s=15)
