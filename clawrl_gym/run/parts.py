@@ -120,6 +120,12 @@ class RunParts:
             nodes = "; ".join(node.words() for node in self.cluster.nodes)
             self._view.message(f"joined the cluster at {self.cluster.address}: {nodes}")
 
+    def end_cluster_with(self, stack: AsyncExitStack) -> None:
+        """Have `stack` end the cluster, and before it the engines that are on it."""
+        stack.callback(self.cluster.stop)
+        if self._config.policy.placement == "nodes":
+            stack.push_async_callback(self.policy.servers.stop)
+
     async def start_learner(self, resumed: UpdateRow | None) -> None:
         """Load the model into the learner, with the checkpoint's optimizer."""
         self._view.phase("learner", "loading the model")

@@ -117,8 +117,11 @@ class Service:
             running.create_task(self._serve_policy())
             if self._config.learn:
                 running.create_task(self._collector.run())
-                stack.callback(parts.cluster.stop)
+                parts.end_cluster_with(stack)
                 running.create_task(self._learn(self._resumed))
+            elif self._config.policy.placement == "nodes":
+                parts.end_cluster_with(stack)
+                running.create_task(self._hold_cluster())
 
     async def _report_at_the_end(self) -> None:
         """It is written beside the closing of everything, for which there is little time."""
@@ -142,6 +145,12 @@ class Service:
         await self._parts.start_cluster()
         async with self._parts.cluster.required():
             await self._learn_for_ever(resumed)
+
+    async def _hold_cluster(self) -> None:
+        """For its engines alone."""
+        await self._parts.start_cluster()
+        async with self._parts.cluster.required():
+            await asyncio.Event().wait()
 
     async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts

@@ -122,7 +122,7 @@ class Run:
         record_notes(parts.folder.path, self._notes)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
         self._judge = parts.judging(stack, hints=algorithm.needs_hints)
-        stack.callback(parts.cluster.stop)
+        parts.end_cluster_with(stack)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(parts.policy.start(resumed))
             starting.create_task(self._start_beside_policy(stack, resumed))
