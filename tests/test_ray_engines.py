@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,17 @@ from typing import Any
 import psutil
 import pytest
 
-from clawrl_gym.config import PolicyConfig
-from clawrl_gym.core.errors import ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
+from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run.engine_actor import RayProcess, put_chunk
 from clawrl_gym.run.engines import ClusterEngines
+from clawrl_gym.run.learner_away import RayLearnerAway
 from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
+from clawrl_gym.trainers.actor import LearnerSetup
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
 
@@ -74,8 +76,8 @@ def test_a_cluster_without_room_for_the_engines_is_one_line_with_what_its_nodes_
     assert "10.0.0.3" not in message
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Any]:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
@@ -154,6 +156,48 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
         while stub_processes(tmp_path):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     assert not list((tmp_path / "cache" / "engines").iterdir())
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+async def test_a_learner_on_another_node_sends_its_files_and_is_revived_when_it_dies(
+    cluster: Any, tmp_path: Path
+) -> None:
+    import ray
+
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    own = write_safetensors(model / "model.safetensors", 9, 4)
+    cluster.add_node(num_cpus=1, resources={"learner": 1}, object_store_memory=80 << 20)
+
+    async def place() -> dict[str, Any]:
+        return apart(ray.nodes())
+
+    learner = RayLearnerAway(
+        LearnerSetup(
+            TrainerConfig(), LearnerConfig(backend="simulated", simulated_step_s=0), 0, "cpu", 1.0
+        ),
+        Depot(model, str(model), tmp_path / "depot", put_chunk),
+        "auto",
+        place,
+        cache=tmp_path / "cache",
+    )
+    await learner.ready()
+    checkpoint = tmp_path / "checkpoints" / "000001"
+    await learner.step([], 0)
+    await learner.save_weights(str(tmp_path / "new"))
+    assert (tmp_path / "new" / own.name).read_bytes() == own.read_bytes()
+    await learner.save_checkpoint(str(checkpoint))
+    assert (checkpoint / "updates").read_text() == "1"
+
+    ray.kill(learner._actor)
+    with pytest.raises(LearnerDied):
+        await learner.step([], 1)
+    await learner.revive(str(checkpoint))
+    await learner.step([], 1)
+    await learner.save_checkpoint(str(checkpoint))
+    assert (checkpoint / "updates").read_text() == "2"
 
 
 async def all_served(clients: tuple[PolicyClient, ...]) -> set[tuple[int, str]]:
