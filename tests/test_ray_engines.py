@@ -14,6 +14,7 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
+from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
@@ -81,20 +82,26 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False},
-    )
-    try:
-        ray.init(
-            address=cluster.address,
-            log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
+    with Scratch("nodes") as folder:
+        cluster = Cluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 1,
+                "object_store_memory": 80 << 20,
+                "include_dashboard": False,
+                "temp_dir": str(folder),
+            },
         )
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+        try:
+            ray.init(
+                address=cluster.address,
+                log_to_driver=False,
+                runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
+            )
+            yield cluster
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
 
 
 @pytest.mark.ray

@@ -27,7 +27,8 @@ class EngineActor:
         import ray.util
 
         self._address = str(ray.util.get_node_ip_address())
-        self._loop = asyncio.SelectorEventLoop()
+        asyncio.set_event_loop_policy(None)  # Ray's choice, uvloop, starts no processes in threads
+        self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="engine", daemon=True).start()
         self._host = self._run(
             self._make_host(config, key, make, None if cache is None else Path(cache))
