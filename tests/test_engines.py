@@ -88,7 +88,7 @@ class Rig:
     """One engine and the machine of its driver."""
 
     def __init__(self, folder: Path, silent_s: float = 30.0, **config: object) -> None:
-        network = Network()
+        self.network = network = Network()
         self._folder = folder
         self.node = Node(folder / "node", network)
         model = folder / "model"
@@ -202,6 +202,20 @@ async def test_what_keeps_it_from_starting_names_the_node(tmp_path: Path) -> Non
         await rig.engine.start(0, None)
     for process in rig.node.processes:
         await process.end()
+
+
+async def test_weights_that_break_on_their_way_are_refused_and_named_with_the_node(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    async with watched(rig):
+        rig.network.breaks = True
+        with pytest.raises(PolicyError, match=r"not what was sent.* \(on the node node 1\)"):
+            await rig.publish(1)
+        assert await rig.served() == (0, digest(rig.first))
+        rig.network.breaks = False
+        weights = await rig.publish(1)
+        assert await rig.served() == (1, digest(weights))
 
 
 async def test_one_that_cannot_be_begun_again_is_given_up(tmp_path: Path) -> None:

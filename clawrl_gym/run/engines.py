@@ -17,6 +17,7 @@ from typing import Protocol, cast
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
+from clawrl_gym.core.shipment import Shipment
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Hold
@@ -151,27 +152,34 @@ class RemoteEngine:
     async def stage(self, version: int, weights: Path, take: Take) -> None:
         shipment = await self._depot.stage(version, weights, take)
         if self.alive:
-            with contextlib.suppress(Lost):  # it takes what is current when it is there again
-                await self._ask("stage", version, shipment)
-                self._staged = version
+            with contextlib.suppress(Lost, PolicyError):  # `switch` tries again
+                await self._give_weights(version, shipment)
 
     def of_version(self, version: int) -> Path:
         return self._depot.of_version(version)
 
     async def switch(self, version: int) -> float:
         async with self._changing:
-            if self.alive and self._staged != version:  # it has come back in between
-                await self.stage(version, self.of_version(version), "share")
             paused_s = 0.0
-            if self.alive:
-                with self._hold(), contextlib.suppress(Lost):
-                    paused_s = cast(float, await self._ask("switch", version, limit_s=_SWITCH_S))
-                    self._served = version
+            with contextlib.suppress(Lost):  # it takes what is current when it is there again
+                if self.alive and self._staged != version:
+                    here = self.of_version(version)
+                    await self._give_weights(
+                        version, await self._depot.stage(version, here, "share")
+                    )
+                if self.alive:
+                    with self._hold():
+                        answer = await self._ask("switch", version, limit_s=_SWITCH_S)
+                    paused_s, self._served = cast(float, answer), version
             await self._depot.commit(version)
             return paused_s
 
     async def renew(self, version: int, weights: Path) -> None:
         await self._let_go()
+
+    async def _give_weights(self, version: int, shipment: Shipment) -> None:
+        await self._ask("stage", version, shipment)
+        self._staged = version
 
     async def _begin(self, placing_s: float) -> None:
         """Place it and start it with what is current; it answers then, and has missed nothing."""
@@ -197,7 +205,8 @@ class RemoteEngine:
         async with self._changing:
             if self._served != self._depot.version:
                 version, weights = self._depot.version, await self._depot.weights()
-                await self._ask("stage", version, weights)
+                assert weights is not None  # the model's own are only ever the first
+                await self._give_weights(version, weights)
                 await self._ask("switch", version, limit_s=_SWITCH_S)
                 self._served = version
 
