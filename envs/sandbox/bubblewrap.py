@@ -69,7 +69,7 @@ def open_sandbox(
     shell_env = _ENV | dict(env or {})
     channel = LauncherChannel(launcher)
     try:
-        with launcher.starting():
+        with launcher.line.place():
             transport = _transport()
             try:
                 channel.start(
@@ -145,7 +145,7 @@ class BubblewrapSandbox:
         self._closed = True
         self._transport.close()
         try:
-            with self._channel.launcher.starting():
+            with self._channel.launcher.line.place():
                 self._channel.restart(transport.remote, renew=True)
                 return type(self)(self._limits, self._channel, transport)
         except BaseException:

@@ -17,7 +17,6 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from clawrl_gym.core import errors
@@ -25,6 +24,7 @@ from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.core.open_files import allow_open_files
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.room import Room, most_sandboxes
+from clawrl_gym.envs.sandbox.start_line import StartLine
 
 # A bare package in place of ours, whose own __init__ registers environments and imports numpy.
 _PROGRAM = """\
@@ -40,8 +40,6 @@ _START_S = 30.0
 _OPEN_FILES = 1 << 16
 """For this process: each sandbox costs it two, and two more while it starts."""
 _MOST_STARTING = 16
-"""At a time: more would only wait for each other, and the last of them in vain."""
-_LINE_S = 900.0
 _ANSWER_S = 30.0
 _END_S = 10.0
 _SEND_TIMEOUT = struct.pack("ll", 30, 0)
@@ -80,7 +78,7 @@ class LauncherClient:
         self._answers: dict[int, queue.SimpleQueue[Answer]] = {}
         """Where the answers of requests are waited for."""
         self._gone = False
-        self._starting = threading.BoundedSemaphore(_MOST_STARTING)
+        self.line = StartLine(_MOST_STARTING)
         self._reader = threading.Thread(target=self._read, name="sandbox-launcher", daemon=True)
         self._reader.start()
         if not self.limits_kind.startswith("cgroup"):
@@ -112,16 +110,6 @@ class LauncherClient:
     @property
     def launcher_pid(self) -> int:
         return self._process.pid
-
-    @contextlib.contextmanager
-    def starting(self) -> Iterator[None]:
-        """Wait in line while others start theirs. Raises SandboxError after minutes of that."""
-        if not self._starting.acquire(timeout=_LINE_S):
-            raise SandboxError(f"{_MOST_STARTING} sandboxes are starting for {_LINE_S:.0f} s now")
-        try:
-            yield
-        finally:
-            self._starting.release()
 
     def next_number(self) -> int:
         """Of a sandbox."""
