@@ -51,15 +51,15 @@ COSTS = {
     "worker_mb": UnitCost(133.0, "MB of a Ray actor", "docs/measured.md"),
     "worker_environments": UnitCost(1_000, "environments of a worker", "assumed"),
     "store_kb": UnitCost(2.1, "KB of a turn in run.db", "bench/gateway.py"),
-    "judge_cpu_ms": UnitCost(1.0, "CPU of a rule judge's verdict", "assumed"),
+    "judge_cpu_ms": UnitCost(0.85, "CPU of a rule judge's verdict", "bench/judge_languages.py"),
     "tiny_tokens_per_s": UnitCost(2_400, "sampled tokens a second of a core", "assumed"),
-    "gpu_tokens_per_s": UnitCost(5_000, "8B: sampled tokens a second of a GPU", "assumed"),
-    "gpu_stream_tokens_per_s": UnitCost(40, "8B: of one request among many", "assumed"),
+    "gpu_tokens_per_s": UnitCost(6_000, "4B: sampled tokens a second of a GPU", "assumed"),
+    "gpu_stream_tokens_per_s": UnitCost(50, "4B: of one request among many", "assumed"),
     "tiny_stream_tokens_per_s": UnitCost(80, "tiny: of one request among many", "assumed"),
-    "gpu_context_mb": UnitCost(0.144, "8B: MB of a token in the key-value cache", "arithmetic"),
-    "gpu_cache_gb": UnitCost(50, "8B: cache of a GPU of 80 GB", "arithmetic"),
+    "gpu_context_mb": UnitCost(0.147, "4B: MB of a token in the key-value cache", "arithmetic"),
+    "gpu_cache_gb": UnitCost(60, "4B: cache of a GPU of 80 GB", "assumed"),
     "tiny_learner_tokens_per_s": UnitCost(4_200, "tiny: trained tokens a second", "make train"),
-    "gpu_learner_tokens_per_s": UnitCost(10_000, "8B: trained tokens a second", "assumed"),
+    "gpu_learner_tokens_per_s": UnitCost(4_000, "4B: trained tokens a second", "assumed"),
     "head_cores": UnitCost(1, "cores that one gateway can use", "one event loop"),
     "machine_cores": UnitCost(64, "cores of a machine for environments", "assumed"),
     "machine_gb": UnitCost(256, "GB of it, of which 0.8 are used", "assumed"),
@@ -92,9 +92,9 @@ class Scenario:
 
 SCENARIOS = (
     Scenario("terminal, tiny policy", "sandbox", "tiny", 1, 45, 14, 0, 0.03),
-    Scenario("terminal, 8B", "sandbox", "gpu", 8, 800, 200, 200, 1.0),
-    Scenario("repositories in containers, 8B", "container", "gpu", 25, 2_500, 150, 400, 6.0),
-    Scenario("web pages, 8B", "browser", "gpu", 12, 1_800, 60, 900, 2.0),
+    Scenario("terminal, 4B", "sandbox", "gpu", 8, 800, 200, 200, 1.0),
+    Scenario("repositories in containers, 4B", "container", "gpu", 25, 2_500, 150, 400, 6.0),
+    Scenario("web pages, 4B", "browser", "gpu", 12, 1_800, 60, 900, 2.0),
 )
 
 
@@ -195,7 +195,7 @@ def page(cost: Mapping[str, float]) -> Iterator[str]:
         firsts = ", ".join(f"the {name} at {at:,.0f}" for at, name in ends_first(scenario, cost))
         yield ""
         yield (
-            f"**{scenario.name[0].upper()}{scenario.name[1:]}** ({scenario.turns} turns of "
+            f"**{scenario.name[0].upper()}{scenario.name[1:]}** (turns: {scenario.turns}, of "
             f"{scenario.reply_tokens} tokens, {scenario.outside_s:g} s outside of the engine). "
             f"One of each is full: {firsts}."
         )

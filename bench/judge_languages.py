@@ -9,6 +9,7 @@ The lists are in tests/fixtures/replies/; tests/answers.py says how they were ma
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 
 from clawrl_gym.judge.interface import Finding
@@ -32,11 +33,14 @@ def main() -> None:
     parser.add_argument("--wrong", action="store_true", help="also what was read otherwise")
     with_wrong = parser.parse_args().wrong
     reader = speech()
+    began_s = time.process_time()
     read = {
         (half, code): [(answer, finding_of(reader, answer)) for answer in answers(code, half)]
         for half in HALVES
         for code in (*LANGUAGES, UNDECLARED)
     }
+    read_ms = 1e3 * (time.process_time() - began_s) / sum(map(len, read.values()))
+    print(f"{read_ms:.2f} ms of CPU an answer")
     print(f"{'list':<24}{'answers':>8}{'-1':>6}{'0':>5}{'+1':>5}{'abstained':>11}{'as meant':>10}")
     for half in HALVES:
         for kind in KINDS:
