@@ -1,6 +1,10 @@
 """Images: a task's is named by what it is made of; ours are there when they are asked for."""
 
+import hashlib
+import secrets
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ from clawrl_gym.core.errors import SandboxError, TaskError
 from clawrl_gym.envs.sandbox.docker.images import (
     SWE_IMAGE,
     TERMINAL_IMAGE,
+    _exclusive,
     build_image,
     ensure_image,
 )
@@ -156,3 +161,22 @@ def test_the_stacks_command_is_one_that_serve_takes():
     config = compose("serve", plain, ServeConfig)
     assert config.gateway.key == "secret"
     assert config.gateway.port == 8808
+
+
+def test_one_at_a_time_makes_an_image_and_no_lock_stays():
+    name = f"clawrl/of-test:{secrets.token_hex(4)}"
+    inside, most = 0, 0
+
+    def make(_):
+        nonlocal inside, most
+        with _exclusive(name):
+            inside += 1
+            most = max(most, inside)
+            time.sleep(0.002)
+            inside -= 1
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(make, range(40)))
+    assert most == 1
+    key = hashlib.sha256(name.encode()).hexdigest()[:16]
+    assert list(Path("/tmp").glob(f"clawrl-image-*-{key}.lock")) == []

@@ -36,6 +36,7 @@ from clawrl_gym.core.errors import (
 from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
+from clawrl_gym.core.reaper import Reaper
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.envs.sandbox.cgroup import remove_groups_of_the_dead
@@ -79,8 +80,6 @@ class Cluster:
         self._up = False
         self._watched = contextlib.ExitStack()
         self._lost = asyncio.Event()
-        self._agents: list[int] = []
-        """Descriptors of the processes that the raylet began with."""
         self._why_lost = ""
         self._heard_s = 0.0
         self.address = self._config.address
@@ -110,6 +109,7 @@ class Cluster:
         def hold() -> None:  # Ray's processes die with the thread that started them
             error = None
             scratch = Scratch("ray")
+            reaper = Reaper(scratch.path)  # Ray's agents outlive a raylet that was killed, by a minute
             try:
                 self._begin(scratch.path)
             except Exception as failure:  # noqa: BLE001 - raised below, in the loop
@@ -123,7 +123,7 @@ class Cluster:
             if self._why_lost:
                 self._keep_logs(scratch.path)
             _stop_ray()
-            self._end_agents()
+            reaper.end_all()
             scratch.remove()
             remove_groups_of_the_dead()  # Ray kills what its workers have started
 
@@ -221,15 +221,6 @@ class Cluster:
                 self._watched.callback(os.close, descriptor)
                 loop.add_reader(descriptor, self._lose_process, descriptor, name)
                 self._watched.callback(loop.remove_reader, descriptor)
-                self._agents += [os.pidfd_open(below) for below in descendants(pid)]
-
-    def _end_agents(self) -> None:
-        """Ray's own ones outlive a raylet that was killed, by a minute."""
-        for descriptor in self._agents:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            os.close(descriptor)
-        self._agents.clear()
 
     def _lose_process(self, descriptor: int, name: str) -> None:
         asyncio.get_running_loop().remove_reader(descriptor)

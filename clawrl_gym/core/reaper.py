@@ -1,0 +1,78 @@
+"""A process that waits for the end of another, and then ends what is left of it: `python reaper.py
+FOLDER`, with a pipe from its owner as standard input.
+
+Processes that are given paths in FOLDER by options (`--name=FOLDER/...`) are killed, and the folder
+is removed. For programs of others that do not end with who started them. Needs nothing but the
+standard library, nor the package that it lies in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_ROUNDS = 50
+_PAUSE_S = 0.1
+_LONGEST_S = 10.0
+
+
+class Reaper:
+    """The process, seen from its owner."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def end_all(self) -> None:
+        """As at the end of this process; idempotent."""
+        try:
+            self._process.communicate(timeout=_LONGEST_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
+
+
+def end_all_of(folder: str) -> None:
+    """Kill what works in the folder until nothing does, and remove it."""
+    for _ in range(_ROUNDS):
+        pids = _pids_of(folder)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not pids:
+            break
+        time.sleep(_PAUSE_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pids_of(folder: str) -> list[int]:
+    return [
+        int(entry.name)
+        for entry in os.scandir("/proc")
+        if entry.name.isdigit() and _is_given(folder, entry.name)
+    ]
+
+
+def _is_given(folder: str, pid: str) -> bool:
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    path = f"={folder}/".encode()
+    return any(part.startswith(b"--") and path in part for part in arguments)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()  # until the owner has closed it, or has ended
+    end_all_of(sys.argv[1])

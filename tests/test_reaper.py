@@ -1,0 +1,63 @@
+"""What a killed process has left is ended and removed at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from clawrl_gym.core.reaper import Reaper, end_all_of
+
+ROOT = Path(__file__).resolve().parents[1]
+OWNER = """
+import subprocess, sys, time
+from pathlib import Path
+from clawrl_gym.core.reaper import Reaper
+folder = Path(sys.argv[1])
+Reaper(folder)
+sleeps = [sys.executable, "-c", "import time; print(flush=True); time.sleep(1000)"]
+left = subprocess.Popen([*sleeps, f"--session-dir={folder}/x"], start_new_session=True)
+time.sleep(1000)
+"""
+
+
+def test_a_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "x").mkdir(parents=True)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder)], cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == b"\n"
+    owner.kill()
+    owner.wait()
+    assert owner.stdout.read() == b""  # the process that it has left has ended, too
+    owner.stdout.close()
+    while folder.exists():
+        pass
+
+
+def test_who_only_looks_into_the_folder_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    looks = subprocess.Popen(["sleep", "1000"], cwd=folder)
+    try:
+        end_all_of(str(folder))
+        assert looks.poll() is None
+        assert not folder.exists()
+    finally:
+        looks.kill()
+        looks.wait()
+
+
+def test_an_owner_that_goes_on_may_have_it_done(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    reaper = Reaper(folder)
+    with (folder / "log").open("w") as log, subprocess.Popen(["sleep", "1000"], stdout=log) as left:
+        log.close()
+        reaper.end_all()
+        assert left.wait() == -signal.SIGKILL
+    assert not folder.exists()
+    reaper.end_all()
