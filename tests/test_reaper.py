@@ -16,8 +16,8 @@ from pathlib import Path
 from clawrl_gym.core.reaper import Reaper
 folder = Path(sys.argv[1])
 Reaper(folder)
-sleeps = [sys.executable, "-c", "import time; print(flush=True); time.sleep(1000)"]
-left = subprocess.Popen([*sleeps, f"--session-dir={folder}/x"], start_new_session=True)
+code = "import sys, time; log = open(sys.argv[1], 'w'); print(flush=True); time.sleep(1000)"
+left = subprocess.Popen([sys.executable, "-c", code, f"{folder}/x/log"], start_new_session=True)
 time.sleep(1000)
 """
 
@@ -41,7 +41,8 @@ def test_a_killed_owner_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
 def test_who_only_looks_into_the_folder_is_left_alone(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
-    looks = subprocess.Popen(["sleep", "1000"], cwd=folder)
+    (folder / "log").write_text("")
+    looks = subprocess.Popen(["tail", "-f", folder / "log"], cwd=folder)
     try:
         end_all_of(str(folder))
         assert looks.poll() is None

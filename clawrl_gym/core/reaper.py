@@ -1,9 +1,9 @@
 """A process that waits for the end of another, and then ends what is left of it: `python reaper.py
 FOLDER`, with a pipe from its owner as standard input.
 
-Processes that are given paths in FOLDER by options (`--name=FOLDER/...`) are killed, and the folder
-is removed. For programs of others that do not end with who started them. Needs nothing but the
-standard library, nor the package that it lies in.
+Processes that write to files in FOLDER are killed, and the folder is removed. For programs of
+others that do not end with who started them. Needs nothing but the standard library, nor the
+package that it lies in.
 """
 
 from __future__ import annotations
@@ -60,17 +60,26 @@ def _pids_of(folder: str) -> list[int]:
     return [
         int(entry.name)
         for entry in os.scandir("/proc")
-        if entry.name.isdigit() and _is_given(folder, entry.name)
+        if entry.name.isdigit() and _writes_in(folder, Path(entry.path))
     ]
 
 
-def _is_given(folder: str, pid: str) -> bool:
+def _writes_in(folder: str, process: Path) -> bool:
     try:
-        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        descriptors = list((process / "fd").iterdir())
     except OSError:
         return False
-    path = f"={folder}/".encode()
-    return any(part.startswith(b"--") and path in part for part in arguments)
+    return any(_is_written(path, process, f"{folder}/") for path in descriptors)
+
+
+def _is_written(descriptor: Path, process: Path, place: str) -> bool:
+    try:
+        if not str(descriptor.readlink()).startswith(place):
+            return False
+        fields = (process / "fdinfo" / descriptor.name).read_text().split()
+    except OSError:
+        return False
+    return int(fields[fields.index("flags:") + 1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ from clawrl_gym.run.nodes import Node, answer_of, living_nodes, own_node_id, pla
 from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
 
 _OBJECT_STORE_BYTES = 128 << 20
+_LAST_WORDS = (b"Fatal Python error", b"Traceback (most", b"*** SIG")
 _RAY_PROCESSES = ("gcs_server", "raylet")
 _JOIN_S = 60.0
 _LOOK_S = 1.0
@@ -120,7 +121,7 @@ class Cluster:
             if error is None and self.is_joined:
                 self._follow(loop)
             self._unwanted.wait()
-            if self._why_lost:
+            if self._why_lost or _has_crashed(scratch.path):
                 self._keep_logs(scratch.path)
             _stop_ray()
             reaper.end_all()
@@ -228,6 +229,15 @@ class Cluster:
             f"Ray's {name} ended: it was killed, or there was no memory for it"
             + (f"; Ray's own logs: {self._kept_logs}" if self._kept_logs else "")
         )
+
+
+def _has_crashed(folder: Path) -> bool:
+    """Whether a process of the cluster has said something at its end."""
+    return any(
+        sign in path.read_bytes()
+        for path in folder.glob("session_latest/logs/worker-*.err")
+        for sign in _LAST_WORDS
+    )
 
 
 def _start_ray(folder: Path) -> None:
@@ -389,10 +399,7 @@ class RayWorker(EpisodeRunner):
             episode: Episode = await self._actor.run.remote(spec)
             return episode
         except ray.exceptions.RayActorError as error:
-            raise EnvError(
-                "its process ended: its memory was full, or an environment's code crashed or "
-                f"called os._exit ({_last_line(error)})"
-            ) from None
+            raise EnvError(f"its process ended{_why_ended(error)}") from None
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, WorkerRetired):
                 raise WorkerRetired(str(error.cause)) from None
@@ -419,6 +426,13 @@ class RayWorker(EpisodeRunner):
 
     async def close(self) -> None:
         await self._actor.close.remote()
+
+
+def _why_ended(error: Exception) -> str:
+    """As far as Ray knows."""
+    if "running low on memory" in str(error):
+        return ": Ray killed it, for the machine was low on memory"
+    return ": it was killed, its memory was full, or its code crashed or called os._exit"
 
 
 def _last_line(error: Exception) -> str:
@@ -462,7 +476,9 @@ class RayLearner:
         try:
             return await getattr(self._actor, method).remote(*arguments)
         except ray.exceptions.RayActorError as error:
-            raise LearnerDied(f"the learner died in {method}: {_last_line(error)}") from error
+            raise LearnerDied(
+                f"the learner's process ended in {method}{_why_ended(error)}"
+            ) from error
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, ConfigError):
