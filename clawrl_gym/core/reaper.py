@@ -1,9 +1,9 @@
 """A process that waits for the end of another, and then ends what is left of it: `python reaper.py
 FOLDER`, with a pipe from its owner as standard input.
 
-Processes that write to files in FOLDER are killed, and the folder is removed. For programs of
-others that do not end with who started them. Needs nothing but the standard library, nor the
-package that it lies in.
+All processes but the owner that write to files in FOLDER are killed, and the folder is removed. For
+programs of others that do not end with who started them. Needs nothing but the standard library,
+nor the package that it lies in.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Reaper:
             self._process.communicate()
 
 
-def end_all_of(folder: str) -> None:
-    """Kill what works in the folder until nothing does, and remove it."""
+def end_all_of(folder: str, but: int) -> None:
+    """Kill what works in the folder, but one process, until nothing does, and remove it."""
     for _ in range(_ROUNDS):
-        pids = _pids_of(folder)
+        pids = _pids_of(folder) - {but, os.getpid()}
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -56,12 +56,12 @@ def end_all_of(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pids_of(folder: str) -> list[int]:
-    return [
+def _pids_of(folder: str) -> set[int]:
+    return {
         int(entry.name)
         for entry in os.scandir("/proc")
         if entry.name.isdigit() and _writes_in(folder, Path(entry.path))
-    ]
+    }
 
 
 def _writes_in(folder: str, process: Path) -> bool:
@@ -83,5 +83,6 @@ def _is_written(descriptor: Path, process: Path, place: str) -> bool:
 
 
 if __name__ == "__main__":
+    owner = os.getppid()
     sys.stdin.buffer.read()  # until the owner has closed it, or has ended
-    end_all_of(sys.argv[1])
+    end_all_of(sys.argv[1], owner)

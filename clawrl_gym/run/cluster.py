@@ -14,7 +14,6 @@ import logging
 import os
 import secrets
 import shutil
-import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -110,7 +109,7 @@ class Cluster:
         def hold() -> None:  # Ray's processes die with the thread that started them
             error = None
             scratch = Scratch("ray")
-            reaper = Reaper(scratch.path)  # Ray's agents outlive a raylet that was killed, by a minute
+            reaper = Reaper(scratch.path)  # Ray's agents outlive a killed raylet by a minute
             try:
                 self._begin(scratch.path)
             except Exception as failure:  # noqa: BLE001 - raised below, in the loop
