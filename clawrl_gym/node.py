@@ -27,6 +27,8 @@ from clawrl_gym.run.ray_node import (
 
 _A_CORE = {"sandbox": 128, "docker": 16, "browser": 16}
 """Environments of each kind that a core is taken to hold, unless it is said."""
+_OTHERS = {"engine": "vLLM engines", "learner": "learners"}
+"""What else a node may say that it takes (policy.placement, learner.placement)."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -65,6 +67,7 @@ def plan_of(options: argparse.Namespace) -> NodePlan:
         if wanted != 0:
             resources[kind], line = resource_of(kind, checks, wanted)
             _say(line)
+    resources |= {kind: getattr(options, kind) for kind in _OTHERS}
     resources = {kind: count for kind, count in resources.items() if count}
     plan = NodePlan(address, options.head, own, resources, token)
     if not options.head:
@@ -136,6 +139,11 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(
             f"--{kind}", type=_count, metavar="N",
             help=f"environments of this kind at a time, 0: none (default: {count} a core)",
+        )  # fmt: skip
+    for kind, words in _OTHERS.items():
+        parser.add_argument(
+            f"--{kind}", type=_count, metavar="N", default=0,
+            help=f"{words} that this machine takes (default: 0)",
         )  # fmt: skip
     return parser
 

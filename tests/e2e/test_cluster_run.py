@@ -21,7 +21,7 @@ PORT = 6379
 TOKEN = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 RUN = (
     "env=terminal", "run.dir=/tmp/run", "ui=line", "seed=0", "rollout.groups=4",
-    "rollout.group_size=4", "rollout.envs_per_worker=8", "eval.tasks=16", "eval.also=[]",
+    "rollout.group_size=4", "rollout.envs_per_worker=8", "eval.tasks=32", "eval.every=0",
 )  # fmt: skip
 
 
@@ -97,7 +97,8 @@ def test_a_run_on_two_nodes_learns_and_survives_the_loss_of_one(rig: Rig) -> Non
     assert "(raylet)" not in text
     metrics = [json.loads(line) for line in rig.read("/tmp/run/metrics.jsonl").splitlines()]
     held_out = [row["heldout/success"] for row in metrics if "heldout/success" in row]
-    assert len(held_out) == 2
+    before, after = held_out
+    assert after > before  # 0.31 and 0.44 to 0.77 in those runs that were looked at
     assert not rig.head.processes("bwrap")
 
 
