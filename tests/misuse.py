@@ -45,6 +45,8 @@ TABLE = (
     Misuse("train", "policy.sampling.max_tokens=4096", r"expected room for a prompt"),
     Misuse("serve", "policy.tool_parser=hermess", r"got policy.tool_parser='hermess', expected on"),
     Misuse("train", "policy.device={other_device}", r"the installed vLLM is built for"),
+    Misuse("train", "learner=lora learner.adapter.modules=[query]", r"with query, expected linear"),
+    Misuse("serve", "learner=lora learner.adapter.rank=0", r"learner\.adapter\.rank"),
     # the environment and its tasks
     Misuse("train", "env.tasks={place}/nothing", r"there is no folder"),
     Misuse("train", "env=swe sandbox=bubblewrap env.instances={place}/x.jsonl", r"x\.jsonl"),

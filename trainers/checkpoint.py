@@ -2,7 +2,8 @@
 
 A checkpoint is a model's folder, as transformers and vLLM load it, with the learner's own state in
 a folder inside. Its weights are those that the learner steps on, in float32; `dtype` in its
-config.json is the element type that is served. Invariant: a reader sees the old file or folder or
+config.json is the element type that is served. Of an adapter they are merged with what it adds, and
+it lies beside them as PEFT has it. Invariant: a reader sees the old file or folder or
 the new one, whole, never a part; after a crash too (a checkpoint is flushed to the disk before it
 gets its name).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 from torch import Tensor
@@ -20,6 +21,10 @@ from torch import Tensor
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
 from clawrl_gym.policy.weights import files_beside_weights
+from clawrl_gym.trainers import adapter
+
+if TYPE_CHECKING:
+    from clawrl_gym.trainers.model import PackedModel
 
 STATE = "state.pt"
 _OLD_STATE = "learner.pt"
@@ -51,9 +56,9 @@ def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) ->
 
 
 def write_checkpoint(
-    weights: dict[str, Tensor], state: LearnerState, model_dir: Path, folder: Path
+    model: PackedModel, state: LearnerState, model_dir: Path, folder: Path
 ) -> None:
-    """Make `folder` hold this checkpoint of the model in `model_dir`, and nothing else.
+    """Make `folder` hold this checkpoint of a run that began with `model_dir`, and nothing else.
 
     What cannot be written whole, on a full disk, takes no room afterwards.
     """
@@ -63,8 +68,10 @@ def write_checkpoint(
         own.mkdir(parents=True)
         for source in files_beside_weights(model_dir):
             shutil.copyfile(source, partial / source.name)
-        write_weights(weights, partial, torch.float32)
+        write_weights(model.state(), partial, torch.float32)
         torch.save(state, own / STATE)
+        if model.adapted:
+            adapter.write_adapter(model.net, partial / adapter.FOLDER)
         end_checkpoint(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -91,8 +98,9 @@ def end_checkpoint(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], LearnerState]:
-    """Weights and state that `write_checkpoint` wrote, in this version or the first."""
+def read_checkpoint(model: PackedModel, folder: Path) -> LearnerState:
+    """Give the model the weights that `write_checkpoint` wrote, in this version or the first;
+    returns the state. Raises TrainerError."""
     from safetensors.torch import load_file
 
     _finish(folder)
@@ -105,8 +113,17 @@ def read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], LearnerState]:
                 f"checkpoint {str(folder)!r} has no {path.relative_to(folder)}, expected one that "
                 "is whole"
             )
+    if model.adapted:
+        adapter.read_adapter(model.net, folder / adapter.FOLDER)
+    elif (folder / adapter.FOLDER).exists():
+        raise TrainerError(
+            f"got the checkpoint of a run with an adapter ({folder}), expected one of all weights: "
+            "go on with learner=lora, or begin with policy.model=CHECKPOINT"
+        )
+    else:
+        model.load_state(load_file(folder / WEIGHTS))
     state: LearnerState = torch.load(state_file, map_location="cpu", weights_only=True)
-    return load_file(folder / WEIGHTS), state
+    return state
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:

@@ -62,9 +62,13 @@ class Learner:
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
         with boundary(TrainerError, f"loading the learner's model from {model_dir!r}"):
-            self.model = PackedModel(model_dir, device, temperature, images)
+            self.model = PackedModel(model_dir, device, temperature, images, learner)
             if trainer.kl_coef > 0 or frozen:
-                self.first = PackedModel(model_dir, device, temperature, images)
+                self.first = (
+                    self.model.first()
+                    if self.model.adapted
+                    else PackedModel(model_dir, device, temperature, images)
+                )
         self.teacher = self._make_teacher(model_dir, device, images) if distils(trainer) else None
         self.settings = LossSettings(
             clip_low=trainer.clip_low,
@@ -138,13 +142,12 @@ class Learner:
             "rng": torch.get_rng_state(),
         }
         with boundary(TrainerError, f"writing the checkpoint {folder!r}"):
-            checkpoint.write_checkpoint(self.model.state(), state, self.model_dir, Path(folder))
+            checkpoint.write_checkpoint(self.model, state, self.model_dir, Path(folder))
 
     def load_checkpoint(self, folder: str) -> None:
         """Go on from a checkpoint of the same model and configuration."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
-            weights, state = checkpoint.read_checkpoint(Path(folder))
-            self.model.load_state(weights)
+            state = checkpoint.read_checkpoint(self.model, Path(folder))
             self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])

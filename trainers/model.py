@@ -6,8 +6,9 @@ only for positions that predict a sampled token.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,9 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.policy.generation import UNSPOKEN_BIAS
 from clawrl_gym.policy.models import picture_ids, sees
+from clawrl_gym.trainers.adapter import add_adapter, left_out, merged
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
 from clawrl_gym.trainers.distillation import topk_logprobs
 from clawrl_gym.trainers.packing import Pack
@@ -28,6 +31,7 @@ from clawrl_gym.trainers.pictures import Images, PictureReader
 
 Layout = Literal["packed", "padded"]
 Logits = Callable[[Tensor], Tensor]
+_BASES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 MAX_LOGITS = 2**26
 """Logits held at a time; more are made again in the backward pass instead of being kept."""
 
@@ -64,9 +68,15 @@ class PackedModel:
     """
 
     def __init__(
-        self, model_dir: str, device: str, temperature: float = 1.0, images: Images | None = None
+        self,
+        model_dir: str,
+        device: str,
+        temperature: float = 1.0,
+        images: Images | None = None,
+        learner: LearnerConfig | None = None,
     ) -> None:
-        """`images` None: sequences with pictures cannot be read."""
+        """`images` None: sequences with pictures cannot be read. `learner`: how it is trained; a
+        model without it is only read."""
         from transformers import AttentionInterface, AutoConfig
         from transformers.utils import logging
 
@@ -83,16 +93,30 @@ class PackedModel:
         self._reader: PictureReader | None = None
         if images is not None and self._unspoken:
             self._reader = PictureReader(model_dir, images, self._unspoken[0])
+        adapter = None if learner is None else learner.adapter
         self.net: nn.Module = _loader(model_dir).from_pretrained(
             model_dir,
-            dtype=torch.float32,
+            dtype=torch.float32 if adapter is None else _BASES.get(adapter.base, self.saved_dtype),
             attn_implementation=ATTENTION if self.layout == "packed" else "sdpa",
         )
         self.net.to(device).eval()  # no dropout: old and new log-probs must be comparable
+        self.adapted = adapter is not None
+        """Whether an adapter is trained and the weights are frozen."""
+        self._is_first = False
+        if adapter is not None:
+            add_adapter(self.net, adapter)
+        if learner is not None and learner.checkpoint_layers:
+            _checkpoint_layers(self.net)
         self.tied = self._head.weight is self.net.get_input_embeddings().weight
         self.device = torch.device(device)
         self.temperature = temperature
         self.max_logits = MAX_LOGITS
+
+    def first(self) -> PackedModel:
+        """The model without its adapter: what the run began with, of the same memory."""
+        first = copy(self)
+        first._is_first = True
+        return first
 
     @property
     def width(self) -> int:
@@ -101,7 +125,7 @@ class PackedModel:
 
     def score(self, pack: Pack) -> Scores:
         """Log-probs (with gradient, where enabled) under the distribution that was sampled from."""
-        with self._autocast():
+        with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
             parts = self._by_pieces(_scores, hidden_MH, ids_MK)
         logprobs_MK, entropies_M = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -113,7 +137,7 @@ class PackedModel:
         """Log-probs without gradient, and the `k` most likely of the first `width` tokens."""
 
         read = partial(_look, k=min(k, width), width=width)
-        with self._autocast():
+        with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
             parts = self._by_pieces(read, hidden_MH, ids_MK)
         logprobs_MK, ids, best = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -124,7 +148,7 @@ class PackedModel:
         """The tensors by the names of a model's files; a tied output head only once."""
         from transformers.core_model_loading import revert_weight_conversion
 
-        state = self.net.state_dict()
+        state = merged(self.net) if self.adapted else self.net.state_dict()
         if self.tied:
             state.pop("lm_head.weight", None)
         # transformers keeps some models otherwise than their files do: a layer's experts as one
@@ -205,10 +229,15 @@ class PackedModel:
             for hidden, ids in pieces
         ]
 
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self.device.type == "cuda":
-            return torch.autocast("cuda", dtype=torch.bfloat16)
-        return nullcontext()
+    @contextmanager
+    def _mode(self) -> Iterator[None]:
+        """How every pass runs."""
+        with ExitStack() as stack:
+            if self.device.type == "cuda":
+                stack.enter_context(torch.autocast("cuda", dtype=torch.bfloat16))
+            if self._is_first:
+                stack.enter_context(left_out(self.net))
+            yield
 
 
 def _scores(
@@ -230,6 +259,17 @@ def _look(
     log_z_M = logits_MV.logsumexp(-1)
     best_MK, best_ids_MK = logits_MV[:, :width].topk(k, dim=-1)
     return topk_logprobs(logits_MV, log_z_M, ids_MK), best_ids_MK, best_MK - log_z_M[:, None]
+
+
+def _checkpoint_layers(net: nn.Module) -> None:
+    """transformers does so in training mode only, so that mode must drop nothing."""
+    net.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[operator]
+    net.train()
+    for module in net.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if getattr(module, "attention_dropout", 0.0):
+            module.attention_dropout = 0.0  # type: ignore[assignment]
 
 
 def _loader(model_dir: str) -> Any:

@@ -14,6 +14,7 @@ from clawrl_gym.config.envs import (
 from clawrl_gym.config.evaluate import EndpointConfig, EvaluateConfig
 from clawrl_gym.config.judge import HintConfig, JudgeConfig, ReplyRule, ResultRule
 from clawrl_gym.config.learning import (
+    AdapterConfig,
     DistillationConfig,
     EvalConfig,
     LearnerConfig,
@@ -26,6 +27,7 @@ from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, 
 from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
 
 __all__ = [
+    "AdapterConfig",
     "AgentConfig",
     "BenchConfig",
     "CommandConfig",

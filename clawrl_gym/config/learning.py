@@ -146,6 +146,17 @@ class TrainerConfig(Part):
         return ALGORITHMS.with_options(values, "algorithm", "grpo")
 
 
+class AdapterConfig(Part):
+    """LoRA: beside each chosen weight W of the frozen model, (alpha / rank) B A is trained."""
+
+    rank: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
+    """Names of linear layers, such as [q_proj,v_proj]; the output head is none of them."""
+    base: Literal["served", "float32", "bfloat16"] = "served"
+    """Element type of the frozen weights; `served`: as they are in the model's files."""
+
+
 class LearnerConfig(Part):
     """The optimizer and its process."""
 
@@ -158,6 +169,11 @@ class LearnerConfig(Part):
     """On a cluster (`ray.address`): on the driver's machine; `beside` an engine (policy.placement=
     nodes), and on its GPU if it has one; or `apart`, on a node with the resource `learner`, else
     with a GPU for itself."""
+    adapter: AdapterConfig | None = None
+    """None trains all weights; `learner=lora` has one."""
+    checkpoint_layers: bool = False
+    """Make what layers compute again in the backward pass instead of keeping it: about a third
+    more time, and memory for activations of one layer at a time."""
     lr: float = Field(8e-4, gt=0)
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)

@@ -65,6 +65,18 @@ def shapes(files: dict[str, Path]) -> dict[str, list[int]]:
     }
 
 
+def layer_shapes(files: dict[str, Path]) -> dict[str, list[list[int]]]:
+    """Of the linear layers that an adapter can stand beside: their weights' shapes, by the last
+    part of their names (`q_proj`)."""
+    layers: dict[str, list[list[int]]] = {}
+    for name, shape in shapes(files).items():
+        *path, layer, last = name.split(".") if name.count(".") > 1 else ["", "", ""]
+        is_inside = any(part.isdecimal() for part in path)
+        if last == "weight" and len(shape) == 2 and is_inside and "embed" not in layer:
+            layers.setdefault(layer, []).append(shape)
+    return layers
+
+
 def check_fit(new: dict[str, Path], old: dict[str, Path]) -> None:
     """ValueError when new weights are clearly not of the model that the old ones are of."""
     new_shapes, old_shapes = shapes(new), shapes(old)

@@ -15,7 +15,14 @@ from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, se
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
-from clawrl_gym.run.needs import Needs, disk_problems, gpu_memory_gib, memory_problems, needs_of
+from clawrl_gym.run.needs import (
+    Needs,
+    adapter_problems,
+    disk_problems,
+    gpu_memory_gib,
+    memory_problems,
+    needs_of,
+)
 from clawrl_gym.run.problems import Problems
 from clawrl_gym.trainers.objectives import distils
 
@@ -53,6 +60,8 @@ def look_at_model(
         problems.lines += setting_problems(policy)
         return ModelPlan(device, None)
     problems.lines += model_problems(model, policy)
+    if isinstance(config, CommandConfig):
+        problems.lines += adapter_problems(config, model)
     size = model_size(model)
     needs = needs_of(config, model, size, device)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None

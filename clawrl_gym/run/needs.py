@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EvaluateConfig, PolicyConfig
+from clawrl_gym.config import AdapterConfig, CommandConfig, EvaluateConfig, PolicyConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.models import Device, checkpoint_dtype
 from clawrl_gym.policy.servable import ModelSize
-from clawrl_gym.policy.weights import DTYPE_BYTES
+from clawrl_gym.policy.weights import DTYPE_BYTES, layer_shapes, weight_files
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.objectives import distils
 
@@ -23,6 +23,8 @@ _TRAINED_BYTES = 16
 """A parameter, its gradient and Adam's two moments, in float32."""
 _KEPT_BYTES = 12
 """Of a parameter in a checkpoint: itself and Adam's two moments."""
+_MERGED_BYTES = 4
+"""Of a parameter in a checkpoint of an adapter, with what it adds."""
 _ACTIVATION_BYTES = 86
 """For each token of a pack, layer and unit of its width; measured on layers of Qwen3."""
 _SERVER_GIB = 1.1
@@ -54,7 +56,7 @@ def needs_of(
     """What this configuration takes with this model."""
     policy = config.policy
     served = _served_bytes(policy, model) * size.parameters / GIB
-    trained = _trained_bytes(config) * size.parameters / GIB
+    trained = _trained_bytes(config, model, size) / GIB
     learns = trained > 0
     host = _BASE_GIB + policy.servers * _SERVER_GIB + (_LEARNER_GIB if learns else 0.0)
     if device == "cpu":
@@ -63,9 +65,12 @@ def needs_of(
     activations = 0.0
     if isinstance(config, CommandConfig) and learns:
         kept = config.learner.keep_checkpoints + 2  # the best one, and the one being written
-        disk += (kept * _KEPT_BYTES * size.parameters) / GIB + 2 * served
-        tokens = config.trainer.max_tokens_per_pack
-        activations = _ACTIVATION_BYTES * tokens * size.layers * size.hidden / GIB
+        in_each = _KEPT_BYTES if config.learner.adapter is None else _MERGED_BYTES
+        disk += (kept * in_each * size.parameters) / GIB + 2 * served
+        units = config.trainer.max_tokens_per_pack * size.hidden
+        activations = _ACTIVATION_BYTES * units * size.layers / GIB
+        if config.learner.checkpoint_layers:  # what goes into each layer, and all of one
+            activations = (4 * size.layers + _ACTIVATION_BYTES) * units / GIB
     on_gpu = device == "cuda"
     return Needs(host, served if on_gpu else 0.0, trained if on_gpu else 0.0, activations, disk)
 
@@ -124,13 +129,38 @@ def _served_bytes(policy: PolicyConfig, model: Path) -> int:
     return DTYPE_BYTES.get(dtype, 4)
 
 
-def _trained_bytes(config: CommandConfig | EvaluateConfig) -> int:
-    """Of a parameter in the learner; 0 where nothing is learned."""
+def adapter_problems(config: CommandConfig, model: Path) -> Iterator[str]:
+    """Layers that the model has not."""
+    adapter = config.learner.adapter
+    if adapter is None or adapter.modules == "all-linear":
+        return
+    layers = sorted(layer_shapes(weight_files(model)))
+    unknown = sorted(set(adapter.modules) - set(layers))
+    if unknown:
+        yield (
+            f"got learner.adapter.modules with {', '.join(unknown)}, expected linear layers of "
+            f"{config.policy.model!r}: {', '.join(layers)}"
+        )
+
+
+def _trained_bytes(config: CommandConfig | EvaluateConfig, model: Path, size: ModelSize) -> float:
+    """In the learner; 0 where nothing is learned."""
     if not isinstance(config, CommandConfig) or config.learner.backend == "simulated":
         return 0
     if not getattr(config, "learn", True):
         return 0
-    trainer = config.trainer
-    frozen = trainer.kl_coef > 0
-    frozen |= distils(trainer) and trainer.distillation.teacher != "policy"
-    return _TRAINED_BYTES + (4 if frozen else 0)
+    trainer, adapter = config.trainer, config.learner.adapter
+    teaches = distils(trainer) and trainer.distillation.teacher
+    if adapter is not None:
+        base = checkpoint_dtype(model) if adapter.base == "served" else adapter.base
+        other = 4 if teaches not in (False, "policy", "frozen") else 0
+        frozen_bytes = (DTYPE_BYTES.get(base, 4) + other) * size.parameters
+        return frozen_bytes + _TRAINED_BYTES * _adapter_parameters(adapter, model)
+    frozen = trainer.kl_coef > 0 or teaches not in (False, "policy")
+    return (_TRAINED_BYTES + (4 if frozen else 0)) * size.parameters
+
+
+def _adapter_parameters(adapter: AdapterConfig, model: Path) -> int:
+    layers = layer_shapes(weight_files(model))
+    chosen = layers if adapter.modules == "all-linear" else adapter.modules
+    return adapter.rank * sum(sum(shape) for name in chosen for shape in layers.get(name, []))

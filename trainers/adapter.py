@@ -1,0 +1,150 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685) beside the frozen weights of a model, by PEFT.
+
+    W' = W + (alpha / rank) B A          only A and B are trained, in float32; B begins as zeros
+
+The model without its adapter is the one that the run began with: the frozen teacher and the
+reference of the KL term, at no memory of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from clawrl_gym.config import AdapterConfig
+from clawrl_gym.core.errors import ConfigError, TrainerError
+
+FOLDER = "adapter"
+"""Of a checkpoint: a PEFT folder."""
+WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
+_NAME = "default"
+_BEFORE_NAMES = "base_model.model."
+"""What PEFT writes before the name of every tensor of an adapter."""
+
+
+def add_adapter(net: nn.Module, config: AdapterConfig) -> None:
+    """Freeze the model and put an adapter beside the chosen weights. Raises ConfigError."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    modules = config.modules if isinstance(config.modules, str) else list(config.modules)
+    layers = _layer_names(net)
+    if isinstance(modules, list) and not set(modules) <= layers:
+        unknown = sorted(set(modules) - layers)
+        raise ConfigError(
+            f"got learner.adapter.modules with {', '.join(unknown)}, expected linear layers of the "
+            f"model: {', '.join(sorted(layers))}"
+        )
+    settings = LoraConfig(
+        r=config.rank, lora_alpha=config.alpha, target_modules=modules, task_type="CAUSAL_LM"
+    )
+    inject_adapter_in_model(settings, net)
+    for parameter in net.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+
+
+def merged(net: nn.Module) -> dict[str, Tensor]:
+    """The weights of one model that is the same as `net` with its adapter, by its own names.
+
+    Where the adapter changes a weight it is float32.
+    """
+    from peft.tuners.lora.layer import Linear
+
+    state: dict[str, Tensor] = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in net.state_dict().items()
+        if ".lora_" not in name
+    }
+    with torch.no_grad():
+        for name, module in net.named_modules():
+            if isinstance(module, Linear):
+                weight = state[f"{name}.weight"]
+                delta = module.get_delta_weight(_NAME)
+                state[f"{name}.weight"] = weight.float() + delta.float()
+    return state
+
+
+@contextmanager
+def left_out(net: nn.Module) -> Iterator[None]:
+    """Inside, the model is as it was before it had an adapter."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in net.modules() if isinstance(module, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(True)
+
+
+def trained(net: nn.Module) -> dict[str, Tensor]:
+    """The adapter's tensors, by the names of a PEFT file."""
+    return {
+        _BEFORE_NAMES + name.replace(f".{_NAME}.", "."): tensor
+        for name, tensor in net.state_dict().items()
+        if ".lora_" in name
+    }
+
+
+def write_adapter(net: nn.Module, folder: Path) -> None:
+    """Make `folder` one that PEFT loads beside the model that the run began with."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    (settings,) = net.peft_config.values()  # type: ignore[operator]
+    settings.save_pretrained(str(folder))
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in trained(net).items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+
+
+def read_adapter(net: nn.Module, folder: Path) -> None:
+    """Take over what `write_adapter` wrote. Raises TrainerError for one of another form."""
+    from safetensors.torch import load_file
+
+    if not (folder / WEIGHTS).is_file():
+        raise TrainerError(
+            f"got a checkpoint without an adapter ({folder}), expected one of a run with "
+            "learner=lora: go on with learner=adamw, or begin with policy.model=CHECKPOINT"
+        )
+    tensors = load_file(folder / WEIGHTS)
+    own = trained(net)
+    if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in own.items()}:
+        raise TrainerError(
+            f"got an adapter with {_words(folder)}, expected the run's own: "
+            f"{_form(own)}; its learner.adapter.* must be those that it began with"
+        )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def _words(folder: Path) -> str:
+    try:
+        settings = json.loads((folder / SETTINGS).read_text("utf-8"))
+        modules = settings["target_modules"]
+        named = modules if isinstance(modules, str) else ", ".join(sorted(modules))
+        return f"rank {settings['r']} on {named}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "unknown settings"
+
+
+def _form(tensors: Mapping[str, Tensor]) -> str:
+    ranks = {tensor.shape[0] for name, tensor in tensors.items() if ".lora_A." in name}
+    names = {name.rpartition(".lora_A.")[0].rpartition(".")[2] for name in tensors}
+    return f"rank {', '.join(map(str, sorted(ranks)))} on {', '.join(sorted(names - {''}))}"
+
+
+def _layer_names(net: nn.Module) -> set[str]:
+    names = {
+        name.rpartition(".")[2]
+        for name, module in net.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+    return names - {"lm_head"}
