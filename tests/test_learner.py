@@ -26,9 +26,15 @@ def model_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_tiny_qwen3(tmp_path_factory.mktemp("model"))
 
 
-def make_learner(model_dir: str, temperature: float = 1.0, **trainer: object) -> Learner:
+def make_learner(
+    model_dir: str,
+    temperature: float = 1.0,
+    adapter: dict[str, object] | None = None,
+    **trainer: object,
+) -> Learner:
     settings = TrainerConfig.model_validate({"steps": 10, "max_tokens_per_pack": 128} | trainer)
-    return Learner(settings, LearnerConfig(lr=1e-2), model_dir, 0, "cpu", temperature)
+    learner = LearnerConfig.model_validate({"lr": 1e-2, "adapter": adapter})
+    return Learner(settings, learner, model_dir, 0, "cpu", temperature)
 
 
 def on_policy(learner: Learner, samples: list[Sample]) -> list[Sample]:
@@ -42,8 +48,12 @@ def on_policy(learner: Learner, samples: list[Sample]) -> list[Sample]:
     return out
 
 
-def test_steps_raise_the_probability_of_rewarded_tokens(model_dir: str) -> None:
-    learner = make_learner(model_dir)
+@pytest.mark.parametrize("algorithm", ["grpo", "binary", "hybrid"])
+@pytest.mark.parametrize("adapter", [None, {"rank": 4}], ids=["weights", "adapter"])
+def test_steps_raise_the_probability_of_rewarded_tokens(
+    model_dir: str, adapter: dict[str, object] | None, algorithm: str
+) -> None:
+    learner = make_learner(model_dir, adapter=adapter, algorithm=algorithm)
     samples = [
         replace(s, advantages_T=[(1.0 if n % 2 else -1.0) if m else 0.0 for m in s.mask_T])
         for n, s in enumerate(make_samples(LENGTHS))

@@ -39,10 +39,11 @@ def make_learner(
     algorithm: str = "opd",
     lr: float = 1e-2,
     temperature: float = 1.0,
+    adapter: dict[str, object] | None = None,
     **more: object,
 ) -> Learner:
     options = {"algorithm": algorithm, "steps": 10, "max_tokens_per_pack": 128} | more
-    learner = LearnerConfig(lr=lr, warmup_steps=0)
+    learner = LearnerConfig.model_validate({"lr": lr, "warmup_steps": 0, "adapter": adapter})
     return Learner(TrainerConfig.model_validate(options), learner, model_dir, 0, "cpu", temperature)
 
 
@@ -78,15 +79,25 @@ def lesson_on(model_dir: str, below: bool) -> Sample:
     raise AssertionError("no such token among 100 seeds")
 
 
+@pytest.mark.parametrize("adapter", [None, {"rank": 4}], ids=["weights", "adapter"])
 @pytest.mark.parametrize("teacher", ["policy", "frozen"])
 @pytest.mark.parametrize("form", ["sampled", "topk"])
+@pytest.mark.parametrize("algorithm", ["opd", "hybrid"])
 @pytest.mark.parametrize("below", [True, False])
 def test_a_token_that_the_teacher_finds_less_likely_gets_less_likely(
-    model_dir: str, form: str, below: bool, teacher: str
+    model_dir: str,
+    form: str,
+    below: bool,
+    teacher: str,
+    algorithm: str,
+    adapter: dict[str, object] | None,
 ) -> None:
     """S2: the corrected answer itself must not be reinforced."""
     distillation = {"form": form, "teacher": teacher, "top_k": VOCAB}
-    learner = make_learner(model_dir, lr=1e-4, distillation=distillation)
+    learner = make_learner(
+        model_dir, algorithm, 1e-4 if adapter is None else 1e-3, 1.0, adapter,
+        distillation=distillation,
+    )  # fmt: skip
     sample = lesson_on(model_dir, below)
     before = logprobs(learner, sample)[0]
     metrics = learner.step([sample], 0).metrics
