@@ -1,0 +1,129 @@
+"""Peak memory of one learner step on a random model of a real one's size: all weights against an
+adapter.
+
+`python bench/learner_memory.py [--layers 28] [--tokens 4096] [--forms all,adapter,layers]` makes a
+model of Qwen3-0.6B's widths in bfloat16 and takes one step of one full pack with each form, in a
+process of its own: `all` weights in float32, an `adapter` of rank 16 beside bfloat16 weights, and
+the same with `layers` whose activations are made again. Prints the peak of the process less what
+it takes without a model, the arithmetic of `dry_run=true`, and seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.config import LearnerConfig, RunConfig, TrainerConfig
+from clawrl_gym.core.types import Sample
+from clawrl_gym.policy.servable import model_size
+from clawrl_gym.run.needs import needs_of
+
+FORMS: dict[str, dict[str, Any]] = {
+    "all": {},
+    "adapter": {"adapter": {"rank": 16}},
+    "layers": {"adapter": {"rank": 16}, "checkpoint_layers": True},
+}
+VOCAB = 151_936
+GIB = 2**30
+
+
+def write_model(folder: str, layers: int) -> None:
+    """Qwen3-0.6B but for its weights and, if wanted, the number of its layers."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=VOCAB,
+        hidden_size=1024,
+        intermediate_size=3072,
+        num_hidden_layers=layers,
+        num_attention_heads=16,
+        num_key_value_heads=8,
+        head_dim=128,
+        max_position_embeddings=40_960,
+        tie_word_embeddings=True,
+        dtype="bfloat16",
+    )
+    torch.set_default_dtype(torch.bfloat16)
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+
+
+def samples(tokens: int, length: int = 512) -> list[Sample]:
+    """Sequences that fill one pack, a fifth of each sampled."""
+    draw = random.Random(0)
+    mask = [i % 5 == 4 for i in range(length)]
+    return [
+        Sample(
+            session_id=f"s{number}", group_id=number // 2,
+            ids_T=[draw.randrange(VOCAB) for _ in range(length)],
+            mask_T=mask, logprobs_T=[-12.0 if m else 0.0 for m in mask],
+            versions_T=[0 if m else -1 for m in mask],
+            advantages_T=[draw.choice([-1.0, 1.0]) if m else 0.0 for m in mask], reward=1.0,
+        )
+        for number in range(tokens // length)
+    ]  # fmt: skip
+
+
+def peak_gib() -> float:
+    """Of this process, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def step(folder: str, form: str, tokens: int) -> None:
+    """In a process of its own: one step, and what it took as JSON."""
+    from clawrl_gym.trainers.learner import Learner
+
+    bare = peak_gib()
+    trainer = TrainerConfig(max_tokens_per_pack=tokens)
+    config = LearnerConfig.model_validate({"threads": 2, **FORMS[form]})
+    learner = Learner(trainer, config, folder, 0, "cpu")
+    loaded = peak_gib()
+    start_s = time.perf_counter()
+    learner.step(samples(tokens), 0)
+    run = RunConfig(trainer=trainer, learner=config)
+    model = Path(folder)
+    needs = needs_of(run, model, model_size(model), "cuda")
+    figures = {
+        "peak": peak_gib() - bare,
+        "loaded": loaded - bare,
+        "expected": needs.gpu_learner + needs.activations,
+        "seconds": time.perf_counter() - start_s,
+    }
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--layers", type=int, default=28)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--step", nargs=2, metavar=("FOLDER", "FORM"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.step:
+        folder, form = options.step
+        step(folder, form, options.tokens)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(folder, options.layers)
+        print(f"{options.layers} layers, one pack of {options.tokens} tokens; GiB")
+        for form in options.forms.split(","):
+            command = [sys.executable, __file__, "--step", folder, form]
+            command += ["--tokens", str(options.tokens)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"{form:8} ended with exit code {done.returncode}: {done.stderr[-200:]}")
+                continue
+            figures = json.loads(done.stdout.splitlines()[-1])
+            print(f"{form:8} " + "  ".join(f"{name} {v:.2f}" for name, v in figures.items()))
+
+
+if __name__ == "__main__":
+    main()
