@@ -164,7 +164,7 @@ class Concurrency:
         self._readings: list[Reading] = []
         self._turns = 0.0
         """In all rounds."""
-        self._doubts_environments = False
+        self._environments = _Environments()
         self._doubles = True
         """Until something is full for the first time."""
         self._full_at = float("inf")
@@ -172,11 +172,6 @@ class Concurrency:
         self._is_full = False
         self._forgotten = 1.0
         """What that number grows by in a round, more and more."""
-        self._compared: _Round | None = None
-        """Where more in flight last made more work."""
-        self._pause = _FIRST_PAUSE
-        self._held_back = 0
-        """Rounds that are left until slow environments are tried again."""
 
     @property
     def limit(self) -> int:
@@ -199,7 +194,7 @@ class Concurrency:
     def _take_engines(self, reading: Reading) -> None:
         """Begin, or go on with another number of engines."""
         before, self._engines = self._engines, reading.engines
-        self._compared = None
+        self._environments.begin_again()
         if before:
             return self._set(self._limit * reading.engines / before, Why.ENGINES)
         self._first = float(_FIRST * reading.engines)
@@ -218,8 +213,9 @@ class Concurrency:
         self._is_full = False
         if now.wanted < 1:
             self._set(self._limit, Why.LEARNER)
-        elif self._environments_are_slow(now):
-            self._set(self._limit, Why.ENVIRONMENTS)
+        elif self._environments.are_slow(now):
+            self._doubles &= math.isinf(self._environments.enough)
+            self._set(min(self._limit, self._environments.enough), Why.ENVIRONMENTS)
         elif self._becomes(now) >= now.may_hold or now.waiting > 1 + _QUEUED / 2 * now.running:
             self._set(self._limit, Why.BUSY)
         elif now.memory_free < _SHORT_OF_MEMORY:
@@ -236,7 +232,7 @@ class Concurrency:
         self._is_full = True
         self._forgotten = 1.0
         self._doubles = False
-        self._compared = None
+        self._environments.begin_again()
         runs = now.running * min(1.0, now.may_hold / max(1e-9, now.held))
         too_many = now.in_flight / 10 if full is Why.MEMORY else max(1.0, now.load - runs)
         self._set(now.in_flight - too_many, full)
@@ -262,38 +258,56 @@ class Concurrency:
         """Share of the cache that is held once contexts are as long as some were."""
         return self._context * now.running
 
-    def _environments_are_slow(self, now: _Round) -> bool:
-        """Whether more in flight made no more work for the engine; for some rounds then."""
-        if self._held_back:
-            self._held_back -= 1
-            return True
-        if self._compared is None or now.in_flight < self._compared.in_flight:
-            self._compared = now
-        growth = now.in_flight / self._compared.in_flight
-        expected = self._compared.load * (growth - 1)
-        if growth < _COMPARED or expected < _FEW:
-            return False
-        compared = self._compared
-        is_slow = now.load < compared.load + expected / 2
-        if is_slow and not self._doubts_environments:
-            self._doubts_environments = True
-            return True  # another round tells chance from truth
-        self._doubts_environments = False
-        self._compared = now
-        if not is_slow:
-            self._pause = _FIRST_PAUSE
-            return False
-        self._doubles = False
-        self._limit = compared.in_flight * 1.1
-        self._compared = None
-        self._held_back = self._pause
-        self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
-        return True
-
     def _set(self, limit: float, reason: Why) -> None:
         self._limit = max(float(_LEAST * self._engines), limit)
         self.reason = reason
         self._readings = []
+
+
+class _Environments:
+    """Whether more of them make more work for the engine, or only wait for each other."""
+
+    def __init__(self) -> None:
+        self.enough = math.inf
+        """In flight, once they were found to be slow."""
+        self._compared: _Round | None = None
+        """Where more in flight last made more work."""
+        self._is_doubted = False
+        self._pause = _FIRST_PAUSE
+        self._held_back = 0
+        """Rounds that are left until more of them are tried again."""
+
+    def begin_again(self) -> None:
+        """Something else has changed."""
+        self._compared = None
+
+    def are_slow(self, now: _Round) -> bool:
+        """Whether there should be no more of them in the next round."""
+        if self._held_back:
+            self._held_back -= 1
+            return True
+        self.enough = math.inf
+        if self._compared is None or now.in_flight < self._compared.in_flight:
+            self._compared = now
+        growth = now.in_flight / max(1.0, self._compared.in_flight)
+        expected = self._compared.load * (growth - 1)
+        if growth < _COMPARED or expected < _FEW:
+            return False
+        if now.load >= self._compared.load + expected / 2:
+            self._is_doubted = False
+            self._pause = _FIRST_PAUSE
+            self._compared = now
+            return False
+        if self._is_doubted:  # a second round told truth from chance
+            self._hold_back(self._compared)
+        self._is_doubted = not self._is_doubted
+        return True
+
+    def _hold_back(self, compared: _Round) -> None:
+        self.enough = compared.in_flight * 1.1
+        self._compared = None
+        self._held_back = self._pause
+        self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
 
 def _full(now: _Round) -> Why | None:
