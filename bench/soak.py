@@ -122,10 +122,11 @@ def sample_of(pid: int) -> Sample:
 class Load:
     """Clients that do what clients do."""
 
-    def __init__(self, http: aiohttp.ClientSession, url: str, key: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, url: str, key: str, per_s: float) -> None:
         self._http = http
         self._port = int(url.rpartition(":")[2])
         self._key = key
+        self._pause_s = CLIENTS / per_s
         self._random = random.Random(0)
         self._numbers = 0
         self.did: Counter[str] = Counter()
@@ -141,8 +142,10 @@ class Load:
         while True:
             (does,) = self._random.choices(kinds, weights)
             self.did[does.__name__.strip("_")] += 1
+            began_s = time.monotonic()
             with suppress(aiohttp.ClientError, TimeoutError, ConnectionError):
                 await does()
+            await asyncio.sleep(max(0.0, self._pause_s - time.monotonic() + began_s))
 
     def _new(self) -> str:
         self._numbers += 1
@@ -240,8 +243,8 @@ class Load:
                 self.statuses[answer.status] += 1
 
 
-async def soak(seconds: float) -> tuple[list[Sample], Load]:
-    """Load a gateway for so long; its samples and what was done."""
+async def soak(seconds: float, per_s: float = math.inf) -> tuple[list[Sample], Load]:
+    """Load a gateway for so long, at most so often; its samples and what was done."""
     with tempfile.TemporaryDirectory(prefix="clawrl-soak-") as folder:
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.soak", "--serve", folder,
@@ -252,7 +255,7 @@ async def soak(seconds: float) -> tuple[list[Sample], Load]:
         try:
             async with asyncio.timeout(60):
                 url, key = (await child.stdout.readline()).decode().split()
-            samples, load = await _loaded(url, key, child.pid, seconds)
+            samples, load = await _loaded(url, key, child.pid, seconds, per_s)
             child.stdin.close()
             async with asyncio.timeout(60):
                 await child.wait()
@@ -263,12 +266,14 @@ async def soak(seconds: float) -> tuple[list[Sample], Load]:
     return samples, load
 
 
-async def _loaded(url: str, key: str, pid: int, seconds: float) -> tuple[list[Sample], Load]:
+async def _loaded(
+    url: str, key: str, pid: int, seconds: float, per_s: float
+) -> tuple[list[Sample], Load]:
     samples: list[Sample] = []
     timeout = aiohttp.ClientTimeout(total=LIMIT_S)
     headers = {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession(url, headers=headers, timeout=timeout) as http:
-        load = Load(http, url, key)
+        load = Load(http, url, key, per_s)
         clients = [asyncio.create_task(load.run()) for _ in range(CLIENTS)]
         ends_s = time.monotonic() + seconds
         while time.monotonic() < ends_s:
@@ -308,6 +313,7 @@ def with_small_caches(store: Store, gateway: Gateway) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--per-s", type=float, default=math.inf, help="conversations and the like")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
@@ -315,7 +321,9 @@ def main() -> int:
         return 0
     if options.seconds < 4 * BLOCKS * EVERY_S:
         parser.error(f"got --seconds {options.seconds:g}, expected at least {4 * BLOCKS}")
-    samples, load = asyncio.run(soak(options.seconds))
+    if not options.per_s > 0:
+        parser.error(f"got --per-s {options.per_s:g}, expected a number above 0")
+    samples, load = asyncio.run(soak(options.seconds, options.per_s))
     print(f"{sum(load.statuses.values()):,} answers: {dict(sorted(load.statuses.items()))}")
     print(f"done: {dict(load.did.most_common())}")
     print(f"memory {samples[0].memory_mb:.0f} MB at first, {samples[-1].memory_mb:.0f} at the end")
