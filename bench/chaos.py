@@ -24,7 +24,7 @@ from typing import Any
 from tests.chaos.assault import RECOVERY_S, Assault, Outcome
 from tests.chaos.faults import FAULTS, NothingToHit
 from tests.chaos.scenarios import SCENARIOS
-from tests.chaos.target import target_of
+from tests.chaos.targets import target_of
 
 FAULTS_FILE = "faults.jsonl"
 _LONGEST_PAUSE_S = 6.0

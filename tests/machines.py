@@ -113,6 +113,10 @@ class Machine:
         """Take it off the network."""
         _run("ip", "-n", self.namespace, "link", "set", "eth0", "down")
 
+    def mend(self) -> None:
+        """Put it on the network again."""
+        _run("ip", "-n", self.namespace, "link", "set", "eth0", "up")
+
     def close(self) -> None:
         """End everything that runs there."""
         processes: list[subprocess.Popen[str] | subprocess.Popen[bytes]]

@@ -21,7 +21,7 @@ from tests.chaos.assault import faults_of_parting
 from tests.chaos.invariants import ALWAYS, AT_THE_END, Forecast, records, violations
 from tests.chaos.ledger import LedgerAgent, acknowledged, digest_of
 from tests.chaos.leftovers import Traces
-from tests.chaos.processes import PARTS, below, find, playing
+from tests.chaos.processes import PARTS, Process, below, find, playing
 
 UPDATES, GROUPS, MEMBERS, TURNS = 2, 2, 2, 2
 
@@ -314,10 +314,22 @@ def test_a_process_that_its_run_lost_sight_of_is_an_orphan(tmp_path: Path) -> No
 
 
 def test_parts_are_told_apart_by_what_proc_says() -> None:
-    own = find(os.getpid())
+    me = os.getpid()
+    names = {
+        "fork server": (me, "python", "python -m clawrl_gym.policy.vllm_process --model x"),
+        "learner": (1, "ray::LearnerActor", "ray::LearnerActor"),
+        "gcs": (1, "gcs_server", "/ray/gcs_server"),
+        "sandbox": (1, "bwrap", "bwrap --unshare-all"),
+    }
+    processes = {
+        part: Process(9, 0, parent, name, line) for part, (parent, name, line) in names.items()
+    }
+    for part, process in processes.items():
+        assert [own for own in PARTS if playing(own, [process])] == [part]
+    own = find(me)
     assert own is not None
-    assert playing("driver", os.getpid()) == [own]
-    assert all(playing(part, os.getpid()) == [] for part in PARTS)
+    assert own.runs
+    assert not any(playing(part, [own]) for part in PARTS)
 
 
 ERROR = "error: ClusterError: Ray's raylet ended"

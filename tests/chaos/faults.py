@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tests.chaos.cluster import ClusterTarget
 from tests.chaos.judge import DELAY_S
-from tests.chaos.processes import Process, playing
+from tests.chaos.processes import Process, find, playing
 from tests.chaos.target import Target
 
 STOPPED_S = 20.0
@@ -47,7 +48,11 @@ class NothingToHit(Exception):
 
 
 def _victim(part: str, target: Target, draw: random.Random) -> Process:
-    candidates = playing(part, target.pid)
+    if part == "driver":
+        own = find(target.pid)
+        candidates = [] if own is None else [own]
+    else:
+        candidates = playing(part, target.processes)
     if not candidates:
         raise NothingToHit(part)
     return draw.choice(candidates)
@@ -133,6 +138,24 @@ def _interrupt(target: Target, draw: random.Random) -> str:
     return number.name
 
 
+def _kill_node(target: Target, draw: random.Random) -> str:
+    assert isinstance(target, ClusterTarget)
+    target.kill_node()
+    target.wait(_ABSENT_S)
+    target.rejoin()
+    return "a node's raylet"
+
+
+def _cut_network(target: Target, draw: random.Random) -> str:
+    assert isinstance(target, ClusterTarget)
+    target.cut()
+    target.wait(STOPPED_S)
+    target.mend()
+    target.wait(_ABSENT_S)  # a node that was given up ends itself
+    target.rejoin()
+    return "a node's network"
+
+
 def _has(part: str) -> Callable[[Target], bool]:
     return lambda target: part in target.scenario.parts
 
@@ -143,6 +166,14 @@ def _trains(target: Target) -> bool:
 
 def _is_judged(target: Target) -> bool:
     return target.scenario.judged
+
+
+def _is_in_cluster(target: Target) -> bool:
+    return target.scenario.in_cluster
+
+
+def _has_own_ray(target: Target) -> bool:
+    return not target.scenario.in_cluster
 
 
 def _is_in_docker(target: Target) -> bool:
@@ -163,8 +194,10 @@ FAULTS: dict[str, Fault] = {
     "kill fork server": Fault(_kill("fork server")),
     "kill judge": Fault(_kill_foreign(_JUDGE), possible=_is_judged),
     "kill dockerd": Fault(_kill_foreign(_DOCKERD), possible=_is_in_docker),
-    "kill raylet": Fault(_kill("raylet"), "always", (3,), is_served_through=True),
-    "kill gcs": Fault(_kill("gcs"), "always", (3,), is_served_through=True),
+    "kill node": Fault(_kill_node, possible=_is_in_cluster),
+    "cut network": Fault(_cut_network, possible=_is_in_cluster),
+    "kill raylet": Fault(_kill("raylet"), "always", (3,), _has_own_ray, is_served_through=True),
+    "kill gcs": Fault(_kill("gcs"), "always", (3,), _has_own_ray, is_served_through=True),
     "kill driver": Fault(_kill("driver"), "always", (-signal.SIGKILL,)),
     "interrupt driver": Fault(_interrupt, "always", (130, 143)),
     "stop gateway": Fault(_stop("gateway"), possible=_has("gateway")),
@@ -177,8 +210,8 @@ FAULTS: dict[str, Fault] = {
     "stop fork server": Fault(_stop("fork server")),
     "stop judge": Fault(_stop_foreign(_JUDGE), possible=_is_judged),
     "stop dockerd": Fault(_stop_foreign(_DOCKERD), possible=_is_in_docker),
-    "stop raylet": Fault(_stop("raylet")),
-    "stop gcs": Fault(_stop("gcs")),
+    "stop raylet": Fault(_stop("raylet"), possible=_has_own_ray),
+    "stop gcs": Fault(_stop("gcs"), possible=_has_own_ray),
     "stop driver": Fault(_stop("driver")),
     "full disk": Fault(_fill_disk, "maybe", (1,), lambda target: _OWN_DISK, is_served_through=True),
     "slow judge": Fault(_slow_judge, possible=_is_judged),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,13 +85,10 @@ PARTS: dict[str, Says] = {
     "sandbox": _is("bwrap"),
     "chromium": lambda process, parent: process.name.startswith("chrom"),
 }
-"""Which process of a run plays a part; the driver is the run's own process. When `serve` runs, that
-is the supervisor, and the gateway is the process that it keeps alive."""
+"""Which process of a run plays a part; with `serve` the gateway is the process that the driver, its
+supervisor, keeps alive."""
 
 
-def playing(part: str, driver: int) -> list[Process]:
-    """The processes of a run that play a part; none where it has no process of its own now."""
-    if part == "driver":
-        own = find(driver)
-        return [] if own is None else [own]
-    return [process for process in below(driver) if PARTS[part](process, find(process.parent))]
+def playing(part: str, processes: Iterable[Process]) -> list[Process]:
+    """Those of a run's processes that play a part; none where it has no process of its own now."""
+    return [process for process in processes if PARTS[part](process, find(process.parent))]

@@ -20,6 +20,8 @@ class Scenario:
     """It is `serve`, with clients that talk to it; it has no target."""
     judged: bool = False
     """By a server of its own process."""
+    in_cluster: bool = False
+    """Of two machines."""
     in_docker: bool = False
     """On an engine of the harness's own."""
 
@@ -46,6 +48,7 @@ SCENARIOS = {
         parts=("gateway",),
         serves=True,
     ),
+    "cluster": Scenario((*_TRAINS, "env=terminal"), "terminal", in_cluster=True),
     "docker": Scenario(
         (*_TRAINS, "env=terminal", "sandbox=docker", "rollout.envs_per_worker=2"),
         "terminal",

@@ -21,7 +21,8 @@ from pathlib import Path
 from tests.chaos.docker import DockerEngine
 from tests.chaos.judge import JudgeServer
 from tests.chaos.leftovers import Traces
-from tests.chaos.scenarios import SCENARIOS, Scenario
+from tests.chaos.processes import Process, below
+from tests.chaos.scenarios import Scenario
 from tests.chaos.talker import Talker
 from tests.e2e.runs import ROOT, command
 
@@ -115,6 +116,11 @@ class Target:
         """Of the driver."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def processes(self) -> list[Process]:
+        """All that the driver has started, oldest first."""
+        return below(self.pid)
 
     @property
     def exit_code(self) -> int | None:
@@ -281,10 +287,3 @@ class ServingTarget(Target):
     def close(self) -> None:
         self._end_talks()
         super().close()
-
-
-def target_of(place: Path, name: str, seed: int, steps: int, *more: str) -> Target:
-    """A run of a kind, by the kind's name."""
-    scenario = SCENARIOS[name]
-    kind = ServingTarget if scenario.serves else Target
-    return kind(place, scenario, seed, steps, *more)
