@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,6 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, PolicyUnavailable
-from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.servers import PolicyServers
@@ -82,26 +83,21 @@ def cluster() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    with Scratch("nodes") as folder:
-        cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": 1,
-                "object_store_memory": 80 << 20,
-                "include_dashboard": False,
-                "temp_dir": str(folder),
-            },
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False},
+    )
+    try:
+        ray.init(
+            address=cluster.address,
+            log_to_driver=False,
+            runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
         )
-        try:
-            ray.init(
-                address=cluster.address,
-                log_to_driver=False,
-                runtime_env={"env_vars": {"PYTHONPATH": import_path()}},
-            )
-            yield cluster
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+        shutil.rmtree(Path(tempfile.gettempdir(), "ray"), ignore_errors=True)
 
 
 @pytest.mark.ray
