@@ -99,6 +99,7 @@ TABLE = (
     ),
     Misuse("train", "rollout.in_flight=0", r"greater than or equal to 1"),
     Misuse("train", "trainer.minibatches=500", r"trainer.minibatches=500 of batches of 192"),
+    Misuse("serve", "policy.placement=nodes", r"ray.address=local, expected the address of a clus"),
     Misuse("train", "learner.placement=beside", r"expected policy.placement=nodes"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),

@@ -7,6 +7,7 @@ each node and by their content; then one episode is started, as the preflight do
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,14 +34,13 @@ class Admission:
     def __init__(self, env: EnvConfig, say: Callable[[str], None]) -> None:
         self._env = env
         self._say = say
-        self._here = machine.describe()["versions"]
         self._parcels: dict[str, Any] | None = None
         """References by the key that each is the value of."""
         self._packing = asyncio.Lock()
 
     async def admit(self, node: Node) -> EnvConfig:
         """The environment as the node has it. Raises ClawError when it cannot be used."""
-        await self._compare(node)
+        await compare_machine(node, self._say)
         parcels = await self._sent()
         task = _task(prepare, node, max_retries=0)
         prepared: tuple[EnvConfig, list[str]] = await answer_of(
@@ -50,22 +50,6 @@ class Admission:
             self._say(f"node {node.label}: {note}")
         return prepared[0]
 
-    async def _compare(self, node: Node) -> None:
-        """Versions, which must be the same, and clocks."""
-        import ray
-
-        ray.cloudpickle.register_pickle_by_value(machine)  # it may be that nothing of ours is there
-        try:
-            began_s = time.time()
-            answer = _task(machine.describe, node).remote()
-        finally:
-            ray.cloudpickle.unregister_pickle_by_value(machine)
-        there = await answer_of(answer, _DESCRIBE_S)
-        took_s = time.time() - began_s
-        check_versions(there["versions"], self._here)
-        if (line := clock_line(there["time_s"], began_s, took_s)) is not None:
-            self._say(f"node {node.label}: {line}")
-
     async def _sent(self) -> dict[str, Any]:
         import ray
 
@@ -74,6 +58,28 @@ class Admission:
                 packed = await asyncio.to_thread(parcels_of, self._env)
                 self._parcels = {key: ray.put(parcel) for key, parcel in packed.items()}
         return self._parcels
+
+
+async def compare_machine(node: Node, say: Callable[[str], None]) -> None:
+    """Versions, which must be the same (ConfigError), and clocks, of which people are told."""
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(machine)  # it may be that nothing of ours is there
+    try:
+        began_s = time.time()
+        answer = _task(machine.describe, node).remote()
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(machine)
+    there = await answer_of(answer, _DESCRIBE_S)
+    took_s = time.time() - began_s
+    check_versions(there["versions"], await asyncio.to_thread(_versions_here))
+    if (line := clock_line(there["time_s"], began_s, took_s)) is not None:
+        say(f"node {node.label}: {line}")
+
+
+@functools.cache
+def _versions_here() -> dict[str, str]:
+    return machine.describe()["versions"]
 
 
 def check_versions(there: dict[str, str], here: dict[str, str]) -> None:

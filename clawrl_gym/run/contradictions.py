@@ -113,6 +113,13 @@ def _ports(config: CommandConfig) -> Iterator[str]:
 
 
 def _placements(config: CommandConfig) -> Iterator[str]:
+    policy, learner = config.policy.placement, config.learner.placement
+    if (policy, learner) != ("driver", "driver") and not config.ray.is_joined:
+        yield (
+            f"got policy.placement={policy} and learner.placement={learner} with ray.address="
+            f"{config.ray.address}, expected the address of a cluster, which has other nodes: "
+            "ray.address=auto or HOST:PORT"
+        )
     if config.learner.placement == "beside" and config.policy.placement != "nodes":
         yield (
             "got learner.placement=beside with policy.placement="

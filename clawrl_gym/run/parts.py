@@ -21,6 +21,7 @@ from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import sees
 from clawrl_gym.run import cluster
+from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.engine_actor import put_chunk
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.folder import RunFolder
@@ -28,7 +29,13 @@ from clawrl_gym.run.judge import JudgeMaker
 from clawrl_gym.run.kept_model import keep_model
 from clawrl_gym.run.learner_away import RayLearnerAway
 from clawrl_gym.run.modules import foreign_modules
-from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engines
+from clawrl_gym.run.placement import (
+    EngineNeeds,
+    apart,
+    beside,
+    engine_hosts,
+    needs_of_engines,
+)
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.actor import LearnerSetup
@@ -157,18 +164,21 @@ class RunParts:
         return RayLearnerAway(setup, self._depot, device, self._place_of_learner)
 
     async def _needs_of_engines(self) -> EngineNeeds:
-        import ray
-
         await self._cluster_is_up.wait()
+        nodes = self.cluster.nodes
         is_beside = self._config.learner.placement == "beside"
-        return needs_of_engines(self._config.policy.servers, ray.nodes(), learner_beside=is_beside)
+        needs = needs_of_engines(self._config.policy.servers, nodes, learner_beside=is_beside)
+        for node in engine_hosts(nodes):
+            try:
+                await compare_machine(node, self._view.message)
+            except ConfigError as error:
+                raise ConfigError(f"node {node.label} cannot take an engine: {error}") from error
+        return needs
 
     async def _place_of_learner(self) -> dict[str, object]:
-        import ray
-
         if self._config.learner.placement == "apart":
-            return apart(ray.nodes())
-        return beside(await self._engines.a_node(), ray.nodes())
+            return apart(self.cluster.nodes)
+        return beside(await self._engines.a_node(), self.cluster.nodes)
 
     def _images(self) -> Images | None:
         """What the learner must know to see what the policy saw; None for one that sees nothing."""

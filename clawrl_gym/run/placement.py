@@ -1,7 +1,4 @@
-"""Where engines and learner go on a cluster: by custom resources, else by GPUs.
-
-Nodes are as `ray.nodes()` has them.
-"""
+"""Where engines and learner go on a cluster: by custom resources, else by GPUs."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.nodes import Node, placed_on
 
 ENGINE = "engine"
 """The custom resource of nodes that take engines, as many as it says."""
@@ -29,60 +27,49 @@ class EngineNeeds:
 
 
 def needs_of_engines(
-    count: int, nodes: Sequence[dict[str, Any]], *, learner_beside: bool = False
+    count: int, nodes: Sequence[Node], *, learner_beside: bool = False
 ) -> EngineNeeds:
     """How engines are placed on these nodes. Raises ConfigError when they do not fit."""
-    share = 1 - _BESIDE_SHARE if learner_beside else 1.0
-    living = [node for node in nodes if node["Alive"]]
-    room = {
-        name: sum(int(node["Resources"].get(name, 0)) for node in living) for name in (ENGINE, _GPU)
-    }
-    name = ENGINE if room[ENGINE] else _GPU
-    if room[name] < count:
-        offers = "; ".join(_offer(node) for node in living)
+    resource = ENGINE if any(node.has(ENGINE) for node in nodes) else _GPU
+    hosts = engine_hosts(nodes)
+    room = sum(int(node.resources[resource]) for node in hosts)
+    if room < count:
         raise ConfigError(
-            f"got policy.servers={count}, and the cluster's nodes have room for {room[name]} "
-            f"({offers}), expected a GPU or the resource `{ENGINE}` for each: join a machine with "
-            f"`ray start --address=... --resources='{{\"{ENGINE}\": 1}}'`, or lower policy.servers"
+            f"got policy.servers={count}, and the cluster's nodes have room for {room} "
+            f"({_words(nodes)}), expected a GPU or the resource `{ENGINE}` for each: join a "
+            f"machine with `python -m clawrl_gym.node --address=HOST:PORT --{ENGINE}=1`, or lower "
+            "policy.servers"
         )
-    hosts = [node["Resources"] for node in living if node["Resources"].get(name)]
-    have_gpus = all(resources.get(_GPU) for resources in hosts)
-    return EngineNeeds({ENGINE: 1.0} if name == ENGINE else {}, share if have_gpus else 0.0)
+    share = 1 - _BESIDE_SHARE if learner_beside else 1.0
+    have_gpus = all(node.has(_GPU) for node in hosts)
+    return EngineNeeds({ENGINE: 1.0} if resource == ENGINE else {}, share if have_gpus else 0.0)
 
 
-def _offer(node: dict[str, Any]) -> str:
-    resources = {
-        name: f"{amount:g}"
-        for name, amount in sorted(node["Resources"].items())
-        if not name.startswith("node:") and name not in ("memory", "object_store_memory")
-    }
-    listed = ", ".join(f"{name} {amount}" for name, amount in resources.items())
-    return f"{node['NodeManagerAddress']}: {listed or 'nothing'}"
+def engine_hosts(nodes: Sequence[Node]) -> list[Node]:
+    """Those that offer themselves to engines; where none does, those with a GPU."""
+    return [node for node in nodes if node.has(ENGINE)] or [n for n in nodes if n.has(_GPU)]
 
 
-def beside(node_id: str, nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def beside(node_id: str, nodes: Sequence[Node]) -> dict[str, Any]:
     """Ray's options for a learner on the node of an engine."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    has_gpu = any(node["NodeID"] == node_id and node["Resources"].get(_GPU) for node in nodes)
-    return {
-        "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
-        "num_gpus": _BESIDE_SHARE if has_gpu else 0,
-    }
+    has_gpu = any(node.id == node_id and node.has(_GPU) for node in nodes)
+    return {**placed_on(node_id), "num_gpus": _BESIDE_SHARE if has_gpu else 0}
 
 
-def apart(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def apart(nodes: Sequence[Node]) -> dict[str, Any]:
     """Ray's options for a learner on a node of its own. Raises ConfigError when there is none."""
-    living = [node for node in nodes if node["Alive"]]
-    own = [node for node in living if node["Resources"].get(LEARNER)]
+    own = [node for node in nodes if node.has(LEARNER)]
     if own:
-        have_gpus = all(node["Resources"].get(_GPU) for node in own)
+        have_gpus = all(node.has(_GPU) for node in own)
         return {"resources": {LEARNER: 1.0}, "num_gpus": 1 if have_gpus else 0}
-    if any(node["Resources"].get(_GPU) for node in living):
+    if any(node.has(_GPU) for node in nodes):
         return {"num_gpus": 1}
-    offers = "; ".join(_offer(node) for node in living)
     raise ConfigError(
         f"got learner.placement=apart, and no node of the cluster has the resource `{LEARNER}` or "
-        f"a GPU ({offers}): join a machine with `ray start --address=... "
-        f"--resources='{{\"{LEARNER}\": 1}}'`, or take learner.placement=driver or beside"
+        f"a GPU ({_words(nodes)}): join a machine with `python -m clawrl_gym.node "
+        f"--address=HOST:PORT --{LEARNER}=1`, or take learner.placement=driver or beside"
     )
+
+
+def _words(nodes: Sequence[Node]) -> str:
+    return "; ".join(node.words() for node in nodes)

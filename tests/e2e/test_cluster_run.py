@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.policy.models import shipped_dir
 from tests.e2e.runs import still_alive
 from tests.machines import Machine, machines, until, until_listening
 
@@ -100,6 +101,35 @@ def test_a_run_on_two_nodes_learns_and_survives_the_loss_of_one(rig: Rig) -> Non
     before, after = held_out
     assert after > before  # 0.31 and 0.44 to 0.77 in those runs that were looked at
     assert not rig.head.processes("bwrap")
+
+
+@pytest.mark.nightly
+@pytest.mark.vllm
+def test_engine_and_learner_live_on_another_node_and_what_is_served_is_what_was_trained(
+    rig: Rig,
+) -> None:
+    rig.node(rig.head, "--head", f"--host={rig.head.address}")
+    rig.node(rig.other, f"--address={rig.address}", "--engine=1", "--learner=1")
+    here = Path(f"/proc/{rig.head.first_process}/root/tmp")
+    there = Path(f"/proc/{rig.other.first_process}/root/tmp")
+    shutil.copytree(shipped_dir(), here / "model")
+    run = rig.train(
+        "policy.model=/tmp/model", "policy.placement=nodes", "learner.placement=apart",
+        "trainer.steps=4",
+    )  # fmt: skip
+    text = until(rig.log("train"), "step 2/4", run, 270)
+    assert f"on the node {rig.other.address}" in text
+    assert rig.other.processes("vllm_process")
+    assert not rig.head.processes("vllm_process")
+    assert run.wait(180) == 0, rig.log("train").read_text()[-3000:]
+    metrics = [json.loads(line) for line in rig.read("/tmp/run/metrics.jsonl").splitlines()]
+    gaps = [row["logprob_gap/max"] for row in metrics if "logprob_gap/max" in row]
+    assert gaps
+    assert max(gaps) < 1e-3
+    assert not rig.other.processes("vllm_process")
+    assert (here / "run/checkpoints/000004/model.safetensors").stat().st_size > 1e6
+    assert list((there / "home/.cache/clawrl_gym/models").glob("*/model.safetensors"))
+    assert "Starting to load model" in rig.read("/tmp/run/logs/vllm.log")
 
 
 @pytest.mark.nightly
