@@ -31,6 +31,7 @@ _SILENT_S = 15.0
 """A worker that has not answered for so long gets no new episodes."""
 _LEASE_S = 60.0
 """One that has not answered for so long has lost those that it has."""
+_SLICE_S = 1.0
 _ERRORS_IN_A_ROW = 16
 """Episodes that could not start in one worker, one after the other, before it is left out."""
 _CLOSING_S = 10.0
@@ -192,6 +193,7 @@ class WorkerPool:
                     self._leave_out(member, None, recovers=True)
 
     async def _play(self, member: _Member, spec: EpisodeSpec) -> Episode:
+        began_s = asyncio.get_running_loop().time()
         playing = asyncio.ensure_future(member.worker.run(spec))
         member.playing.add(playing)
         try:
@@ -208,7 +210,8 @@ class WorkerPool:
             return await self._lost(spec, f"{member.name} did not answer", is_reported=True)
         except Exception as error:  # noqa: BLE001 - the border: whatever a worker dies of is recorded
             kind = "" if isinstance(error, ClawError) else f"{type(error).__name__}: "
-            self._leave_out(member, f"failed: {kind}{error}", recovers=True)
+            if began_s >= member.back_s:  # else it is the last failure that is heard of again
+                self._leave_out(member, f"failed: {kind}{error}", recovers=True)
             return await self._lost(spec, f"{member.name} failed: {kind}{error}", is_reported=True)
         finally:
             self.ended += 1
@@ -278,6 +281,8 @@ class WorkerPool:
                 async with asyncio.timeout(_RECOVERY_S):
                     await member.worker.recovered()
         member.back_s = loop.time()
+        if member.has_left:
+            return
         if recovers and member.is_reported:
             member.is_reported = False
             self._say(f"{member.name} takes episodes again after {loop.time() - began_s:.1f} s")
@@ -293,8 +298,7 @@ class WorkerPool:
         """Ask a worker whether it lives, and wait for its answer as long as its lease goes."""
         answer = asyncio.ensure_future(_answer(member.worker))
         try:
-            await asyncio.wait({answer}, timeout=_SILENT_S)
-            if answer.done() or member.is_away:
+            if await _is_done(answer, _SILENT_S) or member.is_away:
                 return
             member.is_away = True
             self._report(
@@ -302,8 +306,7 @@ class WorkerPool:
                 f"{member.name} has not answered for {_SILENT_S:.0f} s: it gets no new episodes "
                 "until it does",
             )
-            await asyncio.wait({answer}, timeout=_LEASE_S - _SILENT_S)
-            if answer.done():
+            if await _is_done(answer, _LEASE_S - _SILENT_S):
                 member.is_reported = False
                 self._say(f"{member.name} answers again")
                 self._welcome(member)
@@ -390,6 +393,15 @@ class WorkerPool:
 def _and_its_episodes(member: _Member, are_lost: bool) -> str:
     count = len(member.playing)
     return f"; {count} episodes in it are run again" if are_lost and count else ""
+
+
+async def _is_done(answer: asyncio.Future[None], within_s: float) -> bool:
+    """Waits in slices: while this process itself is stopped, nobody's time runs."""
+    for _ in range(round(within_s / _SLICE_S)):
+        await asyncio.wait({answer}, timeout=_SLICE_S)
+        if answer.done():
+            return True
+    return False
 
 
 async def _answer(worker: EpisodeRunner) -> None:
