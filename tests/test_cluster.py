@@ -1,12 +1,19 @@
 """Ray as a run has it: on this machine alone, whatever the process has done with Ray before."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from clawrl_gym.core.descendants import descendants
 from clawrl_gym.run.cluster import Cluster
+from tests.e2e.runs import still_alive
 from tests.sockets import is_loopback, listening
+
+
+def rays_folders() -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob("clawrl-ray-*"))
 
 
 @pytest.mark.ray
@@ -15,8 +22,10 @@ async def test_it_starts_again_and_again_on_loopback_with_another_token() -> Non
 
     tokens = set()
     for _ in range(2):
+        before = descendants(os.getpid())
         cluster = Cluster()
         await cluster.start()
+        started = descendants(os.getpid()) - before
         try:
             found = listening({os.getpid(), *descendants(os.getpid())})
             assert "gcs_server" in {name for name, _ in found}
@@ -25,4 +34,6 @@ async def test_it_starts_again_and_again_on_loopback_with_another_token() -> Non
             tokens.add(os.environ["RAY_AUTH_TOKEN"])
         finally:
             cluster.stop()
+        assert still_alive(started) == set(), "its agents have ended, too"
+        assert rays_folders() == []
     assert len(tokens) == 2
