@@ -25,6 +25,7 @@ from clawrl_gym.core.plugins import (
     fingerprints,
 )
 from clawrl_gym.core.types import Episode, StopReason
+from clawrl_gym.rollout.batches import Beginning, Ending, PlayedBatches
 from clawrl_gym.rollout.chat import PolicyAddress, PolicyChat, chat_of
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
@@ -97,6 +98,7 @@ class RolloutWorker(EpisodeRunner):
         self._stale: set[EnvironmentThread] = set()
         """Those to be made anew before their next episode."""
         self._in_flight = 0
+        self._batches = PlayedBatches(self.run)
         self._retires = False
         self._films = getattr(env, "films", "none")
         self._policy = policy
@@ -130,6 +132,14 @@ class RolloutWorker(EpisodeRunner):
             return replace(episode, notice=self._look_at_memory())
         finally:
             self._in_flight -= 1
+
+    async def begin(self, epoch: int, is_first: bool, beginnings: list[Beginning]) -> None:
+        """`run` for many; see `batches.py`."""
+        self._batches.begin(epoch, is_first, beginnings)
+
+    async def ended(self, epoch: int) -> list[Ending]:
+        """Of those that `begin` got, what has ended since the last time."""
+        return await self._batches.ended(epoch)
 
     def process_id(self) -> int:
         """Another one once a worker was replaced."""

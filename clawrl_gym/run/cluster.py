@@ -39,9 +39,10 @@ from clawrl_gym.core.reaper import Reaper
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.envs.sandbox.cgroup import remove_groups_of_the_dead
+from clawrl_gym.rollout.batches import Batches, Beginning, Ending
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
+from clawrl_gym.rollout.pool import EpisodeRunner
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run import joining
 from clawrl_gym.run.joining import Membership
@@ -372,6 +373,7 @@ class RayWorker(EpisodeRunner):
         self._actor = actor.remote(
             env, agent, slots, policy, request_timeout_s, self._plugins, growth_mb
         )
+        self._batches = Batches(_Actor(self._actor))
         self._process_id = 0
         """Of the process that is known to be ready."""
 
@@ -395,14 +397,11 @@ class RayWorker(EpisodeRunner):
         import ray.exceptions
 
         try:
-            episode: Episode = await self._actor.run.remote(spec)
-            return episode
+            return await self._batches.run(spec)
         except ray.exceptions.RayActorError as error:
             raise EnvError(f"its process ended{_why_ended(error)}") from None
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, WorkerRetired):
-                raise WorkerRetired(str(error.cause)) from None
-            raise
+            raise EnvError(_last_line(error)) from None
 
     async def recovered(self) -> None:
         """Answers once Ray has started another process, or the one that there is goes on."""
@@ -424,6 +423,7 @@ class RayWorker(EpisodeRunner):
         ray.kill(self._actor, no_restart=False)
 
     async def close(self) -> None:
+        self._batches.close()
         await self._actor.close.remote()
 
 
@@ -432,6 +432,20 @@ def _why_ended(error: Exception) -> str:
     if "running low on memory" in str(error):
         return ": Ray killed it, for the machine was low on memory"
     return ": it was killed, its memory was full, or its code crashed or called os._exit"
+
+
+class _Actor:
+    """A worker's actor, as batches go to it."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def begin(self, epoch: int, is_first: bool, beginnings: list[Beginning]) -> None:
+        await self._actor.begin.remote(epoch, is_first, beginnings)
+
+    async def ended(self, epoch: int) -> list[Ending]:
+        endings: list[Ending] = await self._actor.ended.remote(epoch)
+        return endings
 
 
 def _last_line(error: Exception) -> str:
