@@ -35,6 +35,7 @@ _MESSAGE_BYTES = 8
 """Only ever compared within one session."""
 _RECENT = 8
 """Messages, and replies, before a turn's own reply that its node remembers."""
+_in_order = json.JSONEncoder(sort_keys=True).encode
 _THINKING = re.compile(r"\A(?:\s*<think>)?(.*?)</think>", re.DOTALL)
 """Some templates write the opening tag themselves, before the reply."""
 
@@ -90,7 +91,7 @@ def message_digest(message: Message) -> bytes:
 
 def request_digest(body: object) -> bytes:
     """Of all that makes two requests the same."""
-    return _hash(json.dumps(body, sort_keys=True), _NODE_BYTES)
+    return _hash(_in_order(body), _NODE_BYTES)
 
 
 def _plain_arguments(arguments: object) -> str:

@@ -147,6 +147,9 @@ class Labels(Fields):
         return self.task_id is None and self.group_id is None
 
 
+_LABELS = tuple(label.alias for label in Labels.model_fields.values() if label.alias)
+
+
 class StreamOptions(Fields):
     """How a stream ends."""
 
@@ -373,8 +376,7 @@ def parse_as(model: type[F], body: object) -> F:
 
 def labels_of(headers: Mapping[str, str]) -> Labels:
     """The labels in a request's headers. Raises Refusal (400)."""
-    names = (info.alias for info in Labels.model_fields.values())
-    return parse_as(Labels, {name: headers[name] for name in names if name and name in headers})
+    return parse_as(Labels, {name: headers[name] for name in _LABELS if name in headers})
 
 
 def session_id_of(text: str) -> str:
