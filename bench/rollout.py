@@ -17,7 +17,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.policy.interface import Policies
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run import cluster
 from clawrl_gym.run.environments import Environments
@@ -174,57 +176,73 @@ class Load:
     ends: bool = False
     """No more episodes begin."""
 
+    @asynccontextmanager
+    async def playing(self, in_flight: int) -> AsyncIterator[None]:
+        """Inside it has warmed up; afterwards what is under way is played to its end."""
+        tasks = [asyncio.create_task(self.play_on()) for _ in range(in_flight)]
+        try:
+            async with asyncio.timeout(_START_S):
+                await self.begun.wait()
+            yield
+        finally:
+            self.ends = True
+            await asyncio.gather(*tasks)
+        if self.failures:
+            count = len(self.failures)
+            raise SystemExit(f"{count} episodes failed, for example: {self.failures[0]}")
+
     async def play_on(self) -> None:
         for number in self.numbers:
             if self.ends:
                 return
             task = TaskRef(f"train-{number}", number, "train")
             episode = await self.environments.episode(task, group_id=number // GROUP_SIZE)
-            if episode.reward != 1.0:
+            if episode.error is not None or episode.reward is None:
                 self.failures.append(f"{episode.stop_reason}: {episode.error}")
             if number == self.warm_up:
                 self.begun.set()
 
 
-async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, object]:
-    """Warm up for one round of episodes, then count."""
+@asynccontextmanager
+async def rollouts(
+    policies: Policies, model: str, in_flight: int, workers: int, max_tokens: int = REPLY_TOKENS
+) -> AsyncIterator[tuple[Gateway, Environments]]:
+    """The gateway before policies, its store on disk, and environments of no time."""
     with tempfile.TemporaryDirectory(prefix="clawrl-bench-") as folder:
         store = Store.open(Path(folder))
-        fleet = Fleet([InstantPolicy()])
-        gateway = Gateway(GatewayConfig(), SamplingConfig(), store, fleet, "tiny")
+        sampling = SamplingConfig(max_tokens=max_tokens)
+        gateway = Gateway(GatewayConfig(), sampling, store, policies, model)
         url = await gateway.start()
         env = GymEnvConfig(target="bench.rollout:Instant", own_thread=False)
-        address = PolicyAddress(url, gateway.key, "tiny")
+        address = PolicyAddress(url, gateway.key, model)
         slots = -(-in_flight // max(1, workers))
         try:
             async with (
                 collected_by_the_clock(),
                 Environments(env, address, slots=slots, workers=workers) as environments,
             ):
-                return await _under_load(gateway, Load(environments, in_flight), in_flight, seconds)
+                yield gateway, environments
         finally:
             await gateway.stop()
             await store.close()
 
 
+async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, object]:
+    """Warm up for one round of episodes, then count."""
+    async with rollouts(Fleet([InstantPolicy()]), "tiny", in_flight, workers) as (gateway, envs):
+        return await _under_load(gateway, Load(envs, in_flight), in_flight, seconds)
+
+
 async def _under_load(
     gateway: Gateway, load: Load, in_flight: int, seconds: float
 ) -> dict[str, object]:
-    playing = [asyncio.create_task(load.play_on()) for _ in range(in_flight)]
-    try:
-        async with asyncio.timeout(_START_S):
-            await load.begun.wait()
+    async with load.playing(in_flight):
         before = Usage.now(gateway.stats.turns)
         await asyncio.sleep(seconds)
         after = Usage.now(gateway.stats.turns)
         threads, files = _threads_and_files(
             pid for pid, name in after.cpu_s if name in ("driver", "worker")
         )
-    finally:
-        load.ends = True
-        await asyncio.gather(*playing)
-    if load.failures:
-        raise SystemExit(f"{len(load.failures)} episodes failed, for example: {load.failures[0]}")
     turns = after.turns - before.turns
     cpu_ms: dict[str, float] = {}
     for key, cpu_s in after.cpu_s.items():
