@@ -120,6 +120,19 @@ async def test_a_large_request_goes_by_itself_and_a_bad_one_harms_no_other(tmp_p
             await chat.reply(spec_of("a/b"), HELLO, [])
 
 
+async def test_a_gateway_that_is_full_says_so_to_each_request(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, max_waiting=2)
+    bench.policy.delay_s = 0.3
+    async with linked(bench) as chat:
+        asked = (chat.reply(spec_of(f"f{n}"), HELLO, []) for n in range(5))
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        full = [answer for answer in answers if isinstance(answer, PolicyError)]
+        assert len(full) == 3
+        assert "answered 503" in str(full[0])
+        assert "2 requests are inside already" in str(full[0])
+        assert bench.gateway.stats.answers[CHAT, 503] == 3
+
+
 async def test_a_stranger_and_nonsense_get_no_link(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.start()

@@ -17,6 +17,8 @@ PATH = "/link"
 LARGEST_BODY_BYTES = 1 << 20
 """Larger ones go by a request of their own: they would hold up all others."""
 LARGEST_FRAME_BYTES = 4 << 20
+HEARTBEAT_S = 120.0
+"""Either side pings as often; who answers nothing for half of it is gone, as with its machine."""
 _FULL_FRAME_BYTES = 1 << 20
 Route = Literal["chat", "end", "cancel"]
 """What is asked for; `cancel`: nobody waits for the answer to the request of that number."""

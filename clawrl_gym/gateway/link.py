@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from clawrl_gym.core.link import (
+    HEARTBEAT_S,
     LARGEST_FRAME_BYTES,
     AnswerHead,
     Outbox,
@@ -53,7 +54,9 @@ class Links:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """GET /link, until either side closes it."""
-        websocket = web.WebSocketResponse(max_msg_size=LARGEST_FRAME_BYTES, compress=False)
+        websocket = web.WebSocketResponse(
+            max_msg_size=LARGEST_FRAME_BYTES, compress=False, heartbeat=HEARTBEAT_S
+        )
         await websocket.prepare(request)
         link = _Link(websocket, self._answerers, self._answer)
         self._open.add(link)

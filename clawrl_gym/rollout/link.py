@@ -13,10 +13,16 @@ from contextlib import contextmanager
 
 import aiohttp
 
-from clawrl_gym.core.link import PATH, AnswerHead, Outbox, RequestHead, Route, messages_of
+from clawrl_gym.core.link import (
+    HEARTBEAT_S,
+    PATH,
+    AnswerHead,
+    Outbox,
+    RequestHead,
+    Route,
+    messages_of,
+)
 
-_HEARTBEAT_S = 60.0
-"""A gateway that answers no ping for half of it is gone."""
 _CLOSE_S = 2.0
 
 
@@ -55,7 +61,7 @@ class GatewayLink:
                     self._http = aiohttp.ClientSession(headers=self._headers)
                 websocket = await self._http.ws_connect(
                     self._url,
-                    heartbeat=_HEARTBEAT_S,
+                    heartbeat=HEARTBEAT_S,
                     max_msg_size=0,
                     timeout=aiohttp.ClientWSTimeout(ws_close=_CLOSE_S),
                 )
