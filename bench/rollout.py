@@ -141,6 +141,13 @@ class Usage:
         cpu_s = {(pid, _short(name)): _cpu_s(pid) for pid, name in names.items()}
         return cls(time.perf_counter(), turns, cpu_s)
 
+    def cpu_ms_since(self, before: Usage) -> dict[str, float]:
+        """By name."""
+        cpu_ms: dict[str, float] = {}
+        for key, cpu_s in self.cpu_s.items():
+            cpu_ms[key[1]] = cpu_ms.get(key[1], 0.0) + (cpu_s - before.cpu_s.get(key, 0.0)) * 1e3
+        return cpu_ms
+
 
 def _short(name: str) -> str:
     return "worker" if name.startswith("ray::") else name
@@ -243,10 +250,7 @@ async def _under_load(
         threads, files = _threads_and_files(
             pid for pid, name in after.cpu_s if name in ("driver", "worker")
         )
-    turns = after.turns - before.turns
-    cpu_ms: dict[str, float] = {}
-    for key, cpu_s in after.cpu_s.items():
-        cpu_ms[key[1]] = cpu_ms.get(key[1], 0.0) + (cpu_s - before.cpu_s.get(key, 0.0)) * 1e3
+    turns, cpu_ms = after.turns - before.turns, after.cpu_ms_since(before)
     return {
         "in_flight": in_flight,
         "turns_per_s": round(turns / (after.time_s - before.time_s), 1),

@@ -2,9 +2,9 @@
 
     python -m bench.rollout_vllm [--in-flight 128] [--seconds 10] [--rounds 2]
 
-The tiny policy on this machine. Alone: this process asks vLLM for replies to the first prompt of an
-episode, again and again. Rollouts: a Ray worker, the gateway and the store, with environments of no
-time (`bench/rollout.py`). In turn, in one run. Prints one line of JSON for each round.
+The tiny policy on this machine. Alone: this process sends the chats of such episodes to vLLM's own
+OpenAI API, and asks for ids and log-probs. Rollouts: a Ray worker, the gateway and the store, with
+environments of no time (`bench/rollout.py`). In turn, in one run. Prints a line of JSON a round.
 """
 
 from __future__ import annotations
@@ -14,69 +14,113 @@ import asyncio
 import json
 import os
 import tempfile
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.rollout import REPLY_TOKENS, Instant, Load, rollouts
+import aiohttp
+
+from bench.rollout import REPLY_TOKENS, Instant, Load, Usage, rollouts
 from clawrl_gym.config import PolicyConfig
-from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Sampling
 from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.run import cluster
 
 _WARM_UP_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What came out in some seconds, and what each process took for it."""
+
+    tokens_per_s: float
+    turns_per_s: float
+    cpu_ms: dict[str, float]
+    """Of a turn, by process."""
+
+    @property
+    def figures(self) -> dict[str, object]:
+        return {
+            "tokens_per_s": round(self.tokens_per_s),
+            "turns_per_s": round(self.turns_per_s),
+            "cpu_ms_per_turn": {name: round(ms, 1) for name, ms in self.cpu_ms.items() if ms > 0.1},
+        }
+
+
+async def measured(counts: Callable[[], tuple[int, int]], seconds: float) -> Measured:
+    """`counts`: tokens and turns so far."""
+    (tokens, turns), before = counts(), Usage.now(0)
+    await asyncio.sleep(seconds)
+    (tokens_then, turns_then), after = counts(), Usage.now(0)
+    turns, wall_s = turns_then - turns, after.time_s - before.time_s
+    cpu_ms = {name: ms / turns for name, ms in after.cpu_ms_since(before).items()}
+    return Measured((tokens_then - tokens) / wall_s, turns / wall_s, cpu_ms)
+
+
 @dataclass
 class Alone:
-    """Requests to vLLM that nothing is made of."""
+    """The same chats, sent to vLLM's own API, with what a learner needs of a reply."""
 
-    client: PolicyClient
-    prompt_ids_T: list[int]
+    http: aiohttp.ClientSession
+    model: str
     tokens: int = 0
-    replies: int = 0
+    turns: int = 0
 
-    async def ask_on(self) -> None:
-        sampling = Sampling(temperature=1.0, top_p=1.0, max_tokens=REPLY_TOKENS)
+    async def play_on(self) -> None:
         while True:
-            generation = await self.client.generate(self.prompt_ids_T, sampling, version=0)
-            self.tokens += len(generation.sampled_ids_T)
-            self.replies += 1
+            env = Instant()
+            observation, _ = env.reset()
+            messages = [{"role": "user", "content": observation}]
+            done = False
+            while not done:
+                reply = await self._reply(messages)
+                observation, _, done, _, _ = env.step(reply)
+                messages += [
+                    {"role": "assistant", "content": reply},
+                    {"role": "user", "content": observation},
+                ]
+
+    async def _reply(self, messages: list[dict[str, str]]) -> str:
+        body = {
+            "model": self.model,
+            "messages": messages,
+            "max_tokens": REPLY_TOKENS,
+            "logprobs": True,
+            "return_token_ids": True,
+        }
+        async with self.http.post("/v1/chat/completions", json=body) as answer:
+            answer.raise_for_status()
+            completion = await answer.json()
+        self.tokens += completion["usage"]["completion_tokens"]
+        self.turns += 1
+        return completion["choices"][0]["message"]["content"] or ""
 
 
-async def alone(client: PolicyClient, in_flight: int, seconds: float) -> tuple[float, float]:
-    """Tokens a second, and of a reply."""
-    observation, _ = Instant().reset()
-    body = ChatBody(messages=[{"role": "user", "content": observation}])
-    load = Alone(client, await client.render(body))
-    asking = [asyncio.create_task(load.ask_on()) for _ in range(in_flight)]
-    try:
-        await asyncio.sleep(_WARM_UP_S)
-        tokens, replies, began_s = load.tokens, load.replies, time.perf_counter()
-        await asyncio.sleep(seconds)
-        tokens, replies = load.tokens - tokens, load.replies - replies
-        return tokens / (time.perf_counter() - began_s), tokens / replies
-    finally:
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
+async def alone(server: PolicyServer, in_flight: int, seconds: float) -> Measured:
+    headers = {"Authorization": f"Bearer {server.key}"}
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(server.base_url, headers=headers, connector=connector) as http:
+        load = Alone(http, server.model_name)
+        asking = [asyncio.create_task(load.play_on()) for _ in range(in_flight)]
+        try:
+            await asyncio.sleep(_WARM_UP_S)
+            return await measured(lambda: (load.tokens, load.turns), seconds)
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
 
 
 async def through(
     fleet: Fleet[PolicyClient], model: str, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """The same of rollouts."""
+) -> Measured:
     async with rollouts(fleet, model, in_flight, workers=1) as (gateway, environments):
         stats = gateway.stats
         async with Load(environments, in_flight).playing(in_flight):
-            tokens, turns, began_s = stats.tokens_sampled, stats.turns, time.perf_counter()
-            await asyncio.sleep(seconds)
-            tokens, turns = stats.tokens_sampled - tokens, stats.turns - turns
-            return tokens / (time.perf_counter() - began_s), tokens / turns
+            return await measured(lambda: (stats.tokens_sampled, stats.turns), seconds)
 
 
 async def bench(in_flight: int, seconds: float, rounds: int) -> None:
@@ -92,16 +136,13 @@ async def bench(in_flight: int, seconds: float, rounds: int) -> None:
         try:
             await servers.start()
             for _ in range(rounds):
-                of_engine, engine_tokens = await alone(fleet.policies[0], in_flight, seconds)
-                of_rollouts, turn_tokens = await through(
-                    fleet, servers.model_name, in_flight, seconds
-                )
+                by_itself = await alone(servers.servers[0], in_flight, seconds)
+                in_rollouts = await through(fleet, servers.model_name, in_flight, seconds)
                 line = {
                     "in_flight": in_flight,
-                    "alone_tokens_per_s": round(of_engine),
-                    "rollouts_tokens_per_s": round(of_rollouts),
-                    "share": round(of_rollouts / of_engine, 2),
-                    "tokens_of_a_reply": [round(engine_tokens, 1), round(turn_tokens, 1)],
+                    "share": round(in_rollouts.tokens_per_s / by_itself.tokens_per_s, 2),
+                    "alone": by_itself.figures,
+                    "rollouts": in_rollouts.figures,
                     "load": round(os.getloadavg()[0], 1),
                 }
                 print(json.dumps(line), flush=True)
