@@ -35,22 +35,24 @@ class UnitCost:
 
 
 COSTS = {
-    "sandbox_mb": UnitCost(1.61, "MB of a live sandbox, 2,000 alive", "bench/sandbox.py"),
+    "sandbox_mb": UnitCost(1.83, "MB of a live sandbox", "bench/sandbox.py --alive 5000"),
     "container_mb": UnitCost(5.6, "MB of a live container", "bench/docker_sandbox.py"),
     "browser_mb": UnitCost(18.0, "MB of a browser context with a page", "bench/gui.py contexts"),
-    "sandbox_start_cpu_ms": UnitCost(17.7, "CPU of a start", "bench/sandbox.py"),
+    "sandbox_start_cpu_ms": UnitCost(17.7, "CPU of a start", "bench/sandbox.py --alive 100"),
     "container_start_cpu_ms": UnitCost(286.0, "CPU of a start", "bench/docker_sandbox.py"),
     "browser_start_cpu_ms": UnitCost(235.0, "CPU of a context's start", "bench/gui.py contexts"),
-    "sandbox_step_cpu_ms": UnitCost(3.4, "CPU of a command that forks", "bench/sandbox.py"),
+    "sandbox_step_cpu_ms": UnitCost(
+        2.3, "CPU of a command that forks", "bench/sandbox.py --alive 5000"
+    ),
     "container_step_cpu_ms": UnitCost(4.6, "CPU of a command", "bench/docker_sandbox.py"),
     "browser_step_cpu_ms": UnitCost(
         50.0, "CPU of a reply's actions and look", "bench/gui.py speed"
     ),
-    "gateway_cpu_ms": UnitCost(1.2, "CPU of a turn in the gateway's process", "bench/gateway.py"),
-    "worker_cpu_ms": UnitCost(0.8, "CPU of a turn in a worker", "review of the first version"),
+    "gateway_cpu_ms": UnitCost(0.75, "CPU of a turn in the gateway's process", "-m bench.rollout"),
+    "worker_cpu_ms": UnitCost(0.36, "CPU of a turn in a worker", "-m bench.rollout"),
     "worker_mb": UnitCost(133.0, "MB of a Ray actor", "docs/measured.md"),
     "worker_environments": UnitCost(1_000, "environments of a worker", "assumed"),
-    "store_kb": UnitCost(2.1, "KB of a turn in run.db", "bench/gateway.py"),
+    "store_kb": UnitCost(2.6, "KB of a turn in run.db", "bench/gateway.py"),
     "judge_cpu_ms": UnitCost(0.85, "CPU of a rule judge's verdict", "bench/judge_languages.py"),
     "tiny_tokens_per_s": UnitCost(2_400, "sampled tokens a second of a core", "assumed"),
     "gpu_tokens_per_s": UnitCost(6_000, "4B: sampled tokens a second of a GPU", "assumed"),
@@ -111,11 +113,16 @@ class Part:
     """There is only one, whatever is needed."""
 
 
+def turn_s(scenario: Scenario, cost: Mapping[str, float]) -> float:
+    """From one reply's end to the next one's."""
+    stream_tokens_per_s = cost[f"{scenario.model}_stream_tokens_per_s"]
+    return scenario.outside_s + scenario.reply_tokens / stream_tokens_per_s
+
+
 def parts_of(scenario: Scenario, environments: float, cost: Mapping[str, float]) -> list[Part]:
     """What so many environments need, all of them busy all the time."""
     kind, model = scenario.environment, scenario.model
-    turn_s = scenario.outside_s + scenario.reply_tokens / cost[f"{model}_stream_tokens_per_s"]
-    turns_per_s = environments / turn_s
+    turns_per_s = environments / turn_s(scenario, cost)
     episodes_per_s = turns_per_s / scenario.turns
     workers = environments / cost["worker_environments"]
     environment_cores = 1e-3 * (
@@ -162,17 +169,20 @@ def full_at(scenario: Scenario, part: str, cost: Mapping[str, float]) -> float:
 def table(scenario: Scenario, cost: Mapping[str, float]) -> Iterator[str]:
     """Lines of Markdown."""
     names = [part.name for part in parts_of(scenario, 1, cost)]
-    yield f"| environments | {' | '.join(names)} | turns a second | USD an hour |"
-    yield "|" + "---|" * (len(names) + 3)
+    columns = ["environments", *names, "turns a second", "run.db, GB an hour", "USD an hour"]
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(columns)
     for environments in SIZES:
         parts = parts_of(scenario, environments, cost)
         # one of each at least; of a single one as many as it would take
         usd = sum(math.ceil(part.needed) * part.usd_hour for part in parts)
-        turn_s = scenario.outside_s + (
-            scenario.reply_tokens / cost[f"{scenario.model}_stream_tokens_per_s"]
-        )
         needs = " | ".join(_amount(part.needed) for part in parts)
-        yield f"| {environments:,} | {needs} | {environments / turn_s:,.0f} | {usd:,.0f} |"
+        turns_per_s = environments / turn_s(scenario, cost)
+        store_gb = turns_per_s * 3600 * cost["store_kb"] * 1e-6
+        yield (
+            f"| {environments:,} | {needs} | {turns_per_s:,.0f} | {_amount(store_gb)} | "
+            f"{usd:,.0f} |"
+        )
 
 
 def _amount(needed: float) -> str:

@@ -326,7 +326,8 @@ def main() -> int:
     samples, load = asyncio.run(soak(options.seconds, options.per_s))
     print(f"{sum(load.statuses.values()):,} answers: {dict(sorted(load.statuses.items()))}")
     print(f"done: {dict(load.did.most_common())}")
-    print(f"memory {samples[0].memory_mb:.0f} MB at first, {samples[-1].memory_mb:.0f} at the end")
+    tenths = [samples[at * len(samples) // 10].memory_mb for at in range(10)]
+    print(f"memory, MB, at each tenth: {', '.join(f'{memory_mb:.0f}' for memory_mb in tenths)}")
     measured = growths(samples)
     for growth in measured:
         print(
