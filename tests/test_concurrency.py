@@ -84,6 +84,7 @@ def test_environments_that_only_wait_for_each_other_are_not_opened() -> None:
     concurrency = begun()
     assert after(concurrency, running=10.0) == (128, Why.ROOM)
     assert after(concurrency, running=11.0) == (128, Why.ENVIRONMENTS)
+    assert after(concurrency, running=11.0) == (128, Why.ENVIRONMENTS)
     assert after(concurrency, running=11.0) == (70, Why.ENVIRONMENTS)
     assert [after(concurrency, running=11.0)[0] for _ in range(4)] == [70] * 4
     assert after(concurrency, running=11.0)[1] is Why.ROOM, "after a while it is tried again"

@@ -6,7 +6,7 @@ each has met the engine about once since the last change. Then the first of thes
 - requests queue in vLLM, it preempts, or running requests hold too much of the key-value cache:
   those that are too many in the engine leave;
 - nobody waits for a place: the number does not bind, and stays;
-- half as many again in flight made no more work for the engine, twice: environments are slow, and
+- half as many again in flight made no more work for the engine: environments are slow, and
   more of them would only wait for each other;
 - the engine has room: more, up to four times as many in the time of an episode at first, twice as
   many later, and the fewer the fuller it gets.
@@ -56,7 +56,9 @@ _COMPARED = 1.5
 """So many times as many in flight must make more work for the engine."""
 _FEW = 4.0
 """Requests more in the engine: where fewer are expected, chance is as likely."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 4, 64
+_DOUBTS = 3
+"""Rounds in a row in which environments seem slow: one may be chance."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 4, 32
 """Rounds until slow environments are tried again; twice as many each time that they are slow."""
 _SHORT_OF_MEMORY, _OUT_OF_MEMORY = 0.15, 0.08
 """Share of the machine's memory that is free: no more, and fewer."""
@@ -272,7 +274,8 @@ class _Environments:
         """In flight, once they were found to be slow."""
         self._compared: _Round | None = None
         """Where more in flight last made more work."""
-        self._is_doubted = False
+        self._doubts = 0
+        """Rounds in a row in which they seemed slow."""
         self._pause = _FIRST_PAUSE
         self._held_back = 0
         """Rounds that are left until more of them are tried again."""
@@ -294,18 +297,19 @@ class _Environments:
         if growth < _COMPARED or expected < _FEW:
             return False
         if now.load >= self._compared.load + expected / 2:
-            self._is_doubted = False
+            self._doubts = 0
             self._pause = _FIRST_PAUSE
             self._compared = now
             return False
-        if self._is_doubted:  # a second round told truth from chance
+        self._doubts += 1
+        if self._doubts == _DOUBTS:
             self._hold_back(self._compared)
-        self._is_doubted = not self._is_doubted
         return True
 
     def _hold_back(self, compared: _Round) -> None:
         self.enough = compared.in_flight * 1.1
         self._compared = None
+        self._doubts = 0
         self._held_back = self._pause
         self._pause = min(_LONGEST_PAUSE, 2 * self._pause)
 
