@@ -3,7 +3,9 @@
     python bench/sandbox.py [--alive 5000] [--threads 4] [--seconds 5] [--gym 16]
                             [--swerex PYTHON --containers 4]
 
-Starts so many, steps all of them by turns, ends them. In the same run, before that, what others do:
+Starts so many, steps all of them by turns, closes a hundred one by one and ends the others at once,
+as a process does when it ends. `start_cpu_ms` is what a start costs all its processes but one that
+lives for a moment: the wall time depends on what else runs. In the same run, before that, others:
 Gymnasium's AsyncVectorEnv over an environment of ours (`--gym 0` leaves it out), and SWE-ReX in
 containers where PYTHON is one that has `swe-rex` (a virtual environment of its own) and an engine
 answers. Prints one line of JSON. Nothing is left afterwards.
@@ -24,6 +26,7 @@ from bench import sandbox_peers
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
+from clawrl_gym.envs.sandbox.processes import children
 
 Result = TypeVar("Result")
 Figures = dict[str, float | int | str]
@@ -58,14 +61,17 @@ def main() -> None:
 def measure(alive: int, threads: int, seconds: float, pool: ThreadPoolExecutor) -> Figures:
     before_kb, own, launchers = _available_kb(), _descriptors("self"), _descriptors(_launcher())
     blocks, sandboxes = _start(alive, pool)
+    cpu_ms = [cpu_ms for _, _, cpu_ms in blocks]
     figures: Figures = {
         "limits": launcher_client().limits_kind,
         "alive": alive,
         "threads": threads,
-        "starts_per_s": round(alive / sum(wall_s for _, wall_s in blocks), 1),
+        "starts_per_s": round(alive / sum(wall_s for _, wall_s, _ in blocks), 1),
         "starts_per_s_first": round(blocks[0][0] / blocks[0][1], 1),
         "starts_per_s_last": round(blocks[-1][0] / blocks[-1][1], 1),
-        "starts_per_s_least": round(min(count / wall_s for count, wall_s in blocks), 1),
+        "starts_per_s_least": round(min(count / wall_s for count, wall_s, _ in blocks), 1),
+        "start_cpu_ms_first": round(cpu_ms[0], 2),
+        "start_cpu_ms_last": round(cpu_ms[-1], 2),
         "memory_kb_each": round((before_kb - _available_kb()) / alive),
         "descriptors_each": round((_descriptors("self") - own) / alive, 2),
         "launcher_descriptors_each": round((_descriptors(_launcher()) - launchers) / alive, 2),
@@ -80,20 +86,40 @@ def measure(alive: int, threads: int, seconds: float, pool: ThreadPoolExecutor) 
         sandboxes[:100] = [heir for heir, _ in heirs]
         figures |= _percentiles("successor_ms", [ms for _, ms in heirs])
     finally:
-        started_s = time.monotonic()
-        list(pool.map(lambda sandbox: sandbox.close(), sandboxes))
-        figures["all_closed_s"] = round(time.monotonic() - started_s, 2)
+        ended_ms = [ms for _, ms in pool.map(_timed, [one.close for one in sandboxes[:100]])]
+        figures |= _percentiles("close_ms", ended_ms)
+        launcher, started_s = Path(f"/proc/{_launcher()}"), time.monotonic()
+        launcher_client().close()
+        while launcher.exists():  # it goes on by itself when its owner waits no longer
+            time.sleep(0.01)
+        figures["all_ended_s"] = round(time.monotonic() - started_s, 2)
     return figures
 
 
-def _start(alive: int, pool: ThreadPoolExecutor) -> tuple[list[tuple[int, float]], list[Sandbox]]:
-    """(How many, seconds) by block, and the sandboxes."""
+def _start(
+    alive: int, pool: ThreadPoolExecutor
+) -> tuple[list[tuple[int, float, float]], list[Sandbox]]:
+    """(How many, seconds, milliseconds of CPU for each) by block, and the sandboxes."""
     blocks, sandboxes = [], list[Sandbox]()
+    launcher = launcher_client().launcher_pid
     while len(sandboxes) < alive:
-        count, started_s = min(_BLOCK, alive - len(sandboxes)), time.monotonic()
+        count = min(_BLOCK, alive - len(sandboxes))
+        known, spent_ms = set(children(launcher)), _cpu_ms(launcher) + time.process_time() * 1e3
+        started_s = time.monotonic()
         sandboxes += pool.map(lambda _: open_sandbox(Limits()), range(count))
-        blocks.append((count, time.monotonic() - started_s))
+        wall_s = time.monotonic() - started_s
+        spent_ms = _cpu_ms(launcher) + time.process_time() * 1e3 - spent_ms
+        spent_ms += sum(_tree_cpu_ms(pid) for pid in children(launcher) if pid not in known)
+        blocks.append((count, wall_s, spent_ms / count))
     return blocks, sandboxes
+
+
+def _tree_cpu_ms(pid: int) -> float:
+    return _cpu_ms(pid) + sum(map(_tree_cpu_ms, children(pid)))
+
+
+def _cpu_ms(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
 
 
 def step_all(
