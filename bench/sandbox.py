@@ -24,15 +24,19 @@ from typing import TypeVar
 
 from bench import sandbox_peers
 from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
-from clawrl_gym.envs.sandbox.interface import Limits, Sandbox
+from clawrl_gym.envs.sandbox.interface import Limits, Sandbox, SandboxSpec
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.processes import children
+from clawrl_gym.envs.sandbox.ready import ready_sandboxes
+from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 
 Result = TypeVar("Result")
 Figures = dict[str, float | int | str]
 _MOST_ALIVE = 30_000
 _BLOCK = 250
 """Starts are told by the first and the last so many."""
+_OPENED, _EPISODE_S = 50, 0.02
+"""Openings that are measured, after as many that are not; how long each is used."""
 _COMMAND_S = 60.0
 _COMMANDS = {"echo": "echo", "fork": "/bin/true", "pipeline": "echo a | tr a b"}
 
@@ -53,9 +57,24 @@ def main() -> None:
         figures |= sandbox_peers.gymnasium(args.gym, args.threads, args.seconds)
     figures |= sandbox_peers.swerex(args.swerex, args.containers, args.seconds)
     launcher_client()  # the launcher's own start is not a sandbox's
+    figures |= handed_over(0) | handed_over(8)
+    ready_sandboxes().close()
     with ThreadPoolExecutor(args.threads) as pool:
         figures |= measure(args.alive, args.threads, args.seconds, pool)
     print(json.dumps(figures))
+
+
+def handed_over(ready: int) -> dict[str, float]:
+    """Opening one after the other, each used for a moment, with so many kept ready."""
+    sandboxes = Sandboxes.of({"ready": ready})
+    opened_ms = []
+    for _ in range(2 * _OPENED):
+        sandbox, ms = _timed(lambda: sandboxes.open(SandboxSpec()))
+        opened_ms.append(ms)
+        sandbox.exec("/bin/true", _COMMAND_S)
+        time.sleep(_EPISODE_S)
+        sandbox.close()
+    return _percentiles(f"open_{'ready' if ready else 'fresh'}_ms", opened_ms[_OPENED:])
 
 
 def measure(alive: int, threads: int, seconds: float, pool: ThreadPoolExecutor) -> Figures:
