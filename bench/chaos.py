@@ -4,8 +4,8 @@
 
 Runs of the tiny policy are hit until as many faults are done; each goes on, by `resume=` where its
 driver ended, until its target. A row a fault, then a table. Stopped, it goes on with the same
-command where it was; `--slice_s` stops it in order after so long. As root everything can be hit;
-without, disks stay as they are.
+command where it was; `--slice_s` stops it in order after so long. As root everything can be hit:
+the disk of a run is a small one then, which stays mounted below --out until its run has ended.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tests.chaos.targets import target_of
 FAULTS_FILE = "faults.jsonl"
 _LONGEST_PAUSE_S = 6.0
 """Between one recovery and the next fault at most."""
-_START_S = 120.0
 _FINISH_S = 280.0
 _TRIES = 20
 """To find a fault that a run has something to hit for."""
@@ -98,10 +97,7 @@ class Campaign:
         scenario = self._options.scenarios[number % len(self._options.scenarios)]
         target = target_of(place, scenario, number, self._options.steps)
         self._assault = Assault(target)
-        since_s = time.time()
         self._assault.begin()
-        if target.wait_for_episode(since_s, _START_S) is None:
-            sys.exit(f"no episode in {_START_S:g} s: {target.last_words}")
         return self._assault
 
     def _close_run(self, assault: Assault) -> None:
@@ -134,7 +130,7 @@ class Campaign:
         for row in self.rows:
             by_name[row["fault"] or row["hit"]].append(row)
         lines = [
-            "| fault | times | next episode, median / longest | violations |",
+            "| fault | times | without an end of an episode, median / longest | violations |",
             "|---|---|---|---|",
         ]
         for name, rows in sorted(by_name.items()):

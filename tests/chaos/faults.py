@@ -180,7 +180,9 @@ def _is_in_docker(target: Target) -> bool:
     return target.scenario.in_docker
 
 
-_OWN_DISK = os.geteuid() == 0
+def _has_own_disk(target: Target) -> bool:
+    return target.disk.is_mount()
+
 
 FAULTS: dict[str, Fault] = {
     "kill gateway": Fault(_kill("gateway"), possible=_has("gateway")),
@@ -213,7 +215,7 @@ FAULTS: dict[str, Fault] = {
     "stop raylet": Fault(_stop("raylet"), possible=_has_own_ray),
     "stop gcs": Fault(_stop("gcs"), possible=_has_own_ray),
     "stop driver": Fault(_stop("driver")),
-    "full disk": Fault(_fill_disk, "maybe", (1,), lambda target: _OWN_DISK, is_served_through=True),
+    "full disk": Fault(_fill_disk, "maybe", (1,), _has_own_disk, is_served_through=True),
     "slow judge": Fault(_slow_judge, possible=_is_judged),
 }
 """By the name that tables show and `--only` takes."""

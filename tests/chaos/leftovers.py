@@ -60,13 +60,17 @@ class Traces:
         names = (path.name for path in self._temporary.iterdir())
         return {name for name in names if not name.startswith(_CACHES)}
 
+    def living(self) -> list[Process]:
+        """Those of the processes seen that still run."""
+        return [process for process in self._processes.values() if process.runs]
+
     def orphans(self, within_s: float) -> list[str]:
         """Processes that the living run has lost sight of, if they are there for so long."""
         return _until_none(self._orphans, within_s)
 
     def _orphans(self) -> list[str]:
         mine = {process.pid for process in below(self._driver)} | {self._driver}
-        lost = [p for p in self._processes.values() if p.pid not in mine and p.runs]
+        lost = [process for process in self.living() if process.pid not in mine]
         folders = [
             str(folder)
             for folder in self._cgroup_folders()
@@ -83,7 +87,7 @@ class Traces:
         return sorted(self.names & self.in_temporary())
 
     def _left(self) -> list[str]:
-        alive = [process for process in self._processes.values() if process.runs]
+        alive = self.living()
         held = {port for pid, port in _listening() if pid in {process.pid for process in alive}}
         return [
             *(f"process {process}" for process in alive),

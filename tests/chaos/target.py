@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from tests.chaos.docker import DockerEngine
@@ -84,8 +85,8 @@ class Target:
         self.temporary.mkdir(exist_ok=True)
         self.disk.mkdir(exist_ok=True)
         if os.geteuid() == 0 and not self.disk.is_mount():
-            options = f"size={DISK_MB}m,mode=700"
-            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", self.disk], check=True)
+            options = f"size={DISK_MB}m,mode=700"  # where that is not allowed, no disk gets full
+            subprocess.run(["mount", "-t", "tmpfs", "-o", options, "chaos", self.disk], check=False)
 
     def _variables(self) -> dict[str, str]:
         docker = {"DOCKER_HOST": self.docker.start()} if self.scenario.in_docker else {}
@@ -153,28 +154,31 @@ class Target:
     @property
     def updates(self) -> int:
         """Made so far."""
-        return int(self._number("SELECT count(*) FROM updates") or 0)
+        return sum(1 for _ in self._rows("SELECT version FROM updates"))
 
     @property
     def reached(self) -> bool:
         """Whether the run has ended at its target."""
         return self.exit_code == 0 and self.updates == self.steps
 
-    def ended_after(self, since_s: float) -> float | None:
-        """When the first episode ended that began after a moment; None as long as none has."""
-        query = """SELECT min(ended_s) FROM sessions
-            WHERE created_s > ? AND ended_s IS NOT NULL AND reward IS NOT NULL"""
-        return self._number(query, since_s)
+    def ends_after(self, since_s: float) -> list[float]:
+        """When episodes ended, in order, from the first on that began after a moment."""
+        query = """SELECT ended_s FROM sessions
+            WHERE ended_s >= (SELECT min(ended_s) FROM sessions
+                WHERE created_s > ? AND ended_s IS NOT NULL AND reward IS NOT NULL)
+            AND reward IS NOT NULL ORDER BY ended_s"""
+        return [float(ended_s) for (ended_s,) in self._rows(query, since_s)]
 
-    def wait_for_episode(self, since_s: float, within_s: float) -> float | None:
-        """Seconds from a moment to the end of the first episode that began after it.
+    def recovery_s(self, since_s: float, updates: int, within_s: float) -> float | None:
+        """The longest wait for the end of an episode from a moment on: first for one that began
+        after it, then from one to the next, until so many updates are made.
 
         None when there was none in that time, or the run ended.
         """
         while True:
-            ended_s = self.ended_after(since_s)
-            if ended_s is not None:
-                return ended_s - since_s
+            ends_s = self.ends_after(since_s)
+            if ends_s and self.updates >= updates:
+                return max(end - begin for begin, end in pairwise([since_s, *ends_s]))
             if self.exit_code is not None or time.time() > since_s + within_s:
                 return None
             self.look()
@@ -199,19 +203,18 @@ class Target:
             self._looked_s = time.monotonic()
         self.traces.look(closely=closely)
 
-    def _number(self, query: str, *values: object) -> float | None:
-        """Of run.db; None while there is no such file, or nothing in it."""
+    def _rows(self, query: str, *values: object) -> list[tuple[float, ...]]:
+        """Of run.db; none while there is no such file, or no table in it."""
         try:
             db = sqlite3.connect(f"file:{self.folder / 'run.db'}?mode=ro", uri=True, timeout=30)
         except sqlite3.OperationalError:
-            return None
+            return []
         try:
-            row = db.execute(query, values).fetchone()
-        except sqlite3.OperationalError:  # it has no tables yet
-            return None
+            return db.execute(query, values).fetchall()
+        except sqlite3.OperationalError:
+            return []
         finally:
             db.close()
-        return None if row is None else row[0]
 
     # Its disk and its end
 
@@ -270,15 +273,13 @@ class ServingTarget(Target):
         common = [sys.executable, "-m", "clawrl_gym.serve", "ui=line"]
         return [*common, f"run.dir={self.folder}", port, *self.scenario.overrides, *self._more]
 
-    def ended_after(self, since_s: float) -> float | None:
-        """When the first answer came that was asked for after a moment."""
-        ends_s = [
-            ended_s
-            for talker in self._talkers
-            for began_s, ended_s in list(talker.answered)
-            if began_s > since_s
-        ]
-        return min(ends_s, default=None)
+    def ends_after(self, since_s: float) -> list[float]:
+        """When answers came, in order, from the first on that was asked for after a moment."""
+        talks = [talk for talker in self._talkers for talk in list(talker.answered)]
+        first_s = min((ended_s for began_s, ended_s in talks if began_s > since_s), default=None)
+        if first_s is None:
+            return []
+        return sorted(ended_s for _, ended_s in talks if ended_s >= first_s)
 
     @property
     def reached(self) -> bool:
