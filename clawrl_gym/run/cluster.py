@@ -490,7 +490,7 @@ class RayLearner:
             return await getattr(self._actor, method).remote(*arguments)
         except ray.exceptions.RayActorError as error:
             raise LearnerDied(
-                f"the learner's process ended in {method}{_why_ended(error)}"
+                f"the learner's process ended in {method.strip('_')}{_why_ended(error)}"
             ) from error
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)
