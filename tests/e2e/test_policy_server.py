@@ -359,7 +359,7 @@ def test_a_seeded_reply_is_the_same_whether_or_not_a_swap_has_it_read_again(
 
 
 def _seeded(seed: int) -> Sampling:
-    return Sampling(1.0, 1.0, 250, seed=seed)
+    return Sampling(1.0, 1.0, 650, seed=seed)
 
 
 async def _through_a_swap(served: Served, first: Path, second: Path) -> list[Generation]:
@@ -368,13 +368,14 @@ async def _through_a_swap(served: Served, first: Path, second: Path) -> list[Gen
     try:
         served.version += 1
         await swap.publish(served.version, first)
+        served.server.folder.stage(served.version + 1, second)
         streams = [
-            client.stream([5 + at] * 700, _seeded(at), None, version=served.version)
-            for at in range(6)
+            client.stream([5 + at] * 350, _seeded(at), None, version=served.version)
+            for at in range(12)
         ]
         last = [await anext(stream) for stream in streams]
         served.version += 1
-        await swap.publish(served.version, second)
+        await swap.switch(served.version)
         for at, stream in enumerate(streams):
             async for piece in stream:
                 last[at] = piece
