@@ -136,8 +136,8 @@ class Roster:
                     self._refused[node] = f"node {node.label} cannot be used: {error}"
                     return self._say(self._refused[node])
                 except Exception as error:  # noqa: BLE001 - the border: Ray's own troubles may pass
-                    line = " ".join(str(error).split())[:300]
-                    self._say(f"node {node.label} is not ready: {type(error).__name__}: {line}")
+                    words = " ".join(str(error).split())[:300] or "it did not answer in time"
+                    self._say(f"node {node.label} is not ready: {type(error).__name__}: {words}")
                 await asyncio.sleep(next(pauses_s))
         finally:
             self._joining.pop(node, None)

@@ -1,6 +1,7 @@
 """The main job on a cluster of machines that share nothing but the code."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.policy.models import shipped_dir
-from tests.e2e.runs import still_alive
+from tests.e2e.runs import ROOT, still_alive
 from tests.machines import Machine, machines, until, until_listening
+from tests.terminal_folders import HELLO, write
 
 pytestmark = [pytest.mark.machines, pytest.mark.ray, pytest.mark.sandbox]
 PORT = 6379
@@ -173,6 +175,47 @@ def test_what_cannot_be_joined_is_one_line(rig: Rig) -> None:
     until_listening(rig.head, 7000)
     alien = ("clawrl_gym.node", f"--address={rig.head.address}:7000")
     assert "no head of a Ray cluster" in rig.refusal(rig.other, *alien)
+
+
+OWN = """
+import gymnasium
+from clawrl_gym.envs.spaces import Unicode
+from own_words import WORD
+
+
+class Own(gymnasium.Env):
+    observation_space = action_space = Unicode()
+
+    def reset(self, *, seed=None, options=None):
+        return f"{WORD} {seed}", {}
+
+    def step(self, action):
+        return "done", 1.0, True, False, {}
+"""
+
+
+@pytest.mark.nightly
+def test_own_modules_and_task_folders_travel(rig: Rig) -> None:
+    rig.begin()
+    project = Path(f"/proc/{rig.head.first_process}/root/tmp/project")
+    write(project / "tasks" / "hello", HELLO)
+    (project / "own.py").write_text(OWN)
+    (project / "own_words.py").write_text("WORD = 'go'\n")
+    script = str(Path(__file__).with_name("travel.py"))
+    paths = os.pathsep.join(["/tmp/project", str(ROOT)])
+    log = rig.log("travel")
+    process = rig.head.start(
+        [sys.executable, script, rig.address], log, TOKEN | {"PYTHONPATH": paths}
+    )
+    assert process.wait(120) == 0, log.read_text()
+    text = log.read_text()
+    for kind in ("gym", "terminal"):
+        (line,) = [line for line in text.splitlines() if line.startswith(f"{kind} ")]
+        assert "policy_error" in line  # all else was there
+        assert "env_error" not in line
+    assert text.count(f"node {rig.other.namespace} ({rig.other.address}): 1 worker") == 2
+    cache = Path(f"/proc/{rig.other.first_process}/root/tmp/home/.cache/clawrl_gym/tasks")
+    assert [path.name for path in cache.glob("*/tasks/*")] == ["hello"]
 
 
 @pytest.mark.nightly
