@@ -17,6 +17,7 @@ from clawrl_gym.run import admission, joining, machine
 from clawrl_gym.run.modules import foreign_modules, stage
 from clawrl_gym.run.nodes import Node
 from clawrl_gym.run.policy import reachable, url_for
+from clawrl_gym.run.ray_probe import Answer
 
 
 @pytest.mark.parametrize("address", ["", "here", "host:", ":6379", "host:0", "host:70000", "a b:1"])
@@ -55,6 +56,28 @@ def test_nobody_at_the_address_and_no_token_are_both_said(
     address, token = refused.value.lines
     assert "set RAY_AUTH_TOKEN, or give ray.token_file=PATH" in token
     assert f"127.0.0.1:{port}, where nothing answers (Connection refused)" in address
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": "RpcError: Unauthenticated: InvalidAuthToken"}, "refused this token"),
+        ({"error": "no answer within 15 s"}, "no head of a Ray cluster, or one of another version"),
+        ({"address": "h:1", "members": [], "is_open": True}, "asks for no token"),
+        ({"address": "h:1", "members": [], "is_open": False}, "no node of the cluster at h:1"),
+    ],
+)
+def test_what_a_cluster_answers_becomes_a_line(
+    answer: Answer, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joining, "ask", lambda address, environment: answer)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "t")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(ConfigError, match=words) as refused,
+    ):
+        joining.membership(RayConfig(address=f"127.0.0.1:{server.getsockname()[1]}"))
+    assert "\n" not in str(refused.value)
 
 
 def test_versions_are_compared_in_one_line() -> None:

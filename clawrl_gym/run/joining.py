@@ -82,6 +82,12 @@ def members_at(address: str, token: str) -> tuple[str, list[Member]]:
             raise ConfigError(line)
     answer = ask(address, authentication(token))
     if "error" not in answer:
+        if answer["is_open"]:
+            raise ConfigError(
+                f"the cluster at {answer['address']} asks for no token, so that whoever reaches it "
+                "commands its machines: start it with RAY_AUTH_MODE=token on every node (python -m "
+                "clawrl_gym.node does)"
+            )
         return answer["address"], answer["members"]
     error = " ".join(answer["error"].split())
     if "nauthenticated" in error or "InvalidAuthToken" in error:

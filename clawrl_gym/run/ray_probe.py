@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ class Answer(TypedDict, total=False):
     """HOST:PORT of the head."""
     members: list[Member]
     error: str
+    is_open: bool
+    """It answers whoever asks, with whatever token."""
 
 
 def ask(address: str, environment: Mapping[str, str]) -> Answer:
@@ -79,7 +82,18 @@ def _look(address: str) -> Answer:
         for node in nodes
         if not node.state  # 0 is ALIVE
     ]
-    return {"address": address, "members": members}
+    return {"address": address, "members": members, "is_open": _answers_a_stranger(address)}
+
+
+def _answers_a_stranger(address: str) -> bool:
+    raylet = importlib.import_module("ray._raylet")
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
+    try:
+        raylet.GcsClient(address=address).get_all_node_info(timeout=_ANSWER_S)
+    except Exception:  # noqa: BLE001 - the border to Ray's own errors: it was refused
+        return False
+    return True
 
 
 def main() -> None:

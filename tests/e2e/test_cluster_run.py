@@ -173,6 +173,14 @@ def test_what_cannot_be_joined_is_one_line(rig: Rig) -> None:
         [sys.executable, "-m", "http.server", "7000", "--bind", rig.head.address], rig.log("http")
     )
     until_listening(rig.head, 7000)
+    rig.other.start(
+        [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=6400", "--block",
+         f"--node-ip-address={rig.other.address}", "--include-dashboard=false"],
+        rig.log("open"), {"RAY_AUTH_MODE": "disabled"},
+    )  # fmt: skip
+    until_listening(rig.other, 6400)
+    unguarded = ("clawrl_gym.node", f"--address={rig.other.address}:6400")
+    assert "asks for no token" in rig.refusal(rig.head, *unguarded)
     alien = ("clawrl_gym.node", f"--address={rig.head.address}:7000")
     assert "no head of a Ray cluster" in rig.refusal(rig.other, *alien)
 
