@@ -18,7 +18,6 @@ from clawrl_gym.policy.depot import Depot
 from clawrl_gym.run.cluster import RayLearner
 from clawrl_gym.run.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
-from clawrl_gym.trainers.checkpoint import begin_checkpoint, end_checkpoint
 
 _PLACING_S = 120.0
 Place = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -108,6 +107,8 @@ def _take_weights(shipment: Shipment, folder: Path) -> None:
 
 def _take_checkpoint(shipment: Shipment, folder: Path) -> None:
     """The checkpoint takes the place of the folder, whole."""
+    from clawrl_gym.trainers.checkpoint import begin_checkpoint, end_checkpoint
+
     receive(shipment, begin_checkpoint(folder), fetch_chunk)
     end_checkpoint(folder)
 
