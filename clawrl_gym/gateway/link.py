@@ -119,7 +119,7 @@ class _Link:
                 for head, body in messages_of(message.data):
                     self._begin(head, body)
             except (ValueError, KeyError, TypeError) as error:
-                reason = f"{error!r:.80}, expected what core/link.py says".encode()
+                reason = f"{error!a:.80}, expected what core/link.py says".encode()
                 await self._websocket.close(code=WSCloseCode.PROTOCOL_ERROR, message=reason[:120])
 
     def _begin(self, head: RequestHead, body: bytes) -> None:
