@@ -18,17 +18,19 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 from clawrl_gym.rollout.concurrency import Concurrency
 from clawrl_gym.rollout.flow import Flow
+from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.run import cluster
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.policy import ServedPolicy
 from tests.simulated_engine import Engine, SimulatedEngine, Work
 
 SECONDS = 7200
+_SETTLES_S = 4.0
 FIXED = (4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 MOST = 2048
 ENGINES = {
@@ -135,46 +137,53 @@ def _later(engine: Engine, work: Work, limit: int) -> float:
 
 
 async def real(seconds: float, numbers: Sequence[int]) -> None:
-    """Tokens a second with each fixed number and following the engine, twice in turns."""
+    """Tokens a second with each fixed number and following the engine, in turns."""
     config = load_config(["env=terminal", "policy=tiny"])
-    most = max(numbers)
-    async with (
-        ServedPolicy(config) as policy,
-        Environments(config.env, policy.address, slots=most) as environments,
-    ):
-        tasks = TaskSampler.of(config.env, 0)
-        tokens_per_s: dict[str, list[float]] = {}
+    ray = cluster.Cluster()
+    await ray.start()
+    try:
+        async with (
+            ServedPolicy(config) as policy,
+            Environments(config.env, policy.address, slots=max(numbers), workers=1) as environments,
+        ):
+            tasks, counter = TaskSampler.of(config.env, 0), itertools.count()
 
-        async def play(counter: Iterator[int]) -> None:
-            for number in counter:
-                await environments.episode(tasks.train(number), group_id=number)
+            async def play() -> None:
+                for number in counter:
+                    await environments.episode(tasks.train(number), group_id=number)
 
-        counter = itertools.count()
-        players = [asyncio.create_task(play(counter)) for _ in range(2 * most)]
-        for repeat in range(2):
-            for number in (*numbers, None):
-                flow = Flow(environments.pool, number, policy.fleet.metrics)
-                following = asyncio.create_task(flow.run())
-                if repeat == 0 and number is None:
-                    await asyncio.sleep(seconds)  # its own start is in the second turn's past
-                await asyncio.sleep(2)
-                before = policy.gateway.stats.tokens_sampled
-                await asyncio.sleep(seconds)
-                rate = (policy.gateway.stats.tokens_sampled - before) / seconds
-                following.cancel()
-                name = str(number or "follows")
-                tokens_per_s.setdefault(name, []).append(rate)
-                engine = await policy.fleet.metrics()
-                print(
-                    f"{name:8} {rate:7.0f} tokens/s, limit {flow.limit}, in vLLM "
-                    f"{engine['running']:.0f} + {engine['waiting']:.0f}, cache "
-                    f"{engine['kv_usage']:.0%}",
-                    flush=True,
-                )
-        for player in players:
-            player.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(*players)
+            players = [asyncio.create_task(play()) for _ in range(2 * max(numbers))]
+            await _compare(policy, environments.pool, seconds, numbers)
+            for player in players:
+                player.cancel()
+            await asyncio.gather(*players, return_exceptions=True)
+    finally:
+        ray.stop()
+
+
+async def _compare(
+    policy: ServedPolicy, pool: WorkerPool, seconds: float, numbers: Sequence[int]
+) -> None:
+    flow = Flow(pool, None, policy.fleet.metrics)
+    tokens_per_s: dict[str, list[float]] = {}
+    for repeat in range(2):
+        for number in (None, *numbers):
+            following = asyncio.create_task(flow.run() if number is None else asyncio.sleep(0))
+            pool.limit = pool.limit if number is None else number
+            await asyncio.sleep((2 - repeat) * seconds if number is None else _SETTLES_S)
+            before = policy.gateway.stats.tokens_sampled
+            await asyncio.sleep(seconds)
+            rate = (policy.gateway.stats.tokens_sampled - before) / seconds
+            following.cancel()
+            name = str(number or "follows")
+            tokens_per_s.setdefault(name, []).append(rate)
+            engine = await policy.fleet.metrics()
+            print(
+                f"{name:8} {rate:7.0f} tokens/s, limit {pool.limit}, in vLLM "
+                f"{engine['running']:.0f} + {engine['waiting']:.0f}, cache "
+                f"{engine['kv_usage']:.0%}",
+                flush=True,
+            )
     means = {name: sum(rates) / len(rates) for name, rates in tokens_per_s.items()}
     follows = means.pop("follows")
     best = max(means, key=means.__getitem__)
