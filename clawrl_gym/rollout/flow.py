@@ -82,7 +82,7 @@ class Flow:
             episodes=self._pool.ended,
             preemptions=self._preemptions.of_load(engine.get("preemptions", 0.0)),
             contexts=engine.get("contexts", 0.0),
-            memory_free=provenance.memory_available_gb() / provenance.memory_total_gb(),
+            memory_free=_memory_free(),
         )
         concurrency.most = self._pool.capacity
         self._pool.limit = concurrency.read(reading)
@@ -92,6 +92,11 @@ class Flow:
             self._heard.add(why)
             self._on_reason(self._pool.limit, why)
         self._why = why
+
+
+def _memory_free() -> float:
+    """Share of this machine's memory; of a large one, as if it had 100 GiB."""
+    return provenance.memory_available_gb() / min(100.0, provenance.memory_total_gb())
 
 
 class Preemptions:
