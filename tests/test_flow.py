@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
+from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.concurrency import Why
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.flow import Flow, Preemptions
+from clawrl_gym.rollout.flow import Flow, Preemptions, memory_free
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from tests.virtual_time import run_in_virtual_time
 
@@ -82,7 +83,9 @@ def follow(metrics: Metrics, seconds: float, fixed: int | None = None) -> tuple[
 
     async def main() -> Flow:
         pool = WorkerPool([Waits()], slots=512)
-        flow = Flow(pool, fixed, metrics, lambda limit, why: reasons.append(why))
+        flow = Flow(
+            pool, fixed, metrics, lambda limit, why: reasons.append(why), memory_free=lambda: 1.0
+        )
         episodes = start(pool, 600)
         following = asyncio.create_task(flow.run())
         await asyncio.sleep(seconds)
@@ -111,6 +114,10 @@ def test_the_pool_follows_the_engine_and_a_reason_is_told_once() -> None:
 def test_while_the_engine_says_nothing_the_number_stays() -> None:
     flow, reasons = follow(Metrics(PolicyError("vLLM starts")), 60)
     assert (flow.limit, reasons) == (4, [])
+
+
+def test_a_share_of_memory_is_free_on_any_machine() -> None:
+    assert 0.0 < memory_free() <= 1.0 or provenance.memory_total_gb() > 100
 
 
 def test_a_fixed_number_is_fixed() -> None:

@@ -19,6 +19,11 @@ _EVERY_S = 1.0
 _TIMEOUT_S = 5.0
 
 
+def memory_free() -> float:
+    """Share of this machine's memory; of a large one, as if it had 100 GiB."""
+    return provenance.memory_available_gb() / min(100.0, provenance.memory_total_gb())
+
+
 class Flow:
     """How many episodes of a run may be in flight, from now on."""
 
@@ -30,6 +35,7 @@ class Flow:
         on_reason: Callable[[int, Why], None] = lambda limit, why: None,
         *,
         weight_version: Callable[[], int] = lambda: 0,
+        memory_free: Callable[[], float] = memory_free,
     ) -> None:
         """`fixed`: always so many, at most as many as the pool has slots; None follows the engine.
         `weight_version` is what it serves now.
@@ -39,6 +45,7 @@ class Flow:
         self._pool = pool
         self._engine_metrics = engine_metrics
         self._on_reason = on_reason
+        self._memory_free = memory_free
         self._preemptions = Preemptions(weight_version)
         self._concurrency: Concurrency | None = None
         self._why = Why.FIXED
@@ -82,7 +89,7 @@ class Flow:
             episodes=self._pool.ended,
             preemptions=self._preemptions.of_load(engine.get("preemptions", 0.0)),
             contexts=engine.get("contexts", 0.0),
-            memory_free=_memory_free(),
+            memory_free=self._memory_free(),
         )
         concurrency.most = self._pool.capacity
         self._pool.limit = concurrency.read(reading)
@@ -92,11 +99,6 @@ class Flow:
             self._heard.add(why)
             self._on_reason(self._pool.limit, why)
         self._why = why
-
-
-def _memory_free() -> float:
-    """Share of this machine's memory; of a large one, as if it had 100 GiB."""
-    return provenance.memory_available_gb() / min(100.0, provenance.memory_total_gb())
 
 
 class Preemptions:
