@@ -17,7 +17,7 @@ import signal
 import statistics
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +130,13 @@ class Campaign:
         for row in self.rows:
             by_name[row["fault"] or row["hit"]].append(row)
         lines = [
-            "| fault | times | without an end of an episode, median / longest | violations |",
+            "| fault | times | without an end of an episode, median / longest | with violations |",
             "|---|---|---|---|",
         ]
         for name, rows in sorted(by_name.items()):
             took_s = [row["recovery_s"] for row in rows if row["recovery_s"] is not None]
             took = f"{statistics.median(took_s):.1f} / {max(took_s):.1f} s" if took_s else ""
-            broken = sum(len(row["violations"]) for row in rows)
+            broken = sum(bool(row["violations"]) for row in rows)
             lines.append(f"| {name} | {len(rows)} | {took} | {broken} |")
         return "\n".join(lines)
 
@@ -157,7 +157,9 @@ def main() -> None:
     campaign = Campaign(parser.parse_args())
     campaign.go_on()
     print(campaign.table())
-    broken = Counter(str(line) for row in campaign.rows for line in row["violations"])
+    broken = [row for row in campaign.rows if row["violations"]]
+    for row in broken:
+        print(f"{row['fault'] or row['hit']}, update {row['at_update']}: {row['violations']}")
     sys.exit(1 if broken else 0)
 
 
