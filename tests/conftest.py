@@ -95,8 +95,8 @@ _TEMPORARY = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 _OURS = ("clawrl-", "harness-", "ray", "session_", "vllm_dist_", "playwright_")
 """What fails the tests when it stays; anything else is told alone."""
-_CACHES = ("node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
-"""What programs of others keep there for good, by how their names begin."""
+_CACHES = ("clawrl-cache-", "node-compile-cache", "openclaw", "torchinductor_", "pip-", "uv-")
+"""What is kept there for good, by how its name begins."""
 LONG = ("vllm", "docker", "browser")
 """Markers of tests that take long, longest first."""
 
