@@ -121,14 +121,14 @@ def test_engine_and_learner_live_on_another_node_and_what_is_served_is_what_was_
     )  # fmt: skip
     text = until(rig.log("train"), "step 2/4", run, 270)
     assert f"on the node {rig.other.address}" in text
-    assert rig.other.processes("vllm_process")
-    assert not rig.head.processes("vllm_process")
+    assert rig.other.processes("VLLM")
+    assert not rig.head.processes("VLLM")
     assert run.wait(180) == 0, rig.log("train").read_text()[-3000:]
     metrics = [json.loads(line) for line in rig.read("/tmp/run/metrics.jsonl").splitlines()]
     gaps = [row["logprob_gap/max"] for row in metrics if "logprob_gap/max" in row]
     assert gaps
     assert max(gaps) < 1e-3
-    assert not rig.other.processes("vllm_process")
+    assert not rig.other.processes("VLLM")
     assert (here / "run/checkpoints/000004/model.safetensors").stat().st_size > 1e6
     assert list((there / "home/.cache/clawrl_gym/models").glob("*/model.safetensors"))
     assert "Starting to load model" in rig.read("/tmp/run/logs/vllm.log")
