@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.files import private_files
+from clawrl_gym.core.parcel import cache_root
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.policy.model_cache import ModelCache, cache_root
+from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
 from clawrl_gym.policy.models import resolve_device
 

@@ -88,10 +88,15 @@ def unpack(parcel: Parcel, cache: Path) -> Path:
 
 def cache_folder(kind: str) -> Path:
     """Where parcels of a kind are unpacked by this user."""
+    return cache_root() / kind
+
+
+def cache_root() -> Path:
+    """Where this user keeps what can be fetched again."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     if not home.is_absolute() or not _may_write(home):
         home = Path(tempfile.gettempdir(), f"clawrl-cache-{os.getuid()}")
-    return home / "clawrl_gym" / kind
+    return home / "clawrl_gym"
 
 
 def _may_write(folder: Path) -> bool:

@@ -24,12 +24,6 @@ LIMIT_BYTES = 100 << 30
 _LOCK = ".lock"
 
 
-def cache_root() -> Path:
-    """Where this package keeps what it can fetch again, for this user."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "clawrl_gym"
-
-
 class CachedModel:
     """A model's folder, which stays as long as this is open."""
 
