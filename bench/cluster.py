@@ -137,7 +137,15 @@ def measured_on(nodes: int, arguments: list[str], folder: Path) -> dict[str, flo
         for number, machine in enumerate(others):
             _join(machine, [f"--address={address}"], folder / f"{nodes}-{number}.log")
         log = folder / f"{nodes}-run.log"
-        command = [sys.executable, __file__, "--run", address, "--engines", str(nodes), *arguments]
+        command = [
+            sys.executable,
+            str(Path(__file__).resolve()),
+            "--run",
+            address,
+            "--engines",
+            str(nodes),
+            *arguments,
+        ]
         measuring = run.start(command, log, {"RAY_AUTH_TOKEN": TOKEN})
         text = until(log, '"cores"', measuring, 300.0)
         rates: dict[str, float] = json.loads(

@@ -8,6 +8,7 @@ iproute2.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+_ROOT = Path(__file__).resolve().parents[1]
 _INIT = """
 mount --make-rprivate /
 mount -t tmpfs -o size=2g tmpfs /tmp
@@ -67,16 +69,17 @@ class Machine:
         log: Path,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Run a command there; what it says goes to `log`."""
+        """Run a command there, in /tmp; what it says goes to `log`."""
         variables = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
             **{"HOME": "/tmp/home", "TMPDIR": "/tmp", "PYTHONUNBUFFERED": "1"},
+            "PYTHONPATH": str(_ROOT),
             **(environment or {}),
         }
         enter = ["nsenter", "--net", "--pid", "--mount", "--uts", f"--target={self.first_process}"]
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [*enter, f"--wdns={Path.cwd()}", "--", *command],
+                [*enter, "--wdns=/tmp", "--", *command],
                 env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -165,9 +168,10 @@ def until(log: Path, words: str, process: subprocess.Popen[bytes], limit_s: floa
 
 def until_listening(machine: Machine, port: int, limit_s: float = 20.0) -> None:
     """Wait until something listens there; fails when nothing does."""
-    words = f":{port:04X} 00000000:0000 0A "
+    pattern = re.compile(rf":{port:04X} 0+:0000 0A ")
+    tables = [Path(f"/proc/{machine.first_process}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + limit_s
-    while words not in Path(f"/proc/{machine.first_process}/net/tcp").read_text():
+    while not any(pattern.search(table.read_text()) for table in tables):
         assert time.monotonic() < deadline_s, f"nothing listens on port {port}"
         time.sleep(0.1)
 

@@ -5,6 +5,7 @@ shipments.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,7 +48,12 @@ class LearnerSetup:
 class LearnerActor:
     """Passes every call on to the learner that `learner.backend` names."""
 
-    def __init__(self, backend: str, arguments: Sequence[object]) -> None:
+    def __init__(
+        self, backend: str, arguments: Sequence[object], folder: str | None = None
+    ) -> None:
+        """`folder`: where relative paths begin, as in the process that made it."""
+        if folder is not None:
+            os.chdir(folder)
         self._learner = LEARNERS.resolve(backend).target(*arguments)
 
     def step(self, samples: list[Sample], version: int) -> StepStats:

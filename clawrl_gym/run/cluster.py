@@ -481,7 +481,8 @@ class RayLearner:
             runtime_env=self._environment,
             **self._placement,
         )
-        self._actor = actor.remote(self._backend, self._setup.arguments(self._model_dir))
+        arguments = self._setup.arguments(self._model_dir)
+        self._actor = actor.remote(self._backend, arguments, str(Path.cwd()))
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         import ray.exceptions

@@ -154,7 +154,7 @@ class RunParts:
     def _learner(self, setup: LearnerSetup) -> cluster.RayLearner:
         if self._config.learner.placement == "driver":
             own_node = self.cluster.own_node
-            return cluster.RayLearner(setup, str(self.policy.model.absolute()), own_node)
+            return cluster.RayLearner(setup, str(self.policy.model), own_node)
         if setup.images is not None:
             raise ConfigError(
                 f"got learner.placement={self._config.learner.placement} and a model that sees, "

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.machines, pytest.mark.ray, pytest.mark.sandbox]
 PORT = 6379
 TOKEN = {"RAY_AUTH_TOKEN": "0123456789abcdef" * 4}
 RUN = (
-    "env=terminal", "run.dir=/tmp/run", "ui=line", "seed=0", "rollout.groups=4",
+    "env=terminal", "run.dir=run", "ui=line", "seed=0", "rollout.groups=4",
     "rollout.group_size=4", "rollout.envs_per_worker=8", "eval.tasks=32", "eval.every=0",
 )  # fmt: skip
 
@@ -54,8 +54,18 @@ class Rig:
         return process
 
     def train(self, *overrides: str) -> "subprocess.Popen[bytes]":
+        shutil.rmtree(f"/proc/{self.head.first_process}/root/tmp/run", ignore_errors=True)
         command = [sys.executable, "-m", "clawrl_gym.train", *RUN, *overrides]
         return self.head.start([*command, f"ray.address={self.address}"], self.log("train"), TOKEN)
+
+    def first_line(self, words: str) -> str:
+        """The first line with these words of a run, which is then ended."""
+        self.log("train").unlink(missing_ok=True)
+        run = self.train("trainer.steps=1", "eval.tasks=0")
+        text = until(self.log("train"), words, run, 120)
+        self.head.signal(run, signal.SIGKILL)
+        run.wait()
+        return next(line for line in text.splitlines() if words in line)
 
     def refusal(self, machine: Machine, *command: str, **variables: str) -> str:
         """What a command says that ends at once with a wrong configuration."""
@@ -154,7 +164,7 @@ def test_nodes_that_join_late_and_are_cut_off(rig: Rig) -> None:
     assert run.wait(60) == 3, log.read_text()[-3000:]
     last = log.read_text().splitlines()[-2:]
     assert "the head of the cluster at 10.77.0.1:6379 has not answered" in last[0]
-    assert "resume=/tmp/run" in last[1]
+    assert "resume=run" in last[1]
 
 
 @pytest.mark.nightly
@@ -235,23 +245,20 @@ def test_a_node_of_another_version_or_without_bubblewrap_is_left_out(rig: Rig) -
         [sys.executable, "-m", "clawrl_gym.node", f"--address={rig.address}"], log, TOKEN
     )
     assert "sandbox: none (" in until(log, "Ctrl-C", process, 90)
-    # What a machine has is what it says; that it is so, it is asked to prove.
     rig.other.signal(process, signal.SIGTERM)
     process.wait(30)
-    copy = "/tmp/copy"
-    rig.other.start(
-        ["sh", "-c", f"mkdir {copy}; cp -rL clawrl_gym {copy}/; "
-         f"echo '# changed' >> {copy}/clawrl_gym/core/types.py; echo copied"],
-        rig.log("copy"),
-    ).wait()  # fmt: skip
-    rig.other.start(
+    rig.other.start(  # what a machine says that it has, it is asked to prove
         [sys.executable, "-m", "ray.scripts.scripts", "start", f"--address={rig.address}",
          f"--node-ip-address={rig.other.address}", '--resources={"sandbox": 8}', "--block"],
-        rig.log("ray"), TOKEN | {"RAY_AUTH_MODE": "token", "PYTHONPATH": copy},
+        rig.log("ray"), TOKEN | {"RAY_AUTH_MODE": "token"},
     )  # fmt: skip
-    run = rig.train("trainer.steps=1", "eval.tasks=0")
-    text = until(rig.log("train"), "cannot be used", run, 120)
-    line = next(line for line in text.splitlines() if "cannot be used" in line)
+    assert "bwrap" in rig.first_line("cannot be used")
+    changed = (
+        f"cp -rL {ROOT}/clawrl_gym /tmp/copy && echo '# changed' >> /tmp/copy/core/types.py && "
+        f"mount --bind /tmp/copy {ROOT}/clawrl_gym"
+    )
+    assert rig.other.start(["sh", "-c", changed], rig.log("copy")).wait() == 0
+    line = rig.first_line("cannot be used")
     assert f"node {rig.other.namespace} ({rig.other.address}) cannot be used: it has " in line
     assert "expected clawrl_gym 0" in line
 
