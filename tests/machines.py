@@ -22,11 +22,13 @@ _INIT = """
 mount --make-rprivate /
 mount -t tmpfs -o size=2g tmpfs /tmp
 mount -t tmpfs -o size=1g tmpfs /dev/shm
+mount -t tmpfs tmpfs /sys/fs/cgroup
 mkdir -m 700 /tmp/home
 echo ready
 while :; do sleep 1000 & wait; done
 """
-"""Of bash as the first process: it reaps what loses its parent."""
+"""Of bash as the first process: it reaps what loses its parent. Without cgroups, which would be
+common to all: numbers of processes mean others elsewhere, so that one would sweep another's."""
 _START_S = 10.0
 
 
