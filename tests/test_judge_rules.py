@@ -648,6 +648,6 @@ def test_verdicts_can_be_written_down() -> None:
 
 def test_a_request_in_words_of_complaints_may_be_taken_for_one_and_then_weighs_less() -> None:
     """What likeness to complaints gets wrong; no rule holds here."""
-    found = verdict(user("Can you write a story about a robot that sounds like an AI?"))
+    found = verdict(user("My teacher says that my essay is too long and boring"))
     assert (found.value, found.weight) == (-1, 0.5)
     assert found.detail["rule"] == "resembles"

@@ -8,11 +8,19 @@ import pytest
 from clawrl_gym.config import JudgeConfig
 from clawrl_gym.judge import resemblance
 from clawrl_gym.judge.chain import ChainJudge
-from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, SIZE, Resemblance, features_of
+from clawrl_gym.judge.concepts import concepts
+from clawrl_gym.judge.resemblance import (
+    COMPLAINT,
+    CONTRADICTS,
+    SIZE,
+    Resemblance,
+    features_of,
+    spelt,
+)
 from clawrl_gym.judge.speech import Speech
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
-from tools.complaints.recipe import Answer, fitted
+from tools.complaints.recipe import Answer, combinations, fitted
 
 
 def test_spelling_and_width_make_no_difference() -> None:
@@ -24,12 +32,23 @@ def test_spelling_and_width_make_no_difference() -> None:
     assert features_of("a lone \ud800") == features_of("A lone \ud800")
 
 
-def test_a_logit_is_the_mean_of_weights_by_the_root_of_their_number() -> None:
+def test_a_logit_is_the_sum_of_weighted_values_and_the_bias() -> None:
     weights_F = np.zeros(SIZE)
     features = features_of("wrong")
-    weights_F[features] = 2.0
+    weights_F[list(features)] = 2.0
     logit = Resemblance(weights_F, bias=-1.0).logit("wrong")
-    assert logit == pytest.approx(2.0 * len(features) ** 0.5 - 1.0)
+    assert logit == pytest.approx(2.0 * sum(features.values()) - 1.0)
+
+
+def test_what_words_mean_is_the_same_in_every_language() -> None:
+    for text in ("too long", "zu lang", "trop long", "\u592a\u957f"):
+        assert concepts(spelt).features(spelt(text)) >= {"is too", "is long", "first too"}
+    assert "is missing" in concepts(spelt).features("you forgot it")
+    assert "is missing" not in concepts(spelt).features("unforgotten")
+
+
+def test_traditional_signs_are_read_as_simplified_ones() -> None:
+    assert features_of("\u5c0d") == features_of("\u5bf9")
 
 
 def test_long_texts_cost_no_more_than_their_beginning() -> None:
@@ -44,6 +63,13 @@ def test_written_answers_that_it_was_not_made_from_are_told_apart(code: str) -> 
     others = [reading.logit(a.text) > COMPLAINT for a in said if a.kind != "complaint"]
     assert np.mean(complaints) >= 0.3
     assert np.mean(others) <= 0.15
+
+
+def test_a_line_stands_for_a_few_combinations_with_each_alternative() -> None:
+    texts = combinations("{too|far too} {long|short|dry}{ , sorry|}")
+    assert {"too", "far too"} == {text.rpartition(" ")[0] for text in texts if "," not in text}
+    assert all(any(word in text for text in texts) for word in ("long", "short", "dry, sorry"))
+    assert combinations("as it is") == ["as it is"]
 
 
 def test_weights_come_from_answers() -> None:

@@ -126,6 +126,11 @@ def declared(config: JudgeConfig) -> dict[str, Language]:
     return {code: _language(code, config) for code in config.languages}
 
 
+def single_signs(code: str) -> dict[int, str]:
+    """A language's signs that are read as others, for str.translate."""
+    return {ord(sign): same for sign, same in _file(code).fold.items() if len(sign) == 1}
+
+
 def _language(code: str, config: JudgeConfig) -> Language:
     file = _file(code)
     words, replies = (

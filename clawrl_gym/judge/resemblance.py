@@ -1,9 +1,10 @@
 """How much an answer resembles complaints, whatever words it uses.
 
-A logistic regression over the letters of a text: n-grams of 1 to 5 letters, words, and words that
-stand near each other, hashed into one table for all languages. Made by `python -m tools.complaints`
-from written answers; `complaints.npz` holds its weights. It knows nothing of what was asked or
-replied, so its word is weak: rules go before it, but for those that it strongly contradicts.
+A logistic regression over the letters of a text (n-grams of 1 to 5 letters, words, and words that
+stand near each other) and over what its words mean (`concepts.py`), hashed into one table for all
+languages. Made by `python -m tools.complaints` from written answers; `complaints.npz` holds its
+weights. It knows nothing of what was asked or replied, so its word is weak: rules go before it, but
+for those that it contradicts.
 """
 
 from __future__ import annotations
@@ -12,25 +13,33 @@ import math
 import re
 import unicodedata
 import zlib
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clawrl_gym.judge.concepts import concepts
+from clawrl_gym.judge.language import single_signs
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WEIGHTS = Path(__file__).parent / "complaints.npz"
-SIZE = 1 << 18
+_LETTER_PLACES = 1 << 18
+_MEANING_PLACES = 1 << 16
+SIZE = _LETTER_PLACES + _MEANING_PLACES
 """Of the table."""
-COMPLAINT = 1.0
-"""Logit above which an answer resembles complaints; `python -m tools.complaints` says how often."""
-CONTRADICTS = 2.5
+COMPLAINT = 0.5
+"""Logit above which an answer resembles complaints; `bench/judge_unseen.py` says how often."""
+CONTRADICTS = 1.0
 """Logit from which on, above or below 0, a rule's +1 or -1 is not believed."""
 _LONGEST = 5
 """Letters of an n-gram."""
 _NEAR = 4
 """Words from one to another that is near."""
+_MEANING_LENGTH = 0.6
+"""Of the vector of meanings; that of the letters is 1."""
 _READ_CHARS = 160
 _DIGITS = re.compile(r"\d+")
 _SPACES = re.compile(r"\s+")
@@ -46,36 +55,51 @@ class Resemblance:
 
     def logit(self, text: str) -> float:
         """Of the probability that it is a complaint."""
-        features = features_of(text)
         weights_F, bias = self.arrays
-        return float(weights_F[features].sum(dtype="float64")) / math.sqrt(len(features)) + bias
+        features = features_of(text)
+        return float(weights_F[list(features)].astype("float64") @ list(features.values())) + bias
 
 
-def features_of(text: str) -> list[int]:
-    """Places in the table, each once; never none."""
-    plain = _SPACES.sub(" ", _DIGITS.sub("0", _folded(text[:_READ_CHARS]))).strip()
+def features_of(text: str) -> dict[int, float]:
+    """Places in the table with their values; never none."""
+    plain = spelt(text[:_READ_CHARS]).strip()
+    features = dict(_spread(set(_letters(plain)), 0, _LETTER_PLACES, 1.0))
+    meanings = concepts(spelt).features(plain)
+    features.update(_spread(meanings, _LETTER_PLACES, _MEANING_PLACES, _MEANING_LENGTH))
+    return features
+
+
+def spelt(text: str) -> str:
+    """Small letters without accents, in their usual width; one number for all; simplified signs."""
+    parts = unicodedata.normalize("NFKD", text).lower().replace("\u2019", "'")
+    bare = "".join(letter for letter in parts if not unicodedata.combining(letter))
+    return _SPACES.sub(" ", _DIGITS.sub("0", bare.translate(_simplified())))
+
+
+def _letters(plain: str) -> Iterator[str]:
     framed = f"^{plain}$"
-    grams = {
-        framed[at : at + size]
-        for size in range(1, _LONGEST + 1)
-        for at in range(len(framed) - size + 1)
-    }
+    for size in range(1, _LONGEST + 1):
+        yield from (framed[at : at + size] for at in range(len(framed) - size + 1))
     words = _WORD.findall(plain)
-    grams.update(f"1 {word}" for word in words)
-    grams.update(f"2 {word} {after}" for word, after in pairwise(words))
-    grams.update(
-        f"near {word} {later}"
-        for at, word in enumerate(words)
-        for later in words[at + 2 : at + 1 + _NEAR]
-    )
-    grams.update(f"first {word}" for word in words[:1])
-    return sorted({zlib.crc32(gram.encode(errors="replace")) % SIZE for gram in grams})
+    yield from (f"1 {word}" for word in words)
+    yield from (f"2 {word} {after}" for word, after in pairwise(words))
+    for at, word in enumerate(words):
+        yield from (f"near {word} {later}" for later in words[at + 2 : at + 1 + _NEAR])
+    yield from (f"first {word}" for word in words[:1])
 
 
-def _folded(text: str) -> str:
-    """Small letters without accents, in their usual width."""
-    parts = unicodedata.normalize("NFKD", text).lower()
-    return "".join(letter for letter in parts if not unicodedata.combining(letter))
+def _spread(
+    grams: Collection[str], first: int, places: int, length: float
+) -> Iterator[tuple[int, float]]:
+    """A vector of this length with the same value in the place of each gram."""
+    taken = {first + zlib.crc32(gram.encode(errors="replace")) % places for gram in grams}
+    value = length / math.sqrt(max(len(taken), 1))
+    return ((place, value) for place in sorted(taken))
+
+
+@cache
+def _simplified() -> dict[int, str]:
+    return single_signs("zh")
 
 
 @cache

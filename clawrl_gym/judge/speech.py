@@ -83,8 +83,7 @@ class Speech:
         return value != 0 and self._logit(opening) * value > CONTRADICTS
 
     def _logit(self, opening: str) -> float:
-        """Of what stands before a colon: what follows one is pasted."""
-        return self._likeness().logit(_PASTED.sub("", opening))
+        return self._likeness().logit(compared(opening))
 
     def _read(self, opening: str, after_question: bool) -> tuple[list[str], dict[str, Hit]]:
         """The languages it is in, and what holds in any."""
@@ -116,6 +115,11 @@ class Speech:
     def _hit(self, code: str, opening: str, after_question: bool) -> Hit | None:
         language = self._languages.get(code)
         return None if language is None else language.rules.find(opening, after_question)
+
+
+def compared(opening: str) -> str:
+    """What of an answer is compared: what stands before a colon; what follows one is pasted."""
+    return _PASTED.sub("", opening)
 
 
 def _unknown(rule: str, reason: str) -> Finding:
