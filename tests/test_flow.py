@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
+from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
@@ -78,13 +79,25 @@ def engine(turns: float, **changes: float) -> dict[str, float]:
     return values | {"requests": turns, "preemptions": 0.0} | changes
 
 
-def follow(metrics: Metrics, seconds: float, fixed: int | None = None) -> tuple[Flow, list[Why]]:
+def follow(
+    metrics: Metrics,
+    seconds: float,
+    fixed: int | None = None,
+    useful: int | None = None,
+    ended: int = 0,
+) -> tuple[Flow, list[Why]]:
     reasons: list[Why] = []
 
     async def main() -> Flow:
         pool = WorkerPool([Waits()], slots=512)
+        pool.ended = ended
         flow = Flow(
-            pool, fixed, metrics, lambda limit, why: reasons.append(why), memory_free=lambda: 1.0
+            pool,
+            fixed,
+            metrics,
+            lambda limit, why: reasons.append(why),
+            memory_free=lambda: 1.0,
+            useful=useful,
         )
         episodes = start(pool, 600)
         following = asyncio.create_task(flow.run())
@@ -109,6 +122,17 @@ def test_the_pool_follows_the_engine_and_a_reason_is_told_once() -> None:
     assert abs(sum(shares.values()) - 1) < 1e-9
     assert shares["flow/queue"] > 0
     assert flow.shares() == {}
+
+
+def test_no_more_are_in_flight_than_are_fresh_when_they_are_learned() -> None:
+    rising = [engine(n * 1000.0, running=40.0 + n) for n in range(60)]
+    flow, reasons = follow(Metrics(*rising), 59.5, useful=48, ended=99)
+    assert (flow.limit, reasons[-1]) == (48, Why.STALE)
+    config = RolloutConfig(groups=32, group_size=8, max_staleness=2)
+    assert (config.useful_in_flight, config.slots) == (256, 256)
+    assert config.model_copy(update={"max_staleness": 8}).useful_in_flight == 1024
+    assert config.model_copy(update={"mode": "sync", "max_staleness": 8}).useful_in_flight == 256
+    assert RolloutConfig(groups=2, group_size=2).useful_in_flight == 128
 
 
 def test_while_the_engine_says_nothing_the_number_stays() -> None:

@@ -27,8 +27,8 @@ class RolloutConfig(Part):
     """Ray actors that hold environments; on a cluster that was joined, on each node (at most one a
     core)."""
     envs_per_worker: int | None = Field(None, ge=1)
-    """Most episodes that one worker runs at a time. None: 128, and in training as many as are of
-    use within `max_staleness`, if those are more."""
+    """Most episodes that one worker runs at a time. None: 128, and in training a batch if that is
+    more, or more batches where `max_staleness` allows them."""
     in_flight: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Training: episodes at a time in all workers. `auto` follows vLLM's own metrics (requests that
     run and queue, its key-value cache) up and down; a number fixes it. Never more than the workers
@@ -56,9 +56,15 @@ class RolloutConfig(Part):
         """Environments of each worker in training; they are made when they are first used."""
         if self.envs_per_worker is not None:
             return self.envs_per_worker
+        return max(_ENVS_PER_WORKER, math.ceil(self.useful_in_flight / self.workers))
+
+    @property
+    def useful_in_flight(self) -> int:
+        """Episodes that are not stale when they end: one meets as many updates as there are batches
+        in flight, some of them more, and half of `max_staleness` leaves room for these."""
         staleness = 0 if self.mode == "sync" else self.max_staleness
-        useful = (staleness + 1) * self.groups * self.group_size
-        return max(_ENVS_PER_WORKER, math.ceil(useful / self.workers))
+        batch = self.groups * self.group_size
+        return max(_ENVS_PER_WORKER, int(batch * max(1.0, staleness / 2)))
 
     @property
     def fixed_in_flight(self) -> int | None:

@@ -77,6 +77,7 @@ class Why(StrEnum):
     PREEMPTIONS = "vLLM preempts"
     CACHE = "the key-value cache is full"
     MOST = "no more environments may be open"
+    STALE = "more would be stale when they are learned"
     ENVIRONMENTS = "environments are slow"
     MEMORY = "memory is short"
     ENGINES = "the number of engines that answer changed"

@@ -34,16 +34,19 @@ class Flow:
         engine_metrics: Callable[[], Awaitable[Mapping[str, float]]],
         on_reason: Callable[[int, Why], None] = lambda limit, why: None,
         *,
+        useful: int | None = None,
         weight_version: Callable[[], int] = lambda: 0,
         memory_free: Callable[[], float] = memory_free,
     ) -> None:
-        """`fixed`: always so many, at most as many as the pool has slots; None follows the engine.
+        """`fixed`: always so many, at most as many as the pool has slots; None follows the engine,
+        up to as many as are `useful`.
         `weight_version` is what it serves now.
 
         `on_reason` gets the number and what decided on it, once for each reason.
         """
         self._pool = pool
         self._engine_metrics = engine_metrics
+        self._useful = useful
         self._on_reason = on_reason
         self._memory_free = memory_free
         self._preemptions = Preemptions(weight_version)
@@ -91,9 +94,13 @@ class Flow:
             contexts=engine.get("contexts", 0.0),
             memory_free=self._memory_free(),
         )
-        concurrency.most = self._pool.capacity
+        concurrency.most = capacity = self._pool.capacity
+        if self._useful is not None:
+            concurrency.most = min(capacity, self._useful)
         self._pool.limit = concurrency.read(reading)
         why = concurrency.reason
+        if why is Why.MOST and concurrency.most < capacity:
+            why = Why.STALE
         self._readings[why] += 1
         if why is not self._why and why not in self._heard:
             self._heard.add(why)

@@ -151,6 +151,7 @@ class Run:
             config.rollout.fixed_in_flight,
             parts.policy.fleet.metrics,
             lambda limit, why: self._view.message(f"at most {limit} episodes in flight: {why}"),
+            useful=config.rollout.useful_in_flight,
             weight_version=lambda: parts.policy.servers.version,
         )
         self._observer = Observer(
