@@ -123,10 +123,10 @@ class Launcher:
         if not content:
             return False
         message = Message.of(content, fds)
-        if message.word == "start":
+        if message.word == "start" and len(message.fds) == 2:
             self._accept(message)
             return True
-        live = self._live.get(message.sandbox)
+        live = self._live.get(message.sandbox)  # none of a start whose descriptors had no room
         if live is not None:
             self._carry_out(message, live)
             return True
