@@ -4,7 +4,12 @@ import os
 
 import pytest
 
-from clawrl_gym.envs.sandbox.cgroup import CgroupHome, Cgroups, find_cgroup_home
+from clawrl_gym.envs.sandbox.cgroup import (
+    CgroupHome,
+    Cgroups,
+    find_cgroup_home,
+    remove_groups_of_the_dead,
+)
 from clawrl_gym.envs.sandbox.interface import Limits
 from clawrl_gym.envs.sandbox.processes import alive, identity
 
@@ -73,11 +78,15 @@ def test_real_cgroups_limit_what_joins_and_leave_nothing():
 
 @pytest.mark.root
 @pytest.mark.sandbox
-def test_what_a_killed_launcher_left_is_removed_by_the_next():
+@pytest.mark.parametrize("by_the_next", [True, False])
+def test_what_a_killed_launcher_left_is_removed_by_the_next_or_its_owner(by_the_next):
     home = find_cgroup_home()
     assert home is not None
     left = [parent / DEAD / "1" for parent in home.parents.values()]
     for folder in left:
         folder.mkdir(parents=True)
-    Cgroups(home).sweep()
+    if by_the_next:
+        Cgroups(home).sweep()
+    else:
+        remove_groups_of_the_dead()
     assert not any(folder.parent.exists() for folder in left)
