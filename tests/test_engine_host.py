@@ -109,9 +109,12 @@ async def test_an_engine_serves_the_model_that_was_sent_and_then_every_version(
             assert await host.switch(version) > 0
             await head.depot.commit(version)
             assert await served(url) == (version, digest(weights))
-        news = await host.news()
+        news = await host.news(0, 0)
         assert "ready" in news.phases
         assert b"the stub starts" in news.log
+        assert await host.news(0, 0) == news, "an answer may be lost on its way"
+        assert (await host.news(1, 4)).phases == news.phases[1:]
+        assert (await host.news(1, 4)).log == news.log[4:]
     assert not list((node / "cache" / "engines").iterdir())
 
 
@@ -208,7 +211,7 @@ async def test_a_server_that_dies_comes_back_and_the_host_tells_it(
             while not any("starting it again" in phase for phase in phases) or (
                 phases[-1] != "ready"
             ):
-                phases += (await host.news()).phases
+                phases += (await host.news(len(phases), 0)).phases
         assert await served(url) == (0, digest(head.model / "model.safetensors"))
 
 

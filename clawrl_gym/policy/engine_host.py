@@ -7,6 +7,7 @@ of its own, which the next host on this machine deletes when this one could not.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,8 +63,8 @@ class EngineHost:
             self._scratch = Scratch("engine", cache / _ENGINES)
         self._finder = ModelFinder(ModelCache(cache / "models"))
         self._log_path = self._scratch.path / "vllm.log"
-        self._log_read = 0
-        self._news: asyncio.Queue[str] = asyncio.Queue()
+        self._phases: list[str] = []
+        self._has_news = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._model: Path | None = None
         self._make_server: Callable[[Path], PolicyServer] = lambda model: make(
@@ -71,7 +72,7 @@ class EngineHost:
             model,
             self._scratch.path / "serving",
             self._log_path,
-            self._news.put_nowait,
+            self._tell,
             host=address,
             key=key,
         )
@@ -114,36 +115,37 @@ class EngineHost:
         assert self._swap is not None
         return await self._swap.switch(version)
 
-    async def news(self) -> News:
-        """What has happened since the last call; waits some seconds for something.
+    async def news(self, phases: int, log_bytes: int) -> News:
+        """What is new to one who has heard so many phases and read so much of the log; waits some
+        seconds for something. An answer that is lost is given again.
 
         Raises what vLLM died of when it is not started again.
         """
-        phases: list[str] = []
-        try:
-            async with asyncio.timeout(self._news_s):
-                phases.append(await self._news.get())
-        except TimeoutError:
-            pass
-        while not self._news.empty():
-            phases.append(self._news.get_nowait())
-        log = await asyncio.to_thread(self._new_log)
-        if not (phases or log) and self._watching is not None and self._watching.done():
+        if phases >= len(self._phases):
+            self._has_news.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._news_s):
+                    await self._has_news.wait()
+        new = tuple(self._phases[phases:])
+        log = await asyncio.to_thread(self._log_after, log_bytes)
+        if not (new or log) and self._watching is not None and self._watching.done():
             if self._watching.cancelled():
                 raise PolicyError("the engine was stopped")
             await self._watching
-        return News(tuple(phases), log)
+        return News(new, log)
 
-    def _new_log(self) -> bytes:
-        """What vLLM has written since the last call, and no more than a network takes at once."""
+    def _tell(self, phase: str) -> None:
+        self._phases.append(phase)
+        self._has_news.set()
+
+    def _log_after(self, position: int) -> bytes:
+        """What vLLM has written there, and no more than a network takes at once."""
         try:
             with self._log_path.open("rb") as file:
-                file.seek(self._log_read)
-                new = file.read(_LOG_BYTES)
+                file.seek(position)
+                return file.read(_LOG_BYTES)
         except FileNotFoundError:
             return b""
-        self._log_read += len(new)
-        return new
 
     async def stop(self) -> None:
         """End vLLM and delete what was written; idempotent."""

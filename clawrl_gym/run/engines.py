@@ -97,6 +97,7 @@ class RemoteEngine:
         self._is_silent = False
         self._staged = -1
         self._served = -1
+        self._phases_heard = self._log_bytes = 0
         self._well_since_s = 0.0
         self._close: list[Callable[[], Awaitable[None]]] = []
         self._changing = asyncio.Lock()
@@ -214,6 +215,7 @@ class RemoteEngine:
         """Have a process on some node; waits for one that joins."""
         needs = await self._needs()
         self._on_phase("waiting for a node")
+        self._phases_heard = self._log_bytes = 0
         self._process = self._spawn(self._config, self.key, needs)
         try:
             async with asyncio.timeout(limit_s):
@@ -237,14 +239,18 @@ class RemoteEngine:
         """Pass on what the engine tells, until it has nothing more to tell: that is an error."""
         while True:
             news = await self._news()
-            if news.log:
-                await asyncio.to_thread(self._keep_log, news.log)
+            self._phases_heard += len(news.phases)
+            self._log_bytes += len(news.log)
             for phase in news.phases:
                 self._on_phase(phase)
+            if news.log:
+                await asyncio.to_thread(self._keep_log, news.log)
 
     async def _news(self) -> News:
         """While none comes, nobody waits for the engine, and it is not told of new weights."""
-        asking = asyncio.ensure_future(self._ask("news", limit_s=None))
+        asking = asyncio.ensure_future(
+            self._ask("news", self._phases_heard, self._log_bytes, limit_s=None)
+        )
         try:
             while not (await asyncio.wait({asking}, timeout=self._silent_s))[0]:
                 self._is_silent = True
