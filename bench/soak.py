@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ IDLE_S = 5.0
 WARM_SESSIONS = 64
 """Kept in memory: full long before the measurement begins."""
 RETURNING = 300
-"""Sessions that clients come back to."""
+"""Sessions that clients come back to, the newest: those that grow for ever would be no leak."""
 REPLY_TOKENS = 12
 LIMIT_S = 30.0
 
@@ -129,6 +129,8 @@ class Load:
         self._pause_s = CLIENTS / per_s
         self._random = random.Random(0)
         self._numbers = 0
+        self._left: deque[str] = deque(maxlen=RETURNING)
+        """Sessions that were not ended."""
         self.did: Counter[str] = Counter()
         self.statuses: Counter[int] = Counter()
         self._kinds: list[tuple[Callable[[], Awaitable[None]], int]] = [
@@ -178,10 +180,12 @@ class Load:
         elif end < 0.8:
             async with self._http.delete(f"/sessions/{name}") as answer:
                 self.statuses[answer.status] += 1
+        else:
+            self._left.append(name)
 
     async def _returns(self) -> None:
         """A turn of a session that has been there for long."""
-        name = f"old-{self._random.randrange(RETURNING)}"
+        name = self._random.choice(self._left or [self._new()])
         await self._post(f"/sessions/{name}/v1/chat/completions", self._body(3))
 
     async def _unnamed(self) -> None:
