@@ -1,10 +1,12 @@
 """The main job with a small budget: real vLLM, real sandboxes, real gradients, real swaps."""
 
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.run.export import export_run
 from clawrl_gym.store import StoreReader
+from tests.chaos.assault import Assault
+from tests.chaos.targets import target_of
 from tests.e2e import runs
 
 pytestmark = [
@@ -134,6 +138,22 @@ def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) ->
     assert max(row.get("logprob_gap/mean", 0.0) for row in runs.metrics(folder)) < 0.01
     # Ray's agents notice the death of their node only after half a minute.
     assert runs.still_alive(below, within_s=90) == set()
+
+
+@pytest.mark.nightly
+def test_a_run_goes_on_after_all_its_parts_were_killed_one_after_the_other(tmp_path: Path) -> None:
+    """The short form of `make chaos`."""
+    draw = random.Random(1)
+    target = target_of(tmp_path / "chaos", "terminal", 1, 40)
+    assault = Assault(target)
+    try:
+        assault.begin()
+        for name in ("kill worker", "kill learner", "kill engine", "kill raylet", "kill driver"):
+            assert assault.fault(name, draw, recovery_s=inf).violations == [], name
+        assert assault.finish(within_s=300) == []
+    finally:
+        target.close()
+        target.remove_disk()
 
 
 @pytest.mark.parametrize(
