@@ -167,7 +167,7 @@ def _pieces(page: str, folder: Path) -> dict[str, str]:
     pieces: dict[str, str] = {}
     for number, piece in enumerate(_PIECE.split(page)):
         words = _TAG.sub(" ", piece).split()
-        if "onfiguration" not in piece and "run.dir" not in piece:
+        if not any(words in piece for words in ("onfiguration", "config.yaml", "run.dir")):
             digest = hashlib.sha256(piece.encode()).hexdigest()[:16]
             pieces[f"{number} {' '.join(words)[:40]}"] = digest
     return pieces
