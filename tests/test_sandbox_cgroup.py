@@ -37,6 +37,13 @@ def test_version_2_gets_every_limit(tree, tmp_path):
     }
 
 
+def test_a_launcher_whose_empty_folder_was_swept_has_it_again(tree, tmp_path):
+    Cgroups(tree).join("7", Limits())
+    own = tmp_path / f"clawrl-{identity(os.getpid())}"
+    assert (own / "7/cgroup.procs").read_text() == "0"
+    assert (own / "cgroup.subtree_control").exists()
+
+
 def test_folders_of_dead_launchers_are_swept_and_others_kept(tree, tmp_path):
     living = f"clawrl-{identity(os.getpid())}"
     for name in (f"{DEAD}/1", f"{DEAD}/2", f"{living}/1", "clawrl-else", "somebody"):

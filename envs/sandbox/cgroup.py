@@ -121,9 +121,7 @@ class Cgroups:
     def open(self) -> None:
         """Make the launcher's folders and prove that a process may move into them (OSError)."""
         for folder in self._folders.values():
-            folder.mkdir(exist_ok=True)
-            if self.version == 2:
-                _enable(folder)
+            self._make(folder)
         child = os.fork()
         if child == 0:
             try:
@@ -141,11 +139,20 @@ class Cgroups:
         """Move this process into the sandbox's cgroup, made now or left by its predecessor."""
         for controller, parent in self._folders.items():
             folder = parent / name
-            folder.mkdir(exist_ok=True)
+            try:
+                folder.mkdir(exist_ok=True)
+            except FileNotFoundError:  # swept while empty, by who cannot see this process
+                self._make(parent)
+                folder.mkdir(exist_ok=True)
             settings = _v2_settings(limits) if self.version == 2 else _V1[controller](limits)
             for file, value, needed in settings:
                 _set(folder / file, value, needed)
             _set(folder / "cgroup.procs", "0", needed=True)
+
+    def _make(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        if self.version == 2:
+            _enable(folder)
 
     def processes(self, name: str) -> list[int]:
         folder = self._folders["" if self.version == 2 else "pids"] / name
