@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from clawrl_gym.core.errors import DiskFull, StoreError
 from clawrl_gym.core.jsonl import JsonLines
+from clawrl_gym.core.repeats import Repeats
 
 T = TypeVar("T")
 MAX_GROUP = 1024
@@ -28,6 +29,7 @@ _TIMEOUT_MS = 10_000
 _TABLES_WITH_POSITIONS = ("turns", "verdicts", "samples")
 
 _log = logging.getLogger(__name__)
+_waiting = Repeats(lambda line: _log.warning("%s", line))
 
 
 class Positions:
@@ -242,7 +244,7 @@ def _append(lines: list[tuple[JsonLines, dict[str, object]]]) -> None:
         try:
             file.append(line)
         except (StoreError, ValueError) as error:
-            _log.warning("a log line waits until the run is resumed: %s", error)
+            _waiting.add(f"a log line waits until the run is resumed: {error}")
 
 
 def _deliver(outcomes: list[_Outcome]) -> None:
