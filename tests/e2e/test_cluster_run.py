@@ -77,6 +77,11 @@ class Rig:
         assert len(lines) == 1, log.read_text()
         return lines[0]
 
+    def check_nothing_is_left(self) -> None:
+        """Of a run that has ended: Ray ends its processes, and they their sandboxes."""
+        for machine in (self.head, self.other):
+            assert not still_alive(set(machine.processes("bwrap")), within_s=20)
+
     def read(self, path: str) -> str:
         """A file of the head's own."""
         return Path(f"/proc/{self.head.first_process}/root{path}").read_text()
@@ -112,7 +117,7 @@ def test_a_run_on_two_nodes_learns_and_survives_the_loss_of_one(rig: Rig) -> Non
     held_out = [row["heldout/success"] for row in metrics if "heldout/success" in row]
     before, after = held_out
     assert after > before  # 0.31 and 0.44 to 0.77 in those runs that were looked at
-    assert not rig.head.processes("bwrap")
+    rig.check_nothing_is_left()
 
 
 @pytest.mark.nightly
@@ -232,6 +237,7 @@ def test_own_modules_and_task_folders_travel(rig: Rig) -> None:
         assert "policy_error" in line  # all else was there
         assert "env_error" not in line
     assert text.count(f"node {rig.other.namespace} ({rig.other.address}): 1 worker") == 2
+    rig.check_nothing_is_left()
     cache = Path(f"/proc/{rig.other.first_process}/root/tmp/home/.cache/clawrl_gym/tasks")
     assert [path.name for path in cache.glob("*/tasks/*")] == ["hello"]
 
