@@ -3,7 +3,14 @@
 import os
 import subprocess
 
-from clawrl_gym.envs.sandbox.processes import children, inner_pid, kill_all, namespace_members
+from clawrl_gym.envs.sandbox.processes import (
+    alive,
+    children,
+    identity,
+    inner_pid,
+    kill_all,
+    namespace_members,
+)
 
 
 def test_children_and_namespace_members_are_found():
@@ -31,3 +38,15 @@ def test_all_are_killed_but_those_to_spare():
     assert listed() == pids[:2]
     kill_all(listed, set(), keep=0)
     assert listed() == []
+
+
+def test_who_is_dead_and_not_yet_buried_is_dead():
+    child = subprocess.Popen(["/bin/sleep", "30"])
+    name = identity(child.pid)
+    assert alive(name)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+    assert not alive(name)
+    child.wait()
+    assert not alive(name)
+    assert alive("somebody else's")

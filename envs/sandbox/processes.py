@@ -73,16 +73,22 @@ def identity(pid: int) -> str:
 
 
 def alive(name: str) -> bool:
-    """Whether the process that an `identity` names still runs."""
+    """Whether the process that an `identity` names still runs; one that nobody has buried does
+    not."""
     parts = name.split("-")
     if len(parts) != 3 or not parts[1].isdigit():
         return True  # not ours to judge
+    pid = int(parts[1])
     try:
-        return identity(int(parts[1])) == name
+        return identity(pid) == name and _stat(pid)[0] not in ("Z", "X")
     except OSError:
         return False
 
 
 def _start_time(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return int(stat.rpartition(")")[2].split()[19])
+    return int(_stat(pid)[19])
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state on; the name before it may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
