@@ -7,7 +7,13 @@ import sys
 
 import pytest
 
-from clawrl_gym.envs.sandbox.slots import UIDS_PER_SLOT, Slots, first_uid, usable_slots
+from clawrl_gym.envs.sandbox.slots import (
+    TOO_HIGH_FOR_BWRAP,
+    UIDS_PER_SLOT,
+    Slots,
+    first_uid,
+    usable_slots,
+)
 
 ALL = [(0, 1 << 32)]
 STRANGERS = "from clawrl_gym.envs.sandbox.slots import Slots\n"
@@ -30,6 +36,12 @@ def test_a_whole_uid_space_has_room_for_tens_of_thousands():
     assert min(everywhere) >= 0x7000_0000
     assert max(everywhere) + UIDS_PER_SLOT < 0xFFFF_FFFE
     assert len({uid // UIDS_PER_SLOT for uid in everywhere}) == len(everywhere)
+
+
+def test_a_program_that_counts_users_in_31_bits_gets_numbers_that_it_can_say():
+    low = uids(usable_slots([ALL, ALL], [TOO_HIGH_FOR_BWRAP]))
+    assert len(low) > 4_000
+    assert max(low) + UIDS_PER_SLOT <= 1 << 31
 
 
 @pytest.mark.parametrize(

@@ -228,10 +228,17 @@ def test_a_conftest_above_the_tests_earns_nothing(hello):
 def test_a_container_that_ended_where_others_work_has_failed_its_task(hello):
     from clawrl_gym.envs.sandbox.docker.engine import engine
 
-    before = own_containers()
     with TerminalEnv(tasks=str(hello), sandbox=DOCKER) as env:
         env.reset(options={"task": "task"})
-        [own] = own_containers() - before
+        env.step("hostname > /tmp/mine")
+        [own] = [
+            container
+            for container in own_containers()
+            if engine()
+            .api.exec_start(engine().api.exec_create(container, "ls /tmp/mine")["Id"])
+            .strip()
+            == b"/tmp/mine"
+        ]
         engine().api.remove_container(own, force=True)
         assert env.step("ls")[1:3] == (0.0, True)
         assert "a fresh sandbox works" in env.report

@@ -22,6 +22,8 @@ _FLOCK = "hhqqi4x"  # type, whence, start, length, process (0 for a lock of the 
 
 Span = tuple[int, int]
 """First number, and the one after the last."""
+TOO_HIGH_FOR_BWRAP: Span = (0x8000_0000, 0xFFFF_FFFF)
+"""Users that cannot run bubblewrap: it takes their numbers for negative ones."""
 
 
 def first_uid(slot: int) -> int:
@@ -83,9 +85,14 @@ def _rows(path: str) -> list[list[str]]:
     return [line.strip().split(":") for line in text.splitlines()]
 
 
-def open_slots() -> Slots | None:
-    """None for an ordinary user, and for a root whose user namespace has no room for a slot."""
-    slots = usable_slots() if os.geteuid() == 0 else ()
+def open_slots(claimed: Sequence[Span] = ()) -> Slots | None:
+    """None for an ordinary user, and for a root whose user namespace has no room for a slot.
+
+    `claimed`: numbers that are no use to the caller.
+    """
+    if os.geteuid() != 0:
+        return None
+    slots = usable_slots(claimed=[*_claimed(), *claimed])
     return Slots(slots) if slots else None
 
 

@@ -28,7 +28,7 @@ from clawrl_gym.envs.gui.browser.memory import memory_home, share_mb
 from clawrl_gym.envs.sandbox import kernel
 from clawrl_gym.envs.sandbox.cgroup import Cgroups, open_cgroups
 from clawrl_gym.envs.sandbox.interface import Limits
-from clawrl_gym.envs.sandbox.slots import first_uid, open_slots
+from clawrl_gym.envs.sandbox.slots import TOO_HIGH_FOR_BWRAP, first_uid, open_slots
 
 _CLONE_NEWNET = 0x4000_0000
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -67,7 +67,7 @@ def main() -> None:
     driver_fd = os.pidfd_open(driver)
     cgroups = _limited(settings)
     handover = _connect(settings["handover_name"]) if settings["bwrap"] else None
-    slots = open_slots() if settings["bwrap"] else None
+    slots = open_slots([TOO_HIGH_FOR_BWRAP]) if settings["bwrap"] else None
     uid = first_uid(slots.take()[0]) if slots is not None else os.geteuid()
     child = os.fork()
     if child == 0:
