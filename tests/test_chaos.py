@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -304,6 +305,8 @@ def test_a_process_that_its_run_lost_sight_of_is_an_orphan(tmp_path: Path) -> No
         traces.look()
         (inner,) = [process for process in below(driver.pid) if process.parent == driver.pid]
         os.kill(inner.pid, signal.SIGKILL)
+        while Path(f"/proc/{sleeper}/status").read_text().count(f"PPid:\t{inner.pid}\n"):
+            time.sleep(0.01)  # the system takes a moment
         (orphan,) = traces.orphans(0.2)
         assert orphan.startswith(f"process {sleeper} sleep 600")
         os.kill(sleeper, signal.SIGKILL)

@@ -77,7 +77,10 @@ class ReadySandboxes:
                 if sandbox.exec(":", _PROOF_S).exit_code == 0:
                     return sandbox
             sandbox.close()  # it ended while it stood there
-        return template.start()
+        sandbox = template.start()
+        if template.most:  # the same lines of its shell's input as one that stood ready
+            sandbox.exec(":", _PROOF_S)
+        return sandbox
 
     def close(self) -> None:
         """End all that stand ready; what is taken from now on is fresh."""
