@@ -99,6 +99,6 @@ def written_bytes(container: str) -> int:
     api = engine().api
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/json"
     with engine_call(f"could not measure the container {container[:12]}"):
-        answer = api.get(url, params={"size": "true"}, timeout=api.timeout)
-        answer.raise_for_status()
-        return int(answer.json().get("SizeRw") or 0)
+        with api.get(url, params={"size": "true"}, timeout=api.timeout, stream=True) as answer:
+            answer.raise_for_status()
+            return int(answer.json().get("SizeRw") or 0)
