@@ -98,7 +98,10 @@ def written_bytes(container: str) -> int:
     """What the container's own layer holds."""
     api = engine().api
     url = f"{api.base_url}/v{api.api_version}/containers/{container}/json"
-    with engine_call(f"could not measure the container {container[:12]}"):
-        with api.get(url, params={"size": "true"}, timeout=api.timeout, stream=True) as answer:
-            answer.raise_for_status()
-            return int(answer.json().get("SizeRw") or 0)
+    measuring = engine_call(f"could not measure the container {container[:12]}")
+    with (
+        measuring,
+        api.get(url, params={"size": "true"}, timeout=api.timeout, stream=True) as answer,
+    ):
+        answer.raise_for_status()
+        return int(answer.json().get("SizeRw") or 0)
