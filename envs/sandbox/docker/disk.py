@@ -54,6 +54,7 @@ class DiskWatcher:
         threading.Thread(target=self._work, name="docker-disk", daemon=True).start()
 
     def add(self, watched: WatchedContainer) -> None:
+        """Idempotent."""
         with self._lock:
             self._entries[id(watched)] = watched
         self._wake.set()

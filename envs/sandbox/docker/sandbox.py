@@ -96,8 +96,7 @@ class DockerSandbox:
         try:
             self._stream = container.start()
             self._begin()
-            if not has_quota():
-                disk_watcher().add(self._watched)
+            self._has_quota = has_quota()
         except BaseException:
             self._end()
             raise
@@ -115,6 +114,8 @@ class DockerSandbox:
 
     def exec(self, command: str, timeout_s: float) -> ExecResult:
         self._check_open()
+        if not self._has_quota:  # one that stands ready writes nothing
+            disk_watcher().add(self._watched)
         self._watched.running = self._watched.dirty = True
         try:
             result, ending = self._shell.run(command, timeout_s)
