@@ -16,6 +16,7 @@ from pathlib import Path
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
+from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.store import StoreReader
 from clawrl_gym.trainers.loss import LossSettings, outside
 from clawrl_gym.trainers.model import PackedModel
@@ -60,7 +61,7 @@ def measure(run: Path, ages: tuple[int, ...], most: int, temperature: float) -> 
             wanted[later].append((age, samples))
     shares: defaultdict[int, Shares] = defaultdict(Shares)
     for later, batches_of_ages in sorted(wanted.items()):
-        model = PackedModel(str(checkpoints[later]), "cpu", temperature)
+        model = PackedModel(str(resolve_model(str(checkpoints[later]))), "cpu", temperature)
         for age, samples in batches_of_ages:
             add(shares[age], model, samples)
     return dict(sorted(shares.items()))

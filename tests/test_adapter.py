@@ -12,6 +12,8 @@ from safetensors.torch import load_file
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.core.types import Sample
+from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.whole_model import whole_model
 from clawrl_gym.trainers import adapter
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.model import PackedModel
@@ -24,6 +26,11 @@ LENGTHS = [5, 30, 17, 4]
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_tiny_qwen3(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def make_learner(model_dir: str, trainer: object = None, **learner: object) -> Learner:
@@ -109,7 +116,7 @@ def test_what_is_published_is_what_was_trained(model_dir: str, tmp_path: Path) -
     samples = make_samples(LENGTHS)
     train(learner, samples)
     learner.save_checkpoint(str(tmp_path / "000003"))
-    merged = PackedModel(str(tmp_path / "000003"), "cpu")
+    merged = PackedModel(str(whole_model(tmp_path / "000003", Path)), "cpu")
     assert torch.allclose(logprobs(merged, samples), logprobs(learner.model, samples), atol=1e-5)
     published = tmp_path / "served"
     learner.save_weights(str(published))
@@ -126,8 +133,8 @@ def test_peft_itself_loads_the_adapter_of_a_checkpoint(model_dir: str, tmp_path:
     learner.save_checkpoint(str(tmp_path / "000003"))
     ids = torch.tensor([make_samples([30])[0].ids_T])
     base = AutoModelForCausalLM.from_pretrained(model_dir)
-    peft = PeftModel.from_pretrained(base, str(tmp_path / "000003" / adapter.FOLDER)).eval()
-    plain = AutoModelForCausalLM.from_pretrained(str(tmp_path / "000003")).eval()
+    peft = PeftModel.from_pretrained(base, str(tmp_path / "000003" / ADAPTER)).eval()
+    plain = AutoModelForCausalLM.from_pretrained(whole_model(tmp_path / "000003", Path)).eval()
     with torch.no_grad():
         assert torch.allclose(peft(ids).logits, plain(ids).logits, atol=1e-4)
         assert not torch.allclose(

@@ -18,13 +18,9 @@ from torch import Tensor, nn
 
 from clawrl_gym.config import AdapterConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
+from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS, BEFORE_NAMES
 
-FOLDER = "adapter"
-"""Of a checkpoint: a PEFT folder."""
-WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 _NAME = "default"
-_BEFORE_NAMES = "base_model.model."
-"""What PEFT writes before the name of every tensor of an adapter."""
 
 
 def add_adapter(net: nn.Module, config: AdapterConfig) -> None:
@@ -87,10 +83,28 @@ def left_out(net: nn.Module) -> Iterator[None]:
 def trained(net: nn.Module) -> dict[str, Tensor]:
     """The adapter's tensors, by the names of a PEFT file."""
     return {
-        _BEFORE_NAMES + name.replace(f".{_NAME}.", "."): tensor
+        BEFORE_NAMES + name.replace(f".{_NAME}.", "."): tensor
         for name, tensor in net.state_dict().items()
         if ".lora_" in name
     }
+
+
+def names_in_files(net: nn.Module) -> dict[str, str] | None:
+    """Weights with an adapter that the model's files call otherwise than `net` does; None where a
+    weight is kept otherwise than in the files, too: then the sum cannot be made of these."""
+    from peft.tuners.lora.layer import Linear
+    from transformers.core_model_loading import revert_weight_conversion
+
+    names = {}
+    for name, module in net.named_modules():
+        if isinstance(module, Linear):
+            weight = f"{name}.weight"
+            empty = torch.empty(module.out_features, module.in_features, device="meta")
+            stored = revert_weight_conversion(net, {weight: empty})
+            if [tensor.shape for tensor in stored.values()] != [empty.shape]:
+                return None
+            names[weight] = next(iter(stored))
+    return {own: stored for own, stored in names.items() if own != stored}
 
 
 def write_adapter(net: nn.Module, folder: Path) -> None:
@@ -101,19 +115,19 @@ def write_adapter(net: nn.Module, folder: Path) -> None:
     (settings,) = net.peft_config.values()  # type: ignore[operator]
     settings.save_pretrained(str(folder))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in trained(net).items()}
-    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    save_file(tensors, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
 
 
 def read_adapter(net: nn.Module, folder: Path) -> None:
     """Take over what `write_adapter` wrote. Raises TrainerError for one of another form."""
     from safetensors.torch import load_file
 
-    if not (folder / WEIGHTS).is_file():
+    if not (folder / ADAPTER_WEIGHTS).is_file():
         raise TrainerError(
             f"got a checkpoint without an adapter ({folder}), expected one of a run with "
             "learner=lora: go on with learner=adamw, or begin with policy.model=CHECKPOINT"
         )
-    tensors = load_file(folder / WEIGHTS)
+    tensors = load_file(folder / ADAPTER_WEIGHTS)
     own = trained(net)
     if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in own.items()}:
         raise TrainerError(
@@ -127,7 +141,7 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
 
 def _words(folder: Path) -> str:
     try:
-        settings = json.loads((folder / SETTINGS).read_text("utf-8"))
+        settings = json.loads((folder / ADAPTER_SETTINGS).read_text("utf-8"))
         modules = settings["target_modules"]
         named = modules if isinstance(modules, str) else ", ".join(sorted(modules))
         return f"rank {settings['r']} on {named}"

@@ -2,10 +2,10 @@
 
 A checkpoint is a model's folder, as transformers and vLLM load it, with the learner's own state in
 a folder inside. Its weights are those that the learner steps on, in float32; `dtype` in its
-config.json is the element type that is served. Of an adapter they are merged with what it adds, and
-it lies beside them as PEFT has it. Invariant: a reader sees the old file or folder or
-the new one, whole, never a part; after a crash too (a checkpoint is flushed to the disk before it
-gets its name).
+config.json is the element type that is served. Of an adapter it holds the adapter alone, as PEFT
+has it, and says which weights it was trained beside. Invariant: a reader sees the old file or
+folder or the new one, whole, never a part; after a crash too (a checkpoint is flushed to the disk
+before it gets its name).
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
 from clawrl_gym.policy.weights import files_beside_weights
+from clawrl_gym.policy.whole_model import Base, digest_of
 from clawrl_gym.trainers import adapter
 
 if TYPE_CHECKING:
@@ -66,12 +68,17 @@ def write_checkpoint(
     own = partial / LEARNER
     try:
         own.mkdir(parents=True)
-        for source in files_beside_weights(model_dir):
-            shutil.copyfile(source, partial / source.name)
-        write_weights(model.state(), partial, torch.float32)
         torch.save(state, own / STATE)
+        names = adapter.names_in_files(model.net) if model.adapted else None
         if model.adapted:
-            adapter.write_adapter(model.net, partial / adapter.FOLDER)
+            adapter.write_adapter(model.net, partial / ADAPTER)
+        if names is None:
+            for source in files_beside_weights(model_dir):
+                shutil.copyfile(source, partial / source.name)
+            write_weights(model.state(), partial, torch.float32)
+        else:
+            base = Base(str(model_dir.resolve()), digest_of(model_dir), model.base_dtype, names)
+            base.write(partial)
         end_checkpoint(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -98,7 +105,7 @@ def end_checkpoint(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_checkpoint(model: PackedModel, folder: Path) -> LearnerState:
+def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState:
     """Give the model the weights that `write_checkpoint` wrote, in this version or the first;
     returns the state. Raises TrainerError."""
     from safetensors.torch import load_file
@@ -107,15 +114,17 @@ def read_checkpoint(model: PackedModel, folder: Path) -> LearnerState:
     state_file = folder / LEARNER / STATE
     if (folder / _OLD_STATE).is_file():
         state_file = folder / _OLD_STATE
-    for path in (folder / WEIGHTS, state_file):
+    needed = (state_file,) if (folder / ADAPTER).exists() else (folder / WEIGHTS, state_file)
+    for path in needed:
         if not path.is_file():
             raise TrainerError(
                 f"checkpoint {str(folder)!r} has no {path.relative_to(folder)}, expected one that "
                 "is whole"
             )
     if model.adapted:
-        adapter.read_adapter(model.net, folder / adapter.FOLDER)
-    elif (folder / adapter.FOLDER).exists():
+        _check_base(folder, model_dir)
+        adapter.read_adapter(model.net, folder / ADAPTER)
+    elif (folder / ADAPTER).exists():
         raise TrainerError(
             f"got the checkpoint of a run with an adapter ({folder}), expected one of all weights: "
             "go on with learner=lora, or begin with policy.model=CHECKPOINT"
@@ -124,6 +133,17 @@ def read_checkpoint(model: PackedModel, folder: Path) -> LearnerState:
         model.load_state(load_file(folder / WEIGHTS))
     state: LearnerState = torch.load(state_file, map_location="cpu", weights_only=True)
     return state
+
+
+def _check_base(folder: Path, model_dir: Path) -> None:
+    """Raises TrainerError when the adapter was trained beside other weights."""
+    base = Base.read(folder)
+    if base is not None and base.digest != (own := digest_of(model_dir)):
+        raise TrainerError(
+            f"got the adapter of another model ({base.folder}, weights {base.digest[:12]}), "
+            f"expected one of {model_dir} (weights {own[:12]}): its files were changed or replaced "
+            "since the checkpoint was made"
+        )
 
 
 def _beside(folder: Path) -> tuple[Path, Path]:

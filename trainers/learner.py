@@ -133,8 +133,8 @@ class Learner:
             checkpoint.write_weights(self.model.state(), Path(folder), self.model.saved_dtype)
 
     def save_checkpoint(self, folder: str) -> None:
-        """Make `folder` a model's folder that transformers and vLLM load, with the learner's own
-        state inside: all that `load_checkpoint` needs to go on bit by bit."""
+        """Make `folder` a model's folder that transformers and vLLM load, or an adapter's, with the
+        learner's own state inside: all that `load_checkpoint` needs to go on bit by bit."""
         state: checkpoint.LearnerState = {
             "optimizer": self.optimizer.state_dict(),
             "updates": self.updates,
@@ -147,7 +147,7 @@ class Learner:
     def load_checkpoint(self, folder: str) -> None:
         """Go on from a checkpoint of the same model and configuration."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
-            state = checkpoint.read_checkpoint(self.model, Path(folder))
+            state = checkpoint.read_checkpoint(self.model, self.model_dir, Path(folder))
             self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])

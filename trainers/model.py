@@ -94,9 +94,12 @@ class PackedModel:
         if images is not None and self._unspoken:
             self._reader = PictureReader(model_dir, images, self._unspoken[0])
         adapter = None if learner is None else learner.adapter
+        dtype = torch.float32 if adapter is None else _BASES.get(adapter.base, self.saved_dtype)
+        self.base_dtype = str(dtype).removeprefix("torch.")
+        """Element type in which the weights of `model_dir` are held."""
         self.net: nn.Module = _loader(model_dir).from_pretrained(
             model_dir,
-            dtype=torch.float32 if adapter is None else _BASES.get(adapter.base, self.saved_dtype),
+            dtype=dtype,
             attn_implementation=ATTENTION if self.layout == "packed" else "sdpa",
         )
         self.net.to(device).eval()  # no dropout: old and new log-probs must be comparable

@@ -1,7 +1,8 @@
-"""The checkpoints of a run: folders that transformers and vLLM load as they are.
+"""The checkpoints of a run: folders that transformers and vLLM load as they are, or adapters alone.
 
     runs/NAME/checkpoints/000050/            config, tokenizer, template, model.safetensors
     runs/NAME/checkpoints/000050/learner/    the learner's own: optimizer, random numbers
+    runs/NAME/checkpoints/000050/adapter/    of `learner=lora`, instead of the model's files
 
 The number is the update after which it was made. A folder that is still being written has a hidden
 name, so what is listed here is whole. Reads names only; `trainers.checkpoint` writes and loads.
@@ -16,6 +17,8 @@ from clawrl_gym.core.errors import ConfigError
 
 CHECKPOINTS = "checkpoints"
 """Of a run's folder."""
+KEPT_MODEL = "model"
+"""Of a run's folder: the model that it began with, where that was another run's checkpoint."""
 WEIGHTS = "model.safetensors"
 LEARNER = "learner"
 """Folder of the learner's own state in a checkpoint."""

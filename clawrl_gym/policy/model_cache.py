@@ -9,10 +9,11 @@ its limit, those go that nobody uses, the one unused for longest first.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +85,33 @@ class ModelCache:
             raise
         return CachedModel(folder, descriptor)
 
+    def make(self, digest: str, fill: Callable[[Path], None], size_bytes: int) -> CachedModel:
+        """The model of this name, made by `fill` in an empty folder unless it is here by now.
+
+        Raises OSError, and what `fill` raises; nothing of it is left then.
+        """
+        folder, partial = self._root / digest, self._root / f".{digest}.partial"
+        descriptor = self._lock(digest, fcntl.LOCK_SH)
+        try:
+            if not folder.is_dir():
+                os.close(descriptor)
+                descriptor = self._lock(digest, fcntl.LOCK_EX)  # others who want it wait
+            if folder.is_dir():
+                os.utime(folder)
+            else:
+                shutil.rmtree(partial, ignore_errors=True)
+                self._make_room(size_bytes)
+                partial.mkdir(mode=0o700)
+                _check_room(partial, size_bytes)
+                fill(partial)
+                partial.rename(folder)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            os.close(descriptor)
+            raise
+        return CachedModel(folder.resolve(), descriptor)
+
     def _make_room(self, size_bytes: int) -> None:
         """Delete what nobody uses until a model of this size is within the limit."""
         folders = sorted(
@@ -121,6 +149,12 @@ class ModelCache:
             os.close(descriptor)
             raise
         return descriptor
+
+
+def _check_room(folder: Path, size_bytes: int) -> None:
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < size_bytes:
+        raise OSError(errno.ENOSPC, f"{free_bytes >> 20} MiB are free")
 
 
 def _digest_of(folder: Path) -> str:

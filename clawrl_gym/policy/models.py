@@ -22,6 +22,7 @@ from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, pinned, run_of, why_missing
 from clawrl_gym.policy.weights import weight_files
+from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 
 Device = Literal["cpu", "cuda"]
 SHIPPED: Mapping[str, str] = MappingProxyType(
@@ -106,7 +107,8 @@ def _local(model: str) -> Path | None:
         return checked(shipped_dir(model))
     folder = Path(pinned(model)).expanduser()
     if folder.exists():
-        return checked(folder.resolve())
+        folder = folder.resolve()
+        return checked(whole_model(folder, resolve_model) if holds_adapter(folder) else folder)
     missing = why_missing(model)
     if missing is not None:
         raise ConfigError(f"policy.model={model!r}: {missing}")

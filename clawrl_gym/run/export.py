@@ -17,7 +17,8 @@ from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
 from clawrl_gym.policy.models import checkpoint_dtype, resolve_model
-from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights
+from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights, weight_files
+from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
 from clawrl_gym.run.folder import RunFolder, free_bytes
 from clawrl_gym.run.model_card import CARD, CARD_TAG, model_card
 
@@ -59,11 +60,11 @@ def export_run(
     values = folder.read_values()
     chosen = _choose(folder, step)
     source = list_checkpoints(folder.checkpoints)[chosen]
-    weights, model = source / WEIGHTS, _model_of(source, values)
+    model = _model_of(source, values)
     served = dtype or checkpoint_dtype(model)
     wanted = served if served in DTYPE_BYTES else "float32"
     try:
-        size = _size(weights, wanted)
+        size = sum(_size(path, wanted) for path in _weights_below(source, model))
     except (OSError, ValueError) as error:
         raise ConfigError(f"the checkpoint {source} has no weights to export: {error}") from error
     _check_place(out, folder.path, force=force)
@@ -71,7 +72,10 @@ def export_run(
     with _appearing(out) as partial:
         for file in files_beside_weights(model):
             shutil.copyfile(file, partial / file.name)
-        _write_weights(weights, partial / WEIGHTS, wanted)
+        if holds_adapter(source):
+            write_whole(source, resolve_model, partial, wanted)
+        else:
+            _write_weights(source / WEIGHTS, partial / WEIGHTS, wanted)
         _name_dtype(partial / "config.json", wanted)
         replace_text(
             partial / CARD, model_card(folder, values, model, chosen, wanted, out.resolve().name)
@@ -120,12 +124,22 @@ def _choose(folder: RunFolder, step: int | str) -> int:
 
 
 def _model_of(checkpoint: Path, values: dict[str, object]) -> Path:
-    """The folder with what stands beside the weights: the checkpoint's own, unless it is old."""
+    """The folder with what stands beside the weights: the checkpoint's own, unless it is old or
+    holds an adapter alone."""
+    if holds_adapter(checkpoint):
+        return base_model(checkpoint, resolve_model)
     if (checkpoint / "config.json").is_file():
         return checkpoint
     policy = values.get("policy")
     model = policy.get("model") if isinstance(policy, dict) else None
     return resolve_model(str(model))
+
+
+def _weights_below(checkpoint: Path, model: Path) -> list[Path]:
+    """Files of all weights that the model has."""
+    if not holds_adapter(checkpoint):
+        return [checkpoint / WEIGHTS]
+    return [path for name, path in weight_files(model).items() if name.endswith(".safetensors")]
 
 
 def _size(weights: Path, dtype: str) -> int:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import PolicyError, boundary
 from clawrl_gym.core.files import link_or_copy
-from clawrl_gym.policy.checkpoints import run_of
+from clawrl_gym.policy.checkpoints import KEPT_MODEL, run_of
 from clawrl_gym.policy.models import checked, resolve_model
 from clawrl_gym.policy.weights import files_beside_weights, weight_files
+from clawrl_gym.policy.whole_model import is_made
 
-_KEPT = "model"
-"""In the run's folder."""
+_MADE_AS = ".made_as"
+"""File with the name of a model that was made of an adapter and its base."""
 
 
 def model_of(folder: Path, model: str) -> Path:
@@ -29,7 +30,7 @@ def model_of(folder: Path, model: str) -> Path:
 
 def kept_model(folder: Path, model: str) -> Path | None:
     """The run's own copy of a checkpoint that is gone; None where the model is looked for."""
-    kept = folder / _KEPT
+    kept = folder / KEPT_MODEL
     gone = run_of(model) is not None and not Path(model).expanduser().exists()
     return checked(kept.resolve()) if gone and kept.is_dir() else None
 
@@ -39,14 +40,25 @@ def keep_model(folder: Path, model: Path) -> Path:
 
     Raises PolicyError when there is no room.
     """
-    if run_of(str(model)) is None:
+    if run_of(str(model)) is None and not is_made(model):
         return model
-    kept, partial = (folder / name for name in (_KEPT, f".{_KEPT}.partial"))
+    kept, partial = (folder / name for name in (KEPT_MODEL, f".{KEPT_MODEL}.partial"))
+    if is_made(model) and _made_as(kept) == model.name:
+        return kept.resolve()  # made again it may differ in a last bit, and adapters stand on it
     with boundary(PolicyError, f"keeping the model {model} in {kept}"):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for source in (*files_beside_weights(model), *weight_files(model).values()):
             link_or_copy(source, partial / source.name)
+        if is_made(model):
+            (partial / _MADE_AS).write_text(model.name)
         shutil.rmtree(kept, ignore_errors=True)
         partial.rename(kept)
     return kept.resolve()
+
+
+def _made_as(kept: Path) -> str | None:
+    try:
+        return (kept / _MADE_AS).read_text()
+    except OSError:
+        return None

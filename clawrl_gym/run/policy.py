@@ -29,9 +29,10 @@ from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
-from clawrl_gym.policy.models import picture_ids, resolve_device, sees
+from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers
 from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.policy.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import model_of
@@ -163,9 +164,20 @@ class ServedPolicy:
     async def start(self, resumed: UpdateRow | None = None) -> None:
         """Start vLLM with the model's own weights, or with those of a checkpoint."""
         if resumed is None or resumed.checkpoint is None:
-            await self.servers.start()
-        else:
-            await self.servers.start(resumed.version, Path(resumed.checkpoint) / WEIGHTS)
+            return await self.servers.start()
+        checkpoint = Path(resumed.checkpoint)
+        if not holds_adapter(checkpoint):
+            return await self.servers.start(resumed.version, checkpoint / WEIGHTS)
+        whole = self.folder.serving / "whole"
+        try:
+            shutil.rmtree(whole, ignore_errors=True)
+            whole.mkdir(parents=True)
+            await asyncio.to_thread(
+                write_whole, checkpoint, lambda _: self.model, whole, checkpoint_dtype(self.model)
+            )
+            await self.servers.start(resumed.version, whole)
+        finally:
+            shutil.rmtree(whole, ignore_errors=True)
 
     def _drop_served_weights(self) -> None:
         """Those of the servers that ended, unless no checkpoint has them."""
