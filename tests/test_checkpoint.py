@@ -134,6 +134,17 @@ def test_experts_are_saved_by_the_names_of_the_models_own_files(tmp_path: Path) 
         assert torch.equal(again.model.net.state_dict()[name], tensor), name
 
 
+def test_weights_alone_are_gone_on_from_with_an_optimizer_that_begins_anew(tmp_path: Path) -> None:
+    learner = trained(shipped_dir())
+    learner.save_checkpoint(str(tmp_path / "000001"))
+    learner.step(make_samples([5, 30]), 1)
+    shutil.rmtree(tmp_path / "000001" / "learner")
+    learner.load_checkpoint(str(tmp_path / "000001"))
+    assert not learner.optimizer.state
+    saved = load_file(tmp_path / "000001" / "model.safetensors")
+    assert all(torch.equal(saved[name], tensor) for name, tensor in learner.model.state().items())
+
+
 def make_old(folder: Path, learner: Learner) -> None:
     """A checkpoint as the first version wrote it: weights and state, no model's configuration."""
     learner.save_checkpoint(str(folder))

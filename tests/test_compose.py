@@ -92,7 +92,7 @@ def test_known_keys_reach_into_both_kinds_of_environment() -> None:
 
 def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of_training() -> None:
     config = compose("serve", [], ServeConfig)
-    assert (config.learner.schedule, config.learner.checkpoint_every) == ("constant", 1)
+    assert (config.learner.schedule, config.learner.checkpoint_every) == ("constant", "auto")
     assert config.live.kinds, "the rules of conf/live"
     for group, options in groups_of("serve").items():
         for option in options:

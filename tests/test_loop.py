@@ -147,6 +147,29 @@ async def test_the_newest_checkpoints_and_the_best_are_kept(
     assert len(list((tmp_path / "c").iterdir())) == len(kept), "nothing half deleted is left"
 
 
+class LargeLearner(FakeLearner):
+    """Its checkpoints have 2.5 GiB, of which the disk holds nothing."""
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await super().save_checkpoint(folder)
+        state = Path(folder) / "learner" / "state.pt"
+        await asyncio.to_thread(state.parent.mkdir)
+        with state.open("wb") as file:
+            file.truncate(5 << 29)
+
+
+async def test_large_checkpoints_are_rare_and_only_the_newest_keeps_the_optimizer(
+    tmp_path: Path,
+) -> None:
+    learner = LargeLearner([])
+    updates, _ = await run(tmp_path, learner, 8, LearnerConfig(keep_checkpoints=3))
+    assert [u.version for u in updates if u.checkpoint] == [1, 4, 7, 8]
+    folders = list_checkpoints(tmp_path / "c")
+    assert list(folders) == [4, 7, 8]
+    assert [(folder / "learner").is_dir() for folder in folders.values()] == [False, False, True]
+    assert len(list((tmp_path / "c").iterdir())) == 3
+
+
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:
     class Wrong(FakeLearner):
         async def step(self, samples: list[Sample], version: int) -> StepStats:

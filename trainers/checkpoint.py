@@ -105,18 +105,23 @@ def end_checkpoint(folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState:
-    """Give the model the weights that `write_checkpoint` wrote, in this version or the first;
-    returns the state. Raises TrainerError."""
+def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState | None:
+    """Give the model the weights that `write_checkpoint` wrote, in this version or the first.
+
+    Returns the state; None for a checkpoint that was left the weights alone. Raises TrainerError.
+    """
     from safetensors.torch import load_file
 
     _finish(folder)
     state_file = folder / LEARNER / STATE
     if (folder / _OLD_STATE).is_file():
         state_file = folder / _OLD_STATE
-    needed = (state_file,) if (folder / ADAPTER).exists() else (folder / WEIGHTS, state_file)
-    for path in needed:
-        if not path.is_file():
+    needed = {
+        folder / WEIGHTS: not (folder / ADAPTER).exists(),
+        state_file: state_file.parent.exists(),
+    }
+    for path, is_needed in needed.items():
+        if is_needed and not path.is_file():
             raise TrainerError(
                 f"checkpoint {str(folder)!r} has no {path.relative_to(folder)}, expected one that "
                 "is whole"
@@ -131,6 +136,8 @@ def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> Learne
         )
     else:
         model.load_state(load_file(folder / WEIGHTS))
+    if not state_file.exists():
+        return None
     state: LearnerState = torch.load(state_file, map_location="cpu", weights_only=True)
     return state
 

@@ -145,9 +145,13 @@ class Learner:
             checkpoint.write_checkpoint(self.model, state, self.model_dir, Path(folder))
 
     def load_checkpoint(self, folder: str) -> None:
-        """Go on from a checkpoint of the same model and configuration."""
+        """Go on from a checkpoint of the same model and configuration; the optimizer begins anew
+        where it holds the weights alone."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
             state = checkpoint.read_checkpoint(self.model, self.model_dir, Path(folder))
+            if state is None:  # weights alone
+                self.optimizer = make_optimizer(self.model.net, self.config)
+                return
             self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])

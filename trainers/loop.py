@@ -8,6 +8,7 @@ learner whose process dies is started again from the last checkpoint and repeats
 from __future__ import annotations
 
 import asyncio
+import math
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -19,10 +20,13 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
-from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
+from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 
 _PRUNED = ".pruned"
+_SMALL_BYTES = 1 << 30
+_MOST_UPDATES = 16
+"""Between two checkpoints, however large they are."""
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""
 
@@ -134,11 +138,23 @@ class TrainLoop:
             with self._timeline.span("serve", "swap", version=new):
                 progress.pause_s = await self._publish(new)
             progress.published = True
-        if last or new % self._config.checkpoint_every == 0:
+        if last or await asyncio.to_thread(self._is_due, new):
             folder = str(checkpoint_dir(self._checkpoints, new))
             with self._timeline.span("train", "checkpoint", version=new):
                 await self._learner.save_checkpoint(folder)
             progress.checkpoint = folder
+
+    def _is_due(self, version: int) -> bool:
+        """Whether a version gets a checkpoint."""
+        every = self._config.checkpoint_every
+        if every != "auto":
+            return version % every == 0
+        earlier = [v for v in list_checkpoints(self._checkpoints) if v < version]
+        if not earlier:
+            return True
+        size_bytes = _size_bytes(checkpoint_dir(self._checkpoints, max(earlier)))
+        updates = min(math.ceil(size_bytes / _SMALL_BYTES), _MOST_UPDATES)
+        return version - max(earlier) >= updates
 
     def _checkpoint_of(self, version: int) -> str | None:
         """Raises TrainerError when the weights that serve were never checkpointed."""
@@ -156,5 +172,14 @@ class TrainLoop:
         for version in list(checkpoints)[: -self._config.keep_checkpoints]:
             if version not in kept:  # half deleted, it must not pass for a checkpoint
                 checkpoints[version].rename(self._checkpoints / f".{version:06d}{_PRUNED}")
+        *older, _ = list_checkpoints(self._checkpoints).values()
+        for folder in older:
+            state = folder / LEARNER
+            if state.is_dir() and _size_bytes(folder) > _SMALL_BYTES:
+                state.rename(self._checkpoints / f".{folder.name}.{LEARNER}{_PRUNED}")
         for old in self._checkpoints.glob(f".*{_PRUNED}"):
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _size_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -190,10 +190,13 @@ class LearnerConfig(Part):
     max_grad_norm: float = Field(1.0, gt=0)
     threads: int = Field(1, ge=1)
     """Torch threads of the learner on a CPU."""
-    checkpoint_every: int = Field(1, ge=1)
-    """Updates from one checkpoint to the next; the last update makes one anyway."""
+    checkpoint_every: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """Updates from one checkpoint to the next; the last update makes one anyway. `auto`: each
+    update makes one, unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16
+    at most."""
     keep_checkpoints: int = Field(2, ge=1)
-    """The newest ones; the best on held-out tasks stays beside them."""
+    """The newest ones; the best on held-out tasks stays beside them. Of those larger than 1 GiB
+    only the newest keeps the optimizer's state."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")

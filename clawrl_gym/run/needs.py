@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import AdapterConfig, CommandConfig, EvaluateConfig, PolicyConfig
+from clawrl_gym.config import (
+    AdapterConfig,
+    CommandConfig,
+    EvaluateConfig,
+    LearnerConfig,
+    PolicyConfig,
+)
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.models import Device, checkpoint_dtype
 from clawrl_gym.policy.servable import ModelSize
@@ -23,8 +29,8 @@ _TRAINED_BYTES = 16
 """A parameter, its gradient and Adam's two moments, in float32."""
 _KEPT_BYTES = 12
 """Of a parameter in a checkpoint: itself and Adam's two moments."""
-_MERGED_BYTES = 4
-"""Of a parameter in a checkpoint of an adapter, with what it adds."""
+_WEIGHT_BYTES = 4
+"""Of a parameter in a large checkpoint that is not the newest."""
 _ACTIVATION_BYTES = 86
 """For each token of a pack, layer and unit of its width; measured on layers of Qwen3."""
 _SERVER_GIB = 1.1
@@ -64,9 +70,7 @@ def needs_of(
     disk = _RECORDS_GIB
     activations = 0.0
     if isinstance(config, CommandConfig) and learns:
-        kept = config.learner.keep_checkpoints + 2  # the best one, and the one being written
-        in_each = _KEPT_BYTES if config.learner.adapter is None else _MERGED_BYTES
-        disk += (kept * in_each * size.parameters) / GIB + 2 * served
+        disk += _checkpoint_bytes(config.learner, model, size) / GIB + 2 * served
         units = config.trainer.max_tokens_per_pack * size.hidden
         activations = _ACTIVATION_BYTES * units * size.layers / GIB
         if config.learner.checkpoint_layers:  # what goes into each layer, and all of one
@@ -127,6 +131,14 @@ def _served_bytes(policy: PolicyConfig, model: Path) -> int:
     """Of a parameter in vLLM."""
     dtype = checkpoint_dtype(model) if policy.dtype == "auto" else policy.dtype
     return DTYPE_BYTES.get(dtype, 4)
+
+
+def _checkpoint_bytes(learner: LearnerConfig, model: Path, size: ModelSize) -> int:
+    """Of all checkpoints: the newest ones, the best one, and the one being written."""
+    older = learner.keep_checkpoints
+    if learner.adapter is not None:
+        return (older + 2) * _KEPT_BYTES * _adapter_parameters(learner.adapter, model)
+    return (2 * _KEPT_BYTES + older * _WEIGHT_BYTES) * size.parameters
 
 
 def adapter_problems(config: CommandConfig, model: Path) -> Iterator[str]:
