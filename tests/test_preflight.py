@@ -14,8 +14,8 @@ import clawrl_gym as cg
 from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import PolicyConfig, ServeConfig
 from clawrl_gym.core.reach import why_unreachable
-from clawrl_gym.policy.models import shipped_dir
 from clawrl_gym.policy.servable import ModelSize, model_problems, model_size
+from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import missing_hints
 from clawrl_gym.run.folder import RunFolder

@@ -19,7 +19,7 @@ from clawrl_gym.envs.draw import STEMS
 from clawrl_gym.envs.terminal.agent import TerminalAgent, reply_text
 from clawrl_gym.envs.terminal.families import FAMILIES
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
-from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.shipped import shipped_dir
 from tests.narrow import plain_text
 from tools.tiny_policy.careless import SLIPS, demonstrated
 from tools.tiny_policy.conversations import Conversation, encode, render

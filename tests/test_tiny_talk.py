@@ -16,7 +16,7 @@ from clawrl_gym.envs.conversation.env import ConversationEnv
 from clawrl_gym.envs.conversation.generated import make_task
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.problems import ITEMS, NAMES, split_of
-from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.shipped import shipped_dir
 from tools.tiny_policy.conversations import Conversation, Mixture, encode, render
 from tools.tiny_policy.episodes import hold_conversations, reply_of
 from tools.tiny_policy.evaluation import prompts_of

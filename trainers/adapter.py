@@ -99,6 +99,8 @@ def names_in_files(net: nn.Module) -> dict[str, str] | None:
     for name, module in net.named_modules():
         if isinstance(module, Linear):
             weight = f"{name}.weight"
+            assert module.out_features is not None
+            assert module.in_features is not None  # of every linear layer
             empty = torch.empty(module.out_features, module.in_features, device="meta")
             stored = revert_weight_conversion(net, {weight: empty})
             if [tensor.shape for tensor in stored.values()] != [empty.shape]:

@@ -75,7 +75,8 @@ class Deltas:
                 f"{name} is {list(weight.shape)}, and what the adapter adds to it "
                 f"{[up.shape[0], down.shape[1]]}"
             )
-        return weight.float() + (up @ down) * self._scale
+        total: Tensor = weight.float() + (up @ down) * self._scale
+        return total
 
 
 def write_sum(

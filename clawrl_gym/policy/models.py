@@ -10,26 +10,21 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal
 
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.installation import check_torch_builds, how_to_install
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.checkpoints import WEIGHTS, pinned, run_of, why_missing
+from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.policy.weights import weight_files
 from clawrl_gym.policy.whole_model import holds_adapter, whole_model
 
 Device = Literal["cpu", "cuda"]
-SHIPPED: Mapping[str, str] = MappingProxyType(
-    {"tiny": "tiny_model", "tiny_pages": "tiny_pages_model"}
-)
-"""Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
-under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages."""
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 _HUB_ANSWER_S = 3.0
@@ -37,11 +32,6 @@ _PICTURE_IDS = ("image_token_id", "image_token_index", "video_token_id", "video_
 _SHAPE = ("model_type", "hidden_size", "num_hidden_layers", "vocab_size")
 """What training does not change."""
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-
-
-def shipped_dir(name: str = "tiny") -> Path:
-    """Folder of a shipped model. Imports nothing heavy."""
-    return Path(__file__).resolve().parent / SHIPPED[name]
 
 
 def is_shipped(model: str) -> bool:

@@ -204,7 +204,8 @@ def _made(digest: str, checkpoint: Path, find: Find) -> CachedModel:
 def _dtype_in(model: Path) -> str | None:
     """The element type that the model's configuration names."""
     config = json.loads((model / "config.json").read_text("utf-8"))
-    return config.get("dtype") or config.get("torch_dtype")
+    name = config.get("dtype") or config.get("torch_dtype")
+    return str(name) if name else None
 
 
 def _cache_folder() -> Path:

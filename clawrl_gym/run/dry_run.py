@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.models import SHIPPED
+from clawrl_gym.policy.shipped import SHIPPED
 from clawrl_gym.run.folder import free_bytes
 from clawrl_gym.run.model_plan import ModelPlan
 from clawrl_gym.run.needs import GIB

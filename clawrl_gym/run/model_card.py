@@ -25,7 +25,8 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.core.provenance import read_starts
 from clawrl_gym.policy.checkpoints import run_of
-from clawrl_gym.policy.models import HUB_ID, SHIPPED, sees
+from clawrl_gym.policy.models import HUB_ID, sees
+from clawrl_gym.policy.shipped import SHIPPED
 from clawrl_gym.run.folder import RunFolder
 
 CARD = "README.md"

@@ -20,7 +20,7 @@ from clawrl_gym.core.metrics import (
 from clawrl_gym.core.provenance import Start, read_starts
 from clawrl_gym.core.redact import is_secret
 from clawrl_gym.core.types import Json
-from clawrl_gym.policy.models import SHIPPED, shipped_dir
+from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from clawrl_gym.store import SessionRow, StoreReader
 from clawrl_gym.ui.films import FilmBox, FilmCard, film_cards
 from clawrl_gym.ui.lessons import (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.shipped import shipped_dir
 from tests.reference.tiny_model import make_samples
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.conversation.personas import PERSONAS
-from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.shipped import shipped_dir
 from tools.tiny_policy.conversations import Source, texts_of
 from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match

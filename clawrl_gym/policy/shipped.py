@@ -1,0 +1,18 @@
+"""The models that come with the package. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+SHIPPED: Mapping[str, str] = MappingProxyType(
+    {"tiny": "tiny_model", "tiny_pages": "tiny_pages_model"}
+)
+"""Folders of the models that come with the package, by what `policy.model` calls them: Qwen3 of
+under a million parameters, made by the recipe in `tools/tiny_policy`; `tiny_pages` is for pages."""
+
+
+def shipped_dir(name: str = "tiny") -> Path:
+    """Folder of a shipped model."""
+    return Path(__file__).resolve().parent / SHIPPED[name]
