@@ -20,6 +20,7 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.store import Store
+from clawrl_gym.store.users import Users
 from tests.fakes import FakePolicy
 
 SAMPLING = SamplingConfig(temperature=0.7, top_p=0.9, max_tokens=33)
@@ -66,6 +67,7 @@ class Bench:
         self.film_files: list[Path] = []
         self.images: ImagesConfig | None = None
         self.history: HistoryRule | None = None
+        self.users: Users | None = None
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -84,6 +86,7 @@ class Bench:
             on_film=self.film_files.append,
             images=self.images,
             history=self.history,
+            users=self.users,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

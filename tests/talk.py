@@ -10,6 +10,7 @@ from typing import Any
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.identify import Origin
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import TurnRequest
 from clawrl_gym.gateway.sessions import Sessions
@@ -39,10 +40,12 @@ class Talk:
         path: str | None = "s",
         headers: Mapping[str, str] | None = None,
         labels: Labels | None = None,
+        caller: str = "",
         **body: Any,
     ) -> Any:
         """A request up to where its reply is made."""
-        identity = self.sessions.identify(messages, body, headers or {}, path)
+        origin = Origin(caller, path, headers or {})
+        identity = self.sessions.identify(messages, body, origin)
         async with self.sessions.request(identity, labels or Labels(), messages) as asked:
             yield asked
 

@@ -10,7 +10,7 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import INTERRUPTED, Message
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode
-from clawrl_gym.gateway.identify import Identifier, Identity
+from clawrl_gym.gateway.identify import Identifier, Identity, Origin
 from clawrl_gym.gateway.refusals import Refusal
 from tests.recordings import conversation, recorded, shipped
 from tests.test_sessions import assistant, make_turn, user
@@ -27,7 +27,7 @@ class Bench:
 
     def ask(self, *messages: Message, retry: int | None = None, **body: Any) -> Identity:
         headers = {} if retry is None else {"X-Stainless-Retry-Count": str(retry)}
-        return self.identifier.identify(list(messages), body, headers, None)
+        return self.identifier.identify(list(messages), body, Origin(headers=headers))
 
     def answer(self, identity: Identity, reply: str, finish_reason: str = "stop") -> None:
         self.turns += 1
@@ -48,7 +48,7 @@ def bench() -> Bench:
 
 def test_the_session_is_named_by_path_then_header_then_body(bench: Bench) -> None:
     def told(path: str | None, headers: dict[str, str], body: dict[str, Any]) -> tuple[str, str]:
-        identity = bench.identifier.identify([user("hi")], body, headers, path)
+        identity = bench.identifier.identify([user("hi")], body, Origin("", path, headers))
         return identity.session_id, identity.matched_by
 
     header, body = {"X-Session-Id": "h"}, {"session_id": "b", "metadata": {"session_id": "m"}}
@@ -70,12 +70,12 @@ def test_a_client_that_names_no_session_is_never_put_into_a_common_one(bench: Be
 @pytest.mark.parametrize("bad", ["a b", "../x", "", "x" * 201, "a\nb", "-a", "a/b"])
 def test_a_name_that_cannot_be_a_session_is_refused(bench: Bench, bad: str) -> None:
     with pytest.raises(Refusal, match="got session id"):
-        bench.identifier.identify([user("hi")], {}, {}, bad)
+        bench.identifier.identify([user("hi")], {}, Origin(path_id=bad))
     if bad.strip():
         with pytest.raises(Refusal, match="got session id"):
-            bench.identifier.identify([user("hi")], {"session_id": bad}, {}, None)
+            bench.identifier.identify([user("hi")], {"session_id": bad}, Origin())
     metadata = {"metadata": {"session_id": bad}}
-    told = bench.identifier.identify([user("hi")], metadata, {}, None)
+    told = bench.identifier.identify([user("hi")], metadata, Origin())
     assert told.matched_by == "new", "it may be meant for somebody else"
 
 
@@ -126,7 +126,7 @@ def test_two_chats_whose_names_have_spaces_are_not_one_session(bench: Bench) -> 
 def test_a_header_wins_over_the_runtime_line(bench: Bench) -> None:
     request = recorded("conversation/1")
     headers = request.headers | {"X-Session-Id": "plugin"}
-    identity = bench.identifier.identify(request.messages, request.body, headers, None)
+    identity = bench.identifier.identify(request.messages, request.body, Origin(headers=headers))
     assert (identity.session_id, identity.matched_by) == ("plugin", "header")
 
 
@@ -206,7 +206,7 @@ def test_the_retry_count_says_whether_it_is_one(
     bench: Bench, count: str | None, expected: bool | None
 ) -> None:
     headers = {} if count is None else {"x-stainless-retry-count": count}
-    assert bench.identifier.identify([user("hi")], {}, headers, None).is_retry is expected
+    assert bench.identifier.identify([user("hi")], {}, Origin(headers=headers)).is_retry is expected
 
 
 def test_part_of_an_interrupted_reply_leads_to_its_session(bench: Bench) -> None:
@@ -252,16 +252,16 @@ def test_a_side_turn_claims_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", "on", True, 1])
 def test_a_client_can_say_that_its_session_is_over(bench: Bench, value: Any) -> None:
-    in_body = bench.identifier.identify([user("hi")], {"session_done": value}, {}, None)
+    in_body = bench.identifier.identify([user("hi")], {"session_done": value}, Origin())
     headers = {"X-Session-Done": str(value)}
     assert in_body.ends_session
-    assert bench.identifier.identify([user("hi")], {}, headers, None).ends_session
+    assert bench.identifier.identify([user("hi")], {}, Origin(headers=headers)).ends_session
 
 
 @pytest.mark.parametrize("value", ["", "0", "false", "no", None, 0, False, [], "later"])
 def test_anything_else_leaves_it_open(bench: Bench, value: Any) -> None:
     assert not bench.identifier.identify(
-        [user("hi")], {"session_done": value}, {}, None
+        [user("hi")], {"session_done": value}, Origin()
     ).ends_session
 
 

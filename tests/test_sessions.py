@@ -15,6 +15,7 @@ from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.types import INTERRUPTED, Message, Turn
 from clawrl_gym.dialogue.graph import MAX_TURNS
 from clawrl_gym.gateway.hooks import Hooks
+from clawrl_gym.gateway.identify import Origin
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import WARM_TURNS, Session
@@ -786,7 +787,7 @@ async def test_recording_does_not_depend_on_what_is_written_to_the_disk(tmp_path
 
 async def test_sessions_work_without_any_rules(store: Store) -> None:
     sessions = Sessions(store)
-    identity = sessions.identify([user("a")], {}, {}, None)
+    identity = sessions.identify([user("a")], {}, Origin())
     async with sessions.request(identity, LABELS, [user("a")]) as asked:
         assert await sessions.recorder.stored_reply(asked) is None
     assert len(sessions) == 1

@@ -84,9 +84,14 @@ class GatewayConfig(Part):
     max_body_mb: float = Field(16.0, gt=0)
     max_waiting: int = Field(4096, ge=1)
     """Requests inside at once; more are answered 503 with Retry-After."""
+    max_waiting_per_user: int = Field(64, ge=1)
+    """Those of one user with a key of their own; the owner has no such limit."""
     body_timeout_s: float = Field(30.0, gt=0)
     """How long a client may take to send its request."""
     max_requests_per_s: float | None = Field(None, gt=0)
-    """Model requests a second, with bursts of some seconds; more are answered 429. None: any."""
+    """Model requests a second, with bursts of some seconds; more are answered 429. None: any.
+    Owner and users have this rate each."""
     max_sessions: int = Field(100_000, ge=1)
     """Open sessions; a request that would begin another one is answered 429."""
+    max_sessions_per_user: int = Field(1000, ge=1)
+    """Those of one user with a key of their own; the owner has no such limit."""

@@ -16,9 +16,11 @@ from aiohttp import web
 
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import parse_json
+from clawrl_gym.store.users import Users
 
 _BURST_S = 5.0
 """Seconds of the allowed rate that may come at once."""
@@ -57,36 +59,67 @@ class TokenBucket:
 class Admission:
     """Admission of one gateway."""
 
-    def __init__(self, config: GatewayConfig, key: str) -> None:
+    def __init__(self, config: GatewayConfig, key: str, users: Users | None = None) -> None:
+        """`users`: who else has a key; None: nobody."""
         self._config = config
         self._key = key.encode()
-        rate = config.max_requests_per_s
-        self._bucket = None if rate is None else TokenBucket(rate)
+        self._users = users
+        self._buckets: dict[str, TokenBucket] = {}
 
     def has_key(self, request: web.Request) -> bool:
-        """Whether it is no stranger's."""
+        """Whether it is the owner's."""
         scheme, _, key = request.headers.get("Authorization", "").partition(" ")
         matches = hmac.compare_digest(key.strip().encode(errors="replace"), self._key)
         return scheme.lower() == "bearer" and matches
 
-    def check_key(self, request: web.Request) -> None:
-        """Raises Refusal for a stranger who wants more than to know whether it is ready."""
-        if request.path != "/readyz" and not self.has_key(request):
-            raise Refusal(
-                401, "expected 'Authorization: Bearer KEY' with the gateway's key", "invalid_key"
-            )
+    def caller(self, request: web.Request) -> str | None:
+        """Whose key it brings: the OWNER's, a user's, or None for a stranger."""
+        if self.has_key(request):
+            return OWNER
+        scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+        if self._users is None or scheme.lower() != "bearer":
+            return None
+        user = self._users.of_key(key.strip())
+        return None if user is None else user.name
 
-    def check_load(self, inside: int) -> None:
-        """Raises Refusal when as many requests as may be are inside already."""
+    def check_key(self, request: web.Request) -> str:
+        """Who asks; OWNER also for a stranger who wants no more than to know whether it is ready.
+
+        Raises Refusal for any other stranger.
+        """
+        caller = self.caller(request)
+        if caller is None and request.path != "/readyz":
+            raise _invalid_key()
+        return OWNER if caller is None else caller
+
+    def check_user(self, user: str) -> None:
+        """Raises Refusal for somebody who was removed since they came in."""
+        if user != OWNER and (self._users is None or self._users.get(user) is None):
+            raise _invalid_key()
+
+    def check_load(self, inside: int, user: str = OWNER, inside_of_user: int = 0) -> None:
+        """Raises Refusal when as many requests as may be are inside already: of all (503), or of
+        one user (429)."""
         limit = self._config.max_waiting
         if inside > limit:
             raise Refusal(503, f"{limit} requests are inside already", "overloaded")
+        limit = self._config.max_waiting_per_user
+        if user != OWNER and inside_of_user > limit:
+            raise Refusal(
+                429,
+                f"{limit} requests of yours are inside already: wait for one",
+                "user_overloaded",
+            )
 
-    def check_rate(self) -> None:
-        """Raises Refusal (429) when requests for replies come faster than allowed."""
-        wait_s = 0.0 if self._bucket is None else self._bucket.take()
+    def check_rate(self, user: str) -> None:
+        """Raises Refusal (429) when somebody's requests for replies come faster than allowed."""
+        rate = self._config.max_requests_per_s
+        if rate is None:
+            return
+        if user not in self._buckets:
+            self._buckets[user] = TokenBucket(rate)
+        wait_s = self._buckets[user].take()
         if wait_s:
-            rate = self._config.max_requests_per_s
             raise Refusal(
                 429, f"more than {rate:g} requests a second", "rate_limit_exceeded", None, wait_s
             )
@@ -124,6 +157,15 @@ class Admission:
         """`most_bytes`: None for those that any body may have."""
         limit_mb = self._config.max_body_mb if most_bytes is None else most_bytes / 2**20
         return Refusal(413, f"the body is larger than {limit_mb:g} MB", "body_too_large")
+
+
+def _invalid_key() -> Refusal:
+    return Refusal(
+        401,
+        "expected 'Authorization: Bearer KEY' with the gateway's key or that of a user who has not "
+        "been removed",
+        "invalid_key",
+    )
 
 
 def retry_after(wait_s: float) -> str:

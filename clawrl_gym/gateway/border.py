@@ -7,22 +7,28 @@ would hold the request's body until garbage is looked for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from clawrl_gym.core import link
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Json
 from clawrl_gym.gateway.admission import Admission, retry_after
+from clawrl_gym.gateway.callers import check_route, set_caller
 from clawrl_gym.gateway.prometheus import GatewayStats
 from clawrl_gym.gateway.refusals import ErrorBody, Refusal, error_json, refusal_of
+from clawrl_gym.gateway.sse import has_begun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _CLIENT_CLOSED_REQUEST = 499
+_TURN_OUT_PAUSE_S = 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -39,6 +45,8 @@ class Border:
     def __init__(self, admission: Admission, stats: GatewayStats) -> None:
         self._admission = admission
         self._stats = stats
+        self._of_users: defaultdict[str, set[asyncio.Timeout]] = defaultdict(set)
+        """Requests of users under way, as what can end them."""
 
     async def http(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Around every handler."""
@@ -47,12 +55,16 @@ class Border:
         is_link = request.path == link.PATH
         with self._counting(_route_of(request), inside=not is_link) as counted:
             try:
-                self._admission.check_key(request)
+                user = self._admission.check_key(request)
+                set_caller(request, user)
+                check_route(request, user)
                 if is_link:
                     counted.status = 101  # how it ends is no answer
                 else:
-                    self._admission.check_load(self._stats.inside)
-                response = await handler(request)
+                    inside_of_user = 1 + len(self._of_users.get(user, ()))
+                    self._admission.check_load(self._stats.inside, user, inside_of_user)
+                async with self._of_user(request, user):
+                    response = await handler(request)
                 counted.status = response.status
                 return response
             except ConnectionError:
@@ -75,6 +87,37 @@ class Border:
             except Exception as error:  # noqa: BLE001 - whatever went wrong is an answer
                 counted.status, refused = self._refused(route, error)
                 return counted.status, refused
+
+    async def turn_out(self, user: str) -> None:
+        """End all requests of a user whose key opens nothing any more."""
+        while requests := self._of_users.get(user):
+            for request in requests:
+                if not request.expired():
+                    request.reschedule(0.0)
+            await asyncio.sleep(_TURN_OUT_PAUSE_S)
+
+    @asynccontextmanager
+    async def _of_user(self, request: web.Request, user: str) -> AsyncIterator[None]:
+        """Around a request, which ends when its user is removed."""
+        if user == OWNER:
+            yield
+            return
+        end = asyncio.timeout(None)
+        self._of_users[user].add(end)
+        try:
+            async with end:
+                yield
+        except TimeoutError:
+            if not end.expired():
+                raise
+            if has_begun(request):
+                raise ConnectionResetError("the user was removed meanwhile") from None
+            self._admission.check_user(user)
+            raise
+        finally:
+            self._of_users[user].discard(end)
+            if not self._of_users[user]:
+                del self._of_users[user]
 
     @contextmanager
     def _counting(self, route: str, inside: bool = True) -> Iterator[_Counted]:

@@ -17,10 +17,12 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from clawrl_gym.core.ownership import OWNER, name_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Json, JsonObject, Message, StopReason, Turn, Usage
 from clawrl_gym.gateway.admission import Admission
-from clawrl_gym.gateway.identify import Identity
+from clawrl_gym.gateway.callers import caller_of, labels_by
+from clawrl_gym.gateway.identify import Identity, Origin
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
 from clawrl_gym.gateway.prometheus import GatewayMetrics
@@ -71,11 +73,11 @@ class ReplyFormat:
             "finish_reason": finish_reason_of(turn),
         }
         return {
-            "id": f"{self.id_prefix}{turn.session_id}-{turn.index}",
+            "id": f"{self.id_prefix}{name_of(turn.session_id)}-{turn.index}",
             "object": self.whole_object,
             "created": int(turn.created_s),
             "model": model,
-            "session_id": turn.session_id,
+            "session_id": name_of(turn.session_id),
             "choices": [choice],
             "usage": usage_of(turn),
         }
@@ -132,7 +134,7 @@ class Chunks:
 
     def last(self, turn: Turn) -> bytes:
         """Why it ended, the usage if the request wants it, and the end."""
-        ids: Json = {"session_id": turn.session_id, "turn_id": turn.id}
+        ids: Json = {"session_id": name_of(turn.session_id), "turn_id": turn.id}
         events = self._opening + self._event(self._format.ending, finish_reason_of(turn), ids)
         if self._with_usage:
             events += event({**self._base, "choices": [], "usage": usage_of(turn)})
@@ -203,17 +205,19 @@ class Completions:
         """POST /v1/chat/completions."""
         began_s = time.perf_counter()
         chat, body = await self._read(request, ChatRequest)
-        path_id = request.match_info.get("id")
-        async with self._chat_call(chat, body, request.headers, path_id, began_s) as call:
+        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
+        async with self._chat_call(chat, body, origin, labels_by(request), began_s) as call:
             return await self._answer(request, call)
 
     async def linked(self, request: LinkedRequest) -> Json:
         """The same for a session on a worker's link; its reply is whole."""
         began_s = time.perf_counter()
-        self._admission.check_rate()
+        self._admission.check_rate(OWNER)
         chat, body = self._checked(parse_json(request.body), ChatRequest)
+        origin = Origin(OWNER, request.session_id, request.headers)
+        labels = labels_of(request.headers)
         async with (
-            self._chat_call(chat, body, request.headers, request.session_id, began_s) as call,
+            self._chat_call(chat, body, origin, labels, began_s) as call,
             self._turn_request(call) as turn_request,
         ):
             turn = await self._turn(turn_request, call)
@@ -223,22 +227,22 @@ class Completions:
         """POST /v1/completions. Ids stand for the message that they are not."""
         began_s = time.perf_counter()
         completion, body = await self._read(request, CompletionRequest)
-        labels = labels_of(request.headers)
+        labels = labels_by(request)
         prompt = completion.one_prompt
         content = prompt if isinstance(prompt, str) else json.dumps(prompt)
         messages: list[Message] = [{"role": "user", "content": content}]
         sampling = completion.sampling(self._turns.sampling)
         turn_input = TurnInput(messages, sampling, prompt=prompt)
-        path_id = request.match_info.get("id")
+        origin = Origin(caller_of(request), request.match_info.get("id"), request.headers)
         side = {**body, "turn_type": "side"}
-        identity = self._sessions.identify(messages, side, request.headers, path_id)
+        identity = self._sessions.identify(messages, side, origin)
         identity = replace(identity, kind="side", rule="completion")
         call = _Call(completion, identity, labels, turn_input, TEXT, began_s)
         return await self._answer(request, call)
 
     async def _read(self, request: web.Request, model: type[R]) -> tuple[R, JsonObject]:
         """The request, checked, and its body as it was sent. Raises Refusal."""
-        self._admission.check_rate()
+        self._admission.check_rate(caller_of(request))
         return self._checked(await self._admission.json_of(request), model)
 
     def _checked(self, body: object, model: type[R]) -> tuple[R, JsonObject]:
@@ -252,21 +256,20 @@ class Completions:
         self,
         chat: ChatRequest,
         body: JsonObject,
-        headers: Mapping[str, str],
-        path_id: str | None,
+        origin: Origin,
+        labels: Labels,
         began_s: float,
     ) -> AsyncIterator[_Call]:
         """The call that a chat is; its pictures are on disk inside."""
         messages = chat.plain_messages()
         pictures = self._pictures.stored(messages) if chat.has_pictures else nullcontext(messages)
         async with pictures as stored_messages:
-            labels = labels_of(headers)
-            identity = self._sessions.identify(stored_messages, body, headers, path_id)
+            identity = self._sessions.identify(stored_messages, body, origin)
             turn_input = TurnInput(
                 stored_messages,
                 chat.sampling(self._turns.sampling),
                 body=chat.body(stored_messages),
-                claimable=labels.is_live,
+                claimable=labels.is_live and origin.user == OWNER,
             )
             yield _Call(chat, identity, labels, turn_input, CHAT, began_s)
 
@@ -278,7 +281,7 @@ class Completions:
             turn = await self._turn(turn_request, call)
             version = turn.versions_T[-1] if turn.versions_T else self._turns.version
             headers = {
-                "X-Session-Id": call.identity.session_id,
+                "X-Session-Id": name_of(call.identity.session_id),
                 "X-Turn-Id": str(turn.id),
                 "X-Weight-Version": str(version),
             }
@@ -290,7 +293,7 @@ class Completions:
         return response
 
     async def _stream(self, request: web.Request, call: _Call) -> web.StreamResponse:
-        session_id = call.identity.session_id
+        session_id = name_of(call.identity.session_id)
         chunks = Chunks(call.reply_format, self._model_name, session_id, call.fields.wants_usage)
         headers = {"X-Session-Id": session_id, "X-Weight-Version": str(self._turns.version)}
         async with EventStream(request, headers, self._pace) as stream:

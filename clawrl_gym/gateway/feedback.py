@@ -13,10 +13,12 @@ from typing import Literal, TypedDict
 from aiohttp import web
 from pydantic import Field, model_validator
 
+from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Turn, Verdict, VerdictDetail, VerdictKind
 from clawrl_gym.gateway.admission import Admission
+from clawrl_gym.gateway.callers import caller_of, named_session
 from clawrl_gym.gateway.refusals import Refusal
-from clawrl_gym.gateway.requests import Fields, parse_as, session_id_of
+from clawrl_gym.gateway.requests import Fields, parse_as
 from clawrl_gym.store import Store
 
 _LONGEST_TEXT = 100_000
@@ -72,7 +74,9 @@ class Feedback:
         """POST /v1/feedback, also below a session's own base URL."""
         feedback = parse_as(FeedbackRequest, await self._admission.json_of(request))
         name = request.match_info.get("id") or request.headers.get("X-Session-Id")
-        turn = await self._turn(feedback, session_id_of(name) if name else feedback.session_id)
+        name = name or feedback.session_id
+        session_id = None if name is None else named_session(request, name)
+        turn = await self._turn(feedback, session_id, caller_of(request))
         reward = feedback.reward()
         assert turn.id is not None
         verdict = Verdict(
@@ -87,8 +91,8 @@ class Feedback:
         self._on_verdict(verdict)
         return web.json_response({"turn_id": turn.id, "verdict": verdict_json(verdict)})
 
-    async def _turn(self, feedback: FeedbackRequest, session_id: str | None) -> Turn:
-        """The turn that is meant. Raises Refusal when there is none that could be trained."""
+    async def _turn(self, feedback: FeedbackRequest, session_id: str | None, caller: str) -> Turn:
+        """The turn that is meant. Raises Refusal when the caller has none that could be trained."""
         turn_id = feedback.turn_id
         if turn_id is None:
             if session_id is None:
@@ -97,8 +101,10 @@ class Feedback:
                 )
             turn_id = await self._store.last_main_turn(session_id)
         turn = None if turn_id is None else await self._store.turn(turn_id)
+        if turn is not None and caller not in (OWNER, user_of(turn.session_id)):
+            turn = None
         if turn is None or (session_id is not None and turn.session_id != session_id):
-            where = "" if session_id is None else f" in session {session_id!r}"
+            where = "" if session_id is None else f" in session {name_of(session_id)!r}"
             turn_name = "main turn" if turn_id is None else f"turn {turn_id}"
             raise Refusal(404, f"there is no {turn_name}{where}", "turn_not_found")
         session = await self._store.session(turn.session_id)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import session_id_of
@@ -75,7 +76,7 @@ class Films:
 
     def forget(self, session_id: str) -> None:
         """The session is deleted, and its film with it."""
-        if self._folder is not None:
+        if self._folder is not None and user_of(session_id) == OWNER:  # only episodes have any
             path = _file(self._folder, session_id)
             with suppress(OSError):
                 size = path.stat().st_size

@@ -31,6 +31,7 @@ from uuid import uuid4
 
 from clawrl_gym.config import KindRule, LiveConfig
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.ownership import OWNER, stored_id, user_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ContentPart, Json, Message, TurnKind
 from clawrl_gym.dialogue.graph import Branch, SessionIndex, TurnNode, request_digest
@@ -43,6 +44,17 @@ _NOT_COMPARED = ("messages", "stream", "stream_options", "session_done")
 """Fields that two requests for the same reply may differ in, or that are compared apart."""
 _GAP = ".*?"
 """In the pattern of a transient block: whatever stands between its two ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a request comes from."""
+
+    user: str = OWNER
+    """Whose key it brought."""
+    path_id: str | None = None
+    """The session that its path names."""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,25 +93,18 @@ class Identifier:
             raise ConfigError(f"{key}: got a pattern without a group, expected the id in one")
         self._index = SessionIndex()
 
-    def identify(
-        self,
-        messages: list[Message],
-        body: Json,
-        headers: Mapping[str, str],
-        path_id: str | None,
-    ) -> Identity:
+    def identify(self, messages: list[Message], body: Json, origin: Origin) -> Identity:
         """Raises Refusal (400) when the client names a session that cannot be one."""
-        lowercase = {name.lower(): value for name, value in headers.items()}
+        lowercase = {name.lower(): value for name, value in origin.headers.items()}
         lasting = self.transient.removed_from(messages)
-        user = body.get("user")
-        branch = Branch.of(lasting, user if isinstance(user, str) else "")
+        branch = Branch.of(lasting, _whose(origin.user, body.get("user")))
         kind, rule = self._kinds.kind_of(lasting, body, lowercase.get("x-turn-type"))
         is_retry = _is_retry(lowercase)
-        session_id, matched_by = (
-            _explicit_id(path_id, lowercase, body)
-            or self._by_runtime_line(branch)
-            or self._by_history(branch, kind, is_retry)
-        )
+        named = _explicit_id(origin.path_id, lowercase, body) or self._by_runtime_line(branch)
+        if named is not None:
+            session_id, matched_by = stored_id(origin.user, named[0]), named[1]
+        else:
+            session_id, matched_by = self._by_history(branch, kind, is_retry, origin.user)
         compared = {name: body[name] for name in body if name not in _NOT_COMPARED}
         return Identity(
             session_id=session_id,
@@ -137,15 +142,21 @@ class Identifier:
         return None
 
     def _by_history(
-        self, branch: Branch, kind: TurnKind, is_retry: bool | None
+        self, branch: Branch, kind: TurnKind, is_retry: bool | None, user: str
     ) -> tuple[str, MatchedBy]:
         session_id = self._index.find(branch, claims=kind == "main", is_retry=bool(is_retry))
-        if session_id is not None:
+        if session_id is not None and user_of(session_id) == user:
             return session_id, "history"
-        fresh_id = uuid4().hex
+        fresh_id = stored_id(user, uuid4().hex)
         if kind == "main":
             self._index.add_request(fresh_id, branch)
         return fresh_id, "new"
+
+
+def _whose(user: str, said: object) -> str:
+    """Whose conversation it is: the user by their key, and whom the client says besides."""
+    person = said if isinstance(said, str) else ""
+    return person if user == OWNER else f"{user}\0{person}"
 
 
 def _explicit_id(

@@ -45,6 +45,7 @@ from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
 from clawrl_gym.policy.interface import Policies
 from clawrl_gym.store import Store
+from clawrl_gym.store.users import Users
 
 __all__ = ["Gateway", "GatewayStats", "Hooks", "check_key"]
 
@@ -81,9 +82,12 @@ class Gateway:
         history: HistoryRule | None = None,
         films: Path | None = None,
         on_film: Callable[[Path], None] = lambda _: None,
+        users: Users | None = None,
     ) -> None:
-        """`films`: folder that films of episodes are kept in; None keeps none. `images`: limits of
-        pictures; None: the policy cannot see any. `history`: None for prompts of any length.
+        """`users`: who has a key beside the owner; None: nobody. `films`: folder that films of
+        episodes are kept in; None keeps none. `images`: limits of pictures; None: the policy cannot
+        see any. `history`: None for prompts of any length.
+
         Raises ConfigError when it would listen to the network without a key."""
         check_key(config)
         live = live or LiveConfig()
@@ -91,12 +95,14 @@ class Gateway:
         self._config = config
         self._policies = policies
         self._model_name = model_name
-        self._admission = Admission(config, self.key)
+        self._admission = Admission(config, self.key, users)
         transient = TransientBlocks(live.transient)
         self._responders = responders = Responders(transient.removed_from)
         self._films = Films(self._admission, store, films, on_film)
         hooks = _cleaning_up(hooks or Hooks(), responders, policies, self._films)
-        self.sessions = Sessions(store, live, config.max_sessions, hooks)
+        self.sessions = Sessions(
+            store, live, config.max_sessions, hooks, users, config.max_sessions_per_user
+        )
         self._turns = TurnMaker(
             policies, self.sessions.recorder, sampling, request_timeout_s, responders, history
         )
@@ -121,6 +127,12 @@ class Gateway:
         self._border = Border(self._admission, self.stats)
         self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
         self._runner: web.AppRunner | None = None
+
+    async def remove_user(self, user: str) -> int:
+        """End the requests of a user whose key opens nothing any more, and delete their sessions
+        with all data; returns how many there were."""
+        await self._border.turn_out(user)
+        return await self.sessions.delete_user(user)
 
     @property
     def version(self) -> int:

@@ -21,6 +21,7 @@ from math import isnan, nan
 from typing import Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import name_of
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import Message, Turn
 from clawrl_gym.dialogue.graph import (
@@ -130,8 +131,9 @@ class Session:
         """Raises Refusal (409) for what belongs to a session that is over."""
         if life != self.life:
             raise Refusal(
-                409, f"session {self.id!r} was deleted meanwhile: ask again", "session_deleted"
-            )
+                409, f"session {name_of(self.id)!r} was deleted meanwhile: ask again",
+                "session_deleted",
+            )  # fmt: skip
         if self.ended and self.is_rollout:
             raise Refusal(409, f"session {self.id!r} has ended: begin another one", "session_ended")
 

@@ -15,21 +15,25 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import OWNER, user_of
 from clawrl_gym.core.types import Json, Message, StopReason
 from clawrl_gym.dialogue.graph import MAX_TURNS, TurnGraph, TurnNode, is_conversation
+from clawrl_gym.gateway.callers import no_session
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.gateway.identify import Identifier, Identity
+from clawrl_gym.gateway.identify import Identifier, Identity, Origin
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Labels
 from clawrl_gym.gateway.session import Session, TurnRecorder, TurnRequest
 from clawrl_gym.store import SessionRow, Store, StoredNode
+from clawrl_gym.store.users import Users
 
 MAX_OPEN = 100_000
+MAX_OPEN_PER_USER = 1000
 MAX_BYTES = 256 * 2**20
 """What idle sessions may take of memory, about; beyond it fewer stay than configured."""
 MAX_ROLLOUTS = 20_000
@@ -130,8 +134,13 @@ class Sessions:
         config: LiveConfig = LiveConfig(),  # noqa: B008 (frozen)
         max_open: int = MAX_OPEN,
         hooks: Hooks = Hooks(),  # noqa: B008 (frozen)
+        users: Users | None = None,
+        max_open_per_user: int = MAX_OPEN_PER_USER,
     ) -> None:
-        """Raises ConfigError for rules and patterns that cannot be used."""
+        """`users`: who has sessions beside the owner, and for how long they are kept.
+
+        Raises ConfigError for rules and patterns that cannot be used.
+        """
         self._store = store
         self._cache = SessionCache(store, config.warm_sessions)
         self._identifier = Identifier(config)
@@ -139,6 +148,8 @@ class Sessions:
         self._config = config
         self.recorder = TurnRecorder(store, self._identifier, hooks)
         self._max_open = max_open
+        self._max_open_per_user = max_open_per_user
+        self._users = users
         self._last_s: dict[str, float] = {}
         """Last use of each live session that is open, in memory or not."""
 
@@ -159,15 +170,9 @@ class Sessions:
             if row.text and row.kind == "main":
                 self._identifier.add_turn(row.session_id, _node_of(row), not row.has_next_state)
 
-    def identify(
-        self,
-        messages: list[Message],
-        body: Json,
-        headers: Mapping[str, str],
-        path_id: str | None,
-    ) -> Identity:
+    def identify(self, messages: list[Message], body: Json, origin: Origin) -> Identity:
         """What a request is. Raises Refusal (400) for a session id that cannot be one."""
-        return self._identifier.identify(messages, body, headers, path_id)
+        return self._identifier.identify(messages, body, origin)
 
     @asynccontextmanager
     async def request(
@@ -208,6 +213,15 @@ class Sessions:
         """Delete a session with all its data; False when there is none. Requests in it fail."""
         return await self.recorder.shielded(self._delete([session_id], math.inf)) > 0
 
+    async def delete_user(self, user: str) -> int:
+        """Delete all sessions of a user whose requests have ended; returns how many there were."""
+        deleted = 0
+        while session_ids := await self._store.sessions_of_user(user):
+            for at in range(0, len(session_ids), _AT_ONCE):
+                some = session_ids[at : at + _AT_ONCE]
+                deleted += await self.recorder.shielded(self._delete(some, math.inf))
+        return deleted
+
     async def reap(self) -> None:
         """End idle live sessions and delete expired ones, for ever."""
         pause_s = min(_REAP_EVERY_S, self._config.idle_end_s / 4)
@@ -225,11 +239,20 @@ class Sessions:
         for at in range(0, len(idle), _AT_ONCE):
             ends = (self._end_idle(session_id, before_s) for session_id in idle[at : at + _AT_ONCE])
             await asyncio.gather(*ends)
+        users = [] if self._users is None else self._users.all()
+        own_days = {u.name: u.retention_days for u in users if u.retention_days is not None}
+        for user, days in own_days.items():
+            before_s = now_s - 86_400 * days
+            await self._delete_expired(await self._store.expired_sessions(before_s, user), before_s)
         if self._config.retention_days is not None:
             before_s = now_s - 86_400 * self._config.retention_days
             expired = await self._store.expired_sessions(before_s)
-            for at in range(0, len(expired), _AT_ONCE):
-                await self.recorder.shielded(self._delete(expired[at : at + _AT_ONCE], before_s))
+            others = [session_id for session_id in expired if user_of(session_id) not in own_days]
+            await self._delete_expired(others, before_s)
+
+    async def _delete_expired(self, session_ids: list[str], before_s: float) -> None:
+        for at in range(0, len(session_ids), _AT_ONCE):
+            await self.recorder.shielded(self._delete(session_ids[at : at + _AT_ONCE], before_s))
 
     async def _end(
         self,
@@ -311,7 +334,7 @@ class Sessions:
             return session.begin_rollout()  # nearly always: it is new
         stored = await self._store.session(session.id) or row
         if stored is None:
-            raise Refusal(404, f"there is no session {session.id!r}", "session_not_found")
+            raise no_session(session.id)
         if stored is row:
             if reopens and row.source == "live":
                 self._admit(session.id)
@@ -330,15 +353,26 @@ class Sessions:
             self._last_s[session.id] = time.time()
 
     def _admit(self, session_id: str) -> None:
-        if len(self._last_s) >= self._max_open and session_id not in self._last_s:
-            raise Refusal(
-                429,
-                f"{self._max_open} sessions are open, expected fewer before another one begins: "
-                "end some, or wait until idle ones have ended",
-                code="session_limit",
-                retry_after_s=_FULL_RETRY_S,
-            )
+        if session_id not in self._last_s:
+            user = user_of(session_id)
+            if len(self._last_s) >= self._max_open:
+                raise _too_many(f"{self._max_open} sessions are open")
+            if user != OWNER and self._open_of(user) >= self._max_open_per_user:
+                raise _too_many(f"{self._max_open_per_user} sessions of yours are open")
         self._last_s[session_id] = time.time()
+
+    def _open_of(self, user: str) -> int:
+        return sum(user_of(session_id) == user for session_id in self._last_s)
+
+
+def _too_many(what: str) -> Refusal:
+    return Refusal(
+        429,
+        f"{what}, expected fewer before another one begins: end some, or wait until idle ones have "
+        "ended",
+        code="session_limit",
+        retry_after_s=_FULL_RETRY_S,
+    )
 
 
 def _row(session_id: str, labels: Labels, matched_by: str | None) -> SessionRow:

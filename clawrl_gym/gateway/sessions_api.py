@@ -11,12 +11,13 @@ from typing import TypedDict
 from aiohttp import web
 from pydantic import Field
 
+from clawrl_gym.core.ownership import OWNER, name_of, user_of
 from clawrl_gym.core.types import Json, Message, Split, StopReason, Turn, TurnKind, Verdict
 from clawrl_gym.gateway.admission import Admission
+from clawrl_gym.gateway.callers import asked_user, caller_of, labels_by, named_session, no_session
 from clawrl_gym.gateway.feedback import VerdictJson, verdict_json
 from clawrl_gym.gateway.link import LinkedRequest
 from clawrl_gym.gateway.pictures import Pictures
-from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import (
     Fields,
     Labels,
@@ -46,6 +47,8 @@ class ListRequest(Fields):
     limit: int = Field(100, ge=1, le=10_000)
     open: bool = False
     """Only sessions that have not ended."""
+    user: str | None = None
+    """The owner's choice; None: everybody's."""
 
 
 class PageRequest(Fields):
@@ -68,14 +71,16 @@ class SessionsApi:
         self._pictures = pictures
 
     async def list(self, request: web.Request) -> web.Response:
-        """GET /v1/sessions?limit=&open=, newest first."""
+        """GET /v1/sessions?limit=&open=&user=, newest first; a user sees their own."""
         query = parse_as(ListRequest, dict(request.query))
-        rows = await self._store.session_summaries(query.limit, query.open)
+        caller = caller_of(request)
+        user = asked_user(request) if caller == OWNER else caller
+        rows = await self._store.session_summaries(query.limit, query.open, user)
         return web.json_response({"object": "list", "data": [summary_json(row) for row in rows]})
 
     async def show(self, request: web.Request) -> web.Response:
         """GET /v1/sessions/ID?first=&count=: the session with a page of its turns."""
-        session_id = session_id_of(request.match_info["id"])
+        session_id = named_session(request)
         page = parse_as(PageRequest, dict(request.query))
         row = await self._row(session_id)
         if page.first is None:
@@ -96,29 +101,29 @@ class SessionsApi:
 
     async def begin(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/begin: what its labels say holds for requests that bring none."""
-        session_id = session_id_of(request.match_info["id"])
-        async with self._sessions.use(session_id, labels_of(request.headers)) as session:
-            return web.json_response({"session_id": session_id, "ended": session.ended})
+        session_id = named_session(request)
+        async with self._sessions.use(session_id, labels_by(request)) as session:
+            return web.json_response({"session_id": name_of(session_id), "ended": session.ended})
 
     async def end_known(self, request: web.Request) -> web.Response:
         """POST /v1/sessions/ID/end; the session must be there."""
         body = await self._admission.json_of(request, empty={})
-        return web.json_response(await self._end(request.match_info["id"], body, None))
+        return web.json_response(await self._end(named_session(request), body, None))
 
     async def end(self, request: web.Request) -> web.Response:
         """POST /sessions/ID/end; an episode that failed before its first turn can end too."""
-        labels = labels_of(request.headers)
+        labels = labels_by(request)
         body = await self._admission.json_of(request, empty={})
-        return web.json_response(await self._end(request.match_info["id"], body, labels))
+        return web.json_response(await self._end(named_session(request), body, labels))
 
     async def linked_end(self, request: LinkedRequest) -> Json:
         """The same on a worker's link."""
         labels = labels_of(request.headers)
-        return await self._end(request.session_id, parse_json(request.body), labels)
+        session_id = session_id_of(request.session_id)
+        return await self._end(session_id, parse_json(request.body), labels)
 
-    async def _end(self, name: str, body: object, labels: Labels | None) -> Json:
+    async def _end(self, session_id: str, body: object, labels: Labels | None) -> Json:
         end = parse_as(EndRequest, body)
-        session_id = session_id_of(name)
         if labels is not None and end.split is not None:
             labels = labels.model_copy(update={"split": end.split})
         messages = [message.plain() for message in end.next_state or []]
@@ -129,24 +134,20 @@ class SessionsApi:
             ended = await self._sessions.end(
                 session, state, end.reward, end.stop_reason.value, end.error
             )
-        return {"session_id": session_id, "ended_before": not ended}
+        return {"session_id": name_of(session_id), "ended_before": not ended}
 
     async def delete(self, request: web.Request) -> web.Response:
         """DELETE /v1/sessions/ID: with everything that was made of it; requests inside fail."""
-        session_id = session_id_of(request.match_info["id"])
+        session_id = named_session(request)
         if not await self._sessions.delete(session_id):
-            raise _not_found(session_id)
-        return web.json_response({"session_id": session_id, "deleted": True})
+            raise no_session(session_id)
+        return web.json_response({"session_id": name_of(session_id), "deleted": True})
 
     async def _row(self, session_id: str) -> SessionRow:
         row = await self._store.session(session_id)
         if row is None:
-            raise _not_found(session_id)
+            raise no_session(session_id)
         return row
-
-
-def _not_found(session_id: str) -> Refusal:
-    return Refusal(404, f"there is no session {session_id!r}", "session_not_found")
 
 
 class TurnJson(TypedDict):
@@ -189,8 +190,9 @@ def turn_json(
 
 
 def session_json(row: SessionRow) -> dict[str, object]:
-    """A session's own fields."""
-    return {column.name: getattr(row, column.name) for column in fields(row)}
+    """A session's own fields, and whose it is: null for the owner's."""
+    row_fields = {column.name: getattr(row, column.name) for column in fields(row)}
+    return row_fields | {"id": name_of(row.id), "user": user_of(row.id) or None}
 
 
 def summary_json(summary: SessionSummary) -> dict[str, object]:

@@ -22,6 +22,7 @@ from clawrl_gym.core.types import Json
 _WAITING = b": waiting\n\n"
 END_OF_STREAM = b"data: [DONE]\n\n"
 """Ends every stream of the OpenAI API."""
+_BEGUN = web.RequestKey("has_begun", bool)
 encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -75,6 +76,7 @@ class EventStream:
     async def send(self, events: bytes) -> None:
         """Hand events over; waits while the client does not read."""
         if not self._response.prepared:
+            self._request[_BEGUN] = True
             await self._response.prepare(self._request)
         self._writing_since_s = self._clock()
         await self._response.write(events)
@@ -116,6 +118,11 @@ class EventStream:
         """The handler of a connection that is gone is cancelled."""
         if self._request.transport is not None:
             self._request.transport.abort()
+
+
+def has_begun(request: web.Request) -> bool:
+    """Whether a stream is the answer to a request: no other can be sent."""
+    return _BEGUN in request
 
 
 def event(fields: Json) -> bytes:

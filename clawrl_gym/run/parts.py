@@ -38,6 +38,7 @@ from clawrl_gym.run.placement import (
 )
 from clawrl_gym.run.policy import ServedPolicy
 from clawrl_gym.store import UpdateRow
+from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
@@ -59,9 +60,10 @@ class RunParts:
         folder: RunFolder,
         view: RunView,
         envs: Iterable[EnvConfig] = (),
+        users: Users | None = None,
     ) -> None:
-        """`envs`: those that workers hold. Raises ConfigError when the model or the device cannot
-        be used."""
+        """`envs`: those that workers hold; `users`: who has a key beside the owner. Raises
+        ConfigError when the model or the device cannot be used."""
         self._config = config
         self._view = view
         self.folder = folder
@@ -70,7 +72,9 @@ class RunParts:
             config.ray, foreign_modules(config, envs), kept_logs=folder.logs / "ray"
         )
         films = LivePage(folder.path, view.message)
-        self.policy = ServedPolicy(config, folder.path, on_phase=view.phase, on_film=films.add)
+        self.policy = ServedPolicy(
+            config, folder.path, on_phase=view.phase, on_film=films.add, users=users
+        )
 
     async def open(self, stack: AsyncExitStack, *, resume: bool) -> UpdateRow | None:
         """Open the run's folder; returns the update to go on from."""

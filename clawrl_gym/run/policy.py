@@ -37,6 +37,7 @@ from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import model_of
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.store.users import Users
 
 OnPhase = Callable[[str, str], None]
 """Who is told what a part is doing: its name, and what."""
@@ -82,14 +83,17 @@ class ServedPolicy:
         *,
         on_phase: OnPhase = quiet,
         on_film: Callable[[Path], None] = lambda _: None,
+        users: Users | None = None,
     ) -> None:
         """`folder` keeps run.db, logs and weights; None takes one that ends with the policy.
+        `users`: who has a key beside the owner; None: nobody.
 
         Raises ConfigError when the model or the device cannot be used.
         """
         self._config = config
         self._on_phase = on_phase
         self._on_film = on_film
+        self._users = users
         self._own_folder = Scratch("policy") if folder is None else None
         self.folder = RunFolder(Path(self._own_folder.path if self._own_folder else folder or ""))
         self.model = model_of(self.folder.path, config.policy.model)
@@ -151,6 +155,7 @@ class ServedPolicy:
             history=HistoryRule(config.policy.keep_thoughts, config.policy.max_model_len),
             films=self.folder.films,
             on_film=self._on_film,
+            users=self._users,
         )
         redact.install([self.gateway.key, *self.servers.keys])
         self.gateway.version = self.version

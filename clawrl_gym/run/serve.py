@@ -25,7 +25,9 @@ from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.users import Departures
 from clawrl_gym.store import UpdateRow
+from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
@@ -46,8 +48,10 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
         async with AsyncExitStack() as stack:
             stack.enter_context(private_files())
             stack.enter_context(INTERRUPTS.goes_on(folder.way_on("serve")))
-            parts = RunParts(with_key, folder, view)
-            service = Service(with_key, parts, view, key_place=key_place(config, folder))
+            users = Users(folder.path)
+            users.all()  # a file that cannot be read is told now
+            parts = RunParts(with_key, folder, view, users=users)
+            service = Service(with_key, parts, view, users, key_place=key_place(config, folder))
             stack.push_async_callback(service.reported)
             await service.start(stack, sock)
             folder.write(config)  # the folder is ours now
@@ -60,11 +64,18 @@ class Service:
     """What serves and learns, alive."""
 
     def __init__(
-        self, config: ServeConfig, parts: RunParts, view: RunView, *, key_place: str
+        self,
+        config: ServeConfig,
+        parts: RunParts,
+        view: RunView,
+        users: Users,
+        *,
+        key_place: str,
     ) -> None:
         self._config = config
         self._key_place = key_place
         self._parts = parts
+        self._users = users
         self._view = view
         self._last_report = LastReport(parts.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
@@ -112,6 +123,7 @@ class Service:
         async with asyncio.TaskGroup() as running:
             running.create_task(self._report_at_the_end())
             running.create_task(parts.policy.gateway.sessions.reap())
+            running.create_task(self._departures())
             running.create_task(self._queue.run())
             running.create_task(self._observer.run())
             running.create_task(self._serve_policy())
@@ -122,6 +134,10 @@ class Service:
             elif self._config.policy.placement == "nodes":
                 parts.end_cluster_with(stack)
                 running.create_task(self._hold_cluster())
+
+    async def _departures(self) -> None:
+        gateway = self._parts.policy.gateway
+        await Departures(self._parts.folder.path, self._users, gateway.remove_user).run()
 
     async def _report_at_the_end(self) -> None:
         """It is written beside the closing of everything, for which there is little time."""

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from clawrl_gym.core.ownership import OWNER, id_range
 from clawrl_gym.core.types import Compared, Message, Sample, Turn, Verdict
 from clawrl_gym.store.rows import (
     OpenSession,
@@ -236,19 +237,25 @@ class StoreReader:
         )
         return [OpenSession(session_id, last_s) for session_id, last_s in rows]
 
-    def session_summaries(self, limit: int = 100, open_only: bool = False) -> list[SessionSummary]:
-        """Sessions for a list, last active first."""
-        where = "WHERE ended_s IS NULL" if open_only else ""
+    def session_summaries(
+        self, limit: int = 100, open_only: bool = False, user: str | None = None
+    ) -> list[SessionSummary]:
+        """Sessions for a list, last active first; `user`: None for everybody's."""
+        of_user, parameters = _of_user(user)
+        is_open = "ended_s IS NULL" if open_only else "1"
         rows = self._db.execute(
-            f"SELECT * FROM sessions {where} ORDER BY last_s DESC LIMIT ?", (limit,)
+            f"SELECT * FROM sessions WHERE {of_user} AND {is_open} ORDER BY last_s DESC LIMIT ?",
+            (*parameters, limit),
         )
         return [self._summary(row) for row in rows.fetchall()]
 
-    def expired_sessions(self, ended_before_s: float) -> list[str]:
-        """Live sessions that ended earlier, oldest first."""
+    def expired_sessions(self, ended_before_s: float, user: str | None = None) -> list[str]:
+        """Live sessions that ended earlier, oldest first; `user`: None for everybody's."""
+        of_user, parameters = _of_user(user)
         rows = self._db.execute(
-            "SELECT id FROM sessions WHERE source='live' AND ended_s < ? ORDER BY ended_s",
-            (ended_before_s,),
+            f"SELECT id FROM sessions WHERE {of_user} AND source='live' AND ended_s < ? "
+            "ORDER BY ended_s",
+            (*parameters, ended_before_s),
         )
         return [session_id for (session_id,) in rows]
 
@@ -279,6 +286,15 @@ class StoreReader:
     def _verdict_on(self, turn_id: int) -> Verdict | None:
         rows = self._db.execute("SELECT * FROM verdicts WHERE turn_id=? ORDER BY id", (turn_id,))
         return effective(verdict_of(row) for row in rows)
+
+
+def _of_user(user: str | None) -> tuple[str, tuple[str, ...]]:
+    """A condition on sessions, and its parameters."""
+    if user is None:
+        return "1", ()
+    if user == OWNER:
+        return "instr(id, '/') = 0", ()
+    return "id >= ? AND id < ?", id_range(user)
 
 
 def _node_of(row: sqlite3.Row) -> StoredNode:

@@ -6,6 +6,7 @@ import sqlite3
 import time
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import id_range
 from clawrl_gym.core.types import Message, StopReason
 from clawrl_gym.store.pictures import add_references
 from clawrl_gym.store.rows import NextStateColumns, SessionRow, to_json
@@ -20,6 +21,12 @@ def add_session(tx: Transaction, session: SessionRow) -> bool:
         "matched_by": session.matched_by, "last_s": session.created_s,
     }  # fmt: skip
     return tx.insert("INSERT OR IGNORE INTO sessions", row)
+
+
+def ids_of_user(tx: Transaction, user: str) -> list[str]:
+    """Job: all sessions of a user other than the owner."""
+    rows = tx.db.execute("SELECT id FROM sessions WHERE id >= ? AND id < ?", id_range(user))
+    return [session_id for (session_id,) in rows]
 
 
 def add_next_state(

@@ -181,6 +181,11 @@ class Store:
         """
         return await self._deleter.delete(session_ids)
 
+    async def sessions_of_user(self, user: str) -> list[str]:
+        """Ids of all sessions of a user other than the owner; every write that came before this
+        call is seen."""
+        return await self._write(lambda tx: sessions.ids_of_user(tx, user))
+
     async def forget_pictures(self, digests: Iterable[str]) -> None:
         """Delete those of the pictures that no session refers to and nobody has pinned."""
         candidates = set(digests)
