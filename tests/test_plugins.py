@@ -257,18 +257,19 @@ async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
 @pytest.mark.ray
 async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: Path) -> None:
     from clawrl_gym.rollout.chat import PolicyAddress
-    from clawrl_gym.run import cluster
+    from clawrl_gym.run.cluster import Cluster
+    from clawrl_gym.run.ray_worker import RayWorker
 
     config = configured("agent=mine")
-    ray = cluster.Cluster()
+    ray = Cluster()
     await ray.start()
     try:
         address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
-        worker = cluster.RayWorker(config.env, config.agent, 1, address, 1.0)
+        worker = RayWorker(config.env, config.agent, 1, address, 1.0)
         await worker.ready()
         await worker.close()
         (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
-        stale = cluster.RayWorker(config.env, config.agent, 1, address, 1.0)
+        stale = RayWorker(config.env, config.agent, 1, address, 1.0)
         (package / "outside_seams.py").write_text(outside.SEAMS)
         with pytest.raises(ConfigError, match="differs between processes"):
             await stale.ready()

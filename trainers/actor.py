@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
-from clawrl_gym.core.files import private_files
-from clawrl_gym.core.parcel import cache_root
+from clawrl_gym.core.files import cache_root, private_files
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Put, Shipment, manifest_of, receive, send

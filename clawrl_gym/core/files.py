@@ -1,4 +1,4 @@
-"""Files that a reader never sees half written, files in two places, files for nobody else."""
+"""Files that a reader never sees half written, in two places, for nobody else; where caches lie."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,3 +56,17 @@ def _restrict(path: Path) -> None:
     mode = path.lstat().st_mode
     if mode & _OTHERS and not stat.S_ISLNK(mode):
         path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+
+
+def cache_root() -> Path:
+    """Where this user keeps what can be fetched again."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    if not home.is_absolute() or not _may_write(home):
+        home = Path(tempfile.gettempdir(), f"clawrl-cache-{os.getuid()}")
+    return home / "clawrl_gym"
+
+
+def _may_write(folder: Path) -> bool:
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK)

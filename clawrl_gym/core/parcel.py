@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.files import cache_root
 
 MAX_BYTES = 1 << 30
 _UNUSED_S = 14 * 24 * 3600.0
@@ -89,20 +90,6 @@ def unpack(parcel: Parcel, cache: Path) -> Path:
 def cache_folder(kind: str) -> Path:
     """Where parcels of a kind are unpacked by this user."""
     return cache_root() / kind
-
-
-def cache_root() -> Path:
-    """Where this user keeps what can be fetched again."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    if not home.is_absolute() or not _may_write(home):
-        home = Path(tempfile.gettempdir(), f"clawrl-cache-{os.getuid()}")
-    return home / "clawrl_gym"
-
-
-def _may_write(folder: Path) -> bool:
-    while not folder.exists():
-        folder = folder.parent
-    return os.access(folder, os.W_OK)
 
 
 def _below(path: Path) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import PolicyError, ShipmentError, boundary
-from clawrl_gym.core.parcel import cache_root
+from clawrl_gym.core.files import cache_root
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.core.shipment import Get, Shipment, receive
 from clawrl_gym.policy.model_cache import ModelCache

@@ -1,4 +1,4 @@
-"""The Ray cluster: the rollout workers and the learner as actors, behind plain handles.
+"""The Ray cluster that workers, learner and engines of a run live in.
 
 One of the run's own ends with it, listens on loopback alone and answers only who knows its token;
 telemetry and dashboard are off, and import paths reach its workers through PYTHONPATH, never
@@ -16,39 +16,28 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.config import AgentConfig, EnvConfig, RayConfig
+from clawrl_gym.config import RayConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.errors import (
     ClusterError,
     ConfigError,
-    EnvError,
-    LearnerDied,
-    TrainerError,
     boundary,
 )
 from clawrl_gym.core.interrupt import INTERRUPTS
-from clawrl_gym.core.pauses import growing_pauses_s
-from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, check_fingerprints, fingerprints
 from clawrl_gym.core.reaper import Reaper
 from clawrl_gym.core.scratch import Scratch
-from clawrl_gym.core.types import Episode, Sample, StepStats
 from clawrl_gym.envs.sandbox.cgroup import remove_groups_of_the_dead
-from clawrl_gym.rollout.batches import Batches, Beginning, Ending
-from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.pool import EpisodeRunner
 from clawrl_gym.rollout.probe import import_path
 from clawrl_gym.run import joining
 from clawrl_gym.run.joining import Membership
 from clawrl_gym.run.modules import stage
-from clawrl_gym.run.nodes import Node, answer_of, living_nodes, own_node_id, placed_on
-from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
+from clawrl_gym.run.nodes import Node, living_nodes, own_node_id
 
 _OBJECT_STORE_BYTES = 128 << 20
 _LAST_WORDS = (b"Fatal Python error", b"Traceback (most", b"*** SIG")
@@ -335,198 +324,3 @@ def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
         future.set_result(None)
     else:
         future.set_exception(error)
-
-
-async def _checked_remotely(plugins: Mapping[str, str]) -> None:
-    """Compare plug-ins in a process of the cluster. Raises ConfigError."""
-    import ray
-
-    await answer_of(ray.remote(num_cpus=0)(check_fingerprints).remote(plugins))
-
-
-class RayWorker(EpisodeRunner):
-    """A rollout worker in a Ray actor; restarted by Ray when its process dies."""
-
-    def __init__(
-        self,
-        env: EnvConfig,
-        agent: AgentConfig,
-        slots: int,
-        policy: PolicyAddress,
-        request_timeout_s: float,
-        growth_mb: int = 0,
-        node_id: str | None = None,
-    ) -> None:
-        """`node_id`: it lives and dies with this node."""
-        import ray
-
-        from clawrl_gym.rollout.worker import RolloutWorker, plugins_of
-
-        actor = ray.remote(RolloutWorker).options(
-            num_cpus=0,
-            max_concurrency=slots + 8,
-            max_restarts=-1,
-            max_task_retries=0,
-            **placed_on(node_id),
-        )
-        self._plugins = plugins_of(env, agent)
-        self._actor = actor.remote(
-            env, agent, slots, policy, request_timeout_s, self._plugins, growth_mb
-        )
-        self._batches = Batches(_Actor(self._actor))
-        self._process_id = 0
-        """Of the process that is known to be ready."""
-
-    async def ready(self) -> None:
-        """Raises ConfigError when plug-ins of the worker's process are not this one's."""
-        import ray.exceptions
-
-        try:
-            await answer_of(self._actor.ready.remote())
-            if not self._process_id:
-                await self._actor.may_be_replaced.remote()
-                self._process_id = await self._actor.process_id.remote()
-        except ray.exceptions.RayError:  # a class that is not there cannot even be handed over
-            if not self._process_id:
-                await _checked_remotely(self._plugins)
-            raise
-
-    async def run(self, spec: EpisodeSpec) -> Episode:
-        """Raises EnvError when the worker's process ends under it, WorkerRetired when it is about
-        to."""
-        import ray.exceptions
-
-        try:
-            return await self._batches.run(spec)
-        except ray.exceptions.RayActorError as error:
-            raise EnvError(f"its process ended{_why_ended(error)}") from None
-        except ray.exceptions.RayTaskError as error:
-            raise EnvError(_last_line(error)) from None
-
-    async def recovered(self) -> None:
-        """Answers once Ray has started another process, or the one that there is goes on."""
-        import ray.exceptions
-
-        for pause_s in growing_pauses_s(0.1, 1.0):
-            with contextlib.suppress(ray.exceptions.RayError):
-                if await self._actor.process_id.remote() != self._process_id:
-                    self._process_id = 0
-                    return await self.ready()
-                if not await self._actor.retire_if_empty.remote():
-                    return
-            await asyncio.sleep(pause_s)
-
-    def kill(self) -> None:
-        """End its process; Ray starts another one."""
-        import ray
-
-        ray.kill(self._actor, no_restart=False)
-
-    async def close(self) -> None:
-        self._batches.close()
-        await self._actor.close.remote()
-
-
-def _why_ended(error: Exception) -> str:
-    """As far as Ray knows."""
-    if "running low on memory" in str(error):
-        return ": Ray killed it, for the machine was low on memory"
-    return ": it was killed, its memory was full, or its code crashed or called os._exit"
-
-
-class _Actor:
-    """A worker's actor, as batches go to it."""
-
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
-
-    async def begin(self, epoch: int, is_first: bool, beginnings: list[Beginning]) -> None:
-        await self._actor.begin.remote(epoch, is_first, beginnings)
-
-    async def ended(self, epoch: int) -> list[Ending]:
-        endings: list[Ending] = await self._actor.ended.remote(epoch)
-        return endings
-
-
-def _last_line(error: Exception) -> str:
-    """What was raised in the other process; the traceback before it is in its log."""
-    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
-
-
-class RayLearner:
-    """The learner in a Ray actor of its own."""
-
-    def __init__(self, setup: LearnerSetup, model_dir: str, node_id: str | None = None) -> None:
-        """`node_id`: it runs on this node alone."""
-        trainer, learner = setup.trainer, setup.learner
-        self._backend = learner.backend
-        self._plugins = fingerprints(
-            path
-            for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
-            if not path.startswith("clawrl_gym.")
-        )
-        self._gpus = 0.01 if setup.device == "cuda" else 0
-        self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
-        self._setup = setup
-        self._model_dir = model_dir
-        self._placement = placed_on(node_id)
-        self._begin()
-
-    def _begin(self) -> None:
-        import ray
-
-        actor = ray.remote(LearnerActor).options(
-            num_cpus=0,
-            num_gpus=self._gpus,
-            runtime_env=self._environment,
-            **self._placement,
-        )
-        arguments = self._setup.arguments(self._model_dir)
-        self._actor = actor.remote(self._backend, arguments, str(Path.cwd()))
-
-    async def _call(self, method: str, *arguments: Any) -> Any:
-        import ray.exceptions
-
-        try:
-            return await getattr(self._actor, method).remote(*arguments)
-        except ray.exceptions.RayActorError as error:
-            raise LearnerDied(
-                f"the learner's process ended in {method.strip('_')}{_why_ended(error)}"
-            ) from error
-        except ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, ConfigError):
-                raise ConfigError(str(cause)) from error
-            raise TrainerError(f"the learner failed in {method}: {_last_line(error)}") from error
-
-    async def revive(self, checkpoint: str | None) -> None:
-        """A new process in place of one that died, at a checkpoint or at the first weights."""
-        self._begin()
-        await self.ready()
-        if checkpoint is not None:
-            await self.load_checkpoint(checkpoint)
-
-    async def ready(self) -> None:
-        """Answers once the model is loaded.
-
-        Raises ConfigError when plug-ins of the learner's process are not this one's.
-        """
-        await self._check_plugins()
-        await self._call("__ray_ready__")
-
-    async def _check_plugins(self) -> None:
-        if self._plugins:
-            await _checked_remotely(self._plugins)
-
-    async def step(self, samples: list[Sample], version: int) -> StepStats:
-        stats: StepStats = await self._call("step", samples, version)
-        return stats
-
-    async def save_weights(self, folder: str) -> None:
-        await self._call("save_weights", folder)
-
-    async def save_checkpoint(self, folder: str) -> None:
-        await self._call("save_checkpoint", folder)
-
-    async def load_checkpoint(self, folder: str) -> None:
-        await self._call("load_checkpoint", folder)

@@ -13,6 +13,7 @@ from clawrl_gym.core.errors import ClawError, PolicyError
 from clawrl_gym.core.shipment import Handle
 from clawrl_gym.policy.engine_host import EngineHost, MakeServer
 from clawrl_gym.policy.server import PolicyServer
+from clawrl_gym.run.actors import last_line
 from clawrl_gym.run.placement import EngineNeeds
 
 T = TypeVar("T")
@@ -101,13 +102,9 @@ async def _answer(reference: Awaitable[T]) -> T:
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, ClawError):
             raise error.cause from None
-        raise PolicyError(_last_line(error)) from error
+        raise PolicyError(last_line(error)) from error
     except ray.exceptions.RayError as error:
-        raise Lost(_last_line(error)) from error
-
-
-def _last_line(error: Exception) -> str:
-    return next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
+        raise Lost(last_line(error)) from error
 
 
 def put_chunk(chunk: bytes) -> Handle:

@@ -24,8 +24,9 @@ from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.run.admission import Admission
-from clawrl_gym.run.cluster import Cluster, RayWorker
+from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.nodes import Node
+from clawrl_gym.run.ray_worker import RayWorker
 from clawrl_gym.run.roster import Roster
 
 _CLOSING = 8

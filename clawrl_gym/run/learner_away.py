@@ -15,8 +15,8 @@ from typing import Any, Literal, cast
 from clawrl_gym.core.errors import LearnerDied, ShipmentError, TrainerError
 from clawrl_gym.core.shipment import Shipment, manifest_of, receive, send
 from clawrl_gym.policy.depot import Depot
-from clawrl_gym.run.cluster import RayLearner
 from clawrl_gym.run.engine_actor import fetch_chunk, put_chunk
+from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
 
 _PLACING_S = 120.0

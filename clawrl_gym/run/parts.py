@@ -20,8 +20,8 @@ from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import sees
-from clawrl_gym.run import cluster
 from clawrl_gym.run.admission import compare_machine
+from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.engine_actor import put_chunk
 from clawrl_gym.run.engines import ClusterEngines
 from clawrl_gym.run.folder import RunFolder
@@ -37,6 +37,7 @@ from clawrl_gym.run.placement import (
     needs_of_engines,
 )
 from clawrl_gym.run.policy import ServedPolicy
+from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
@@ -68,7 +69,7 @@ class RunParts:
         self._view = view
         self.folder = folder
         self._cluster_is_up = asyncio.Event()
-        self.cluster = cluster.Cluster(
+        self.cluster = Cluster(
             config.ray, foreign_modules(config, envs), kept_logs=folder.logs / "ray"
         )
         films = LivePage(folder.path, view.message)
@@ -155,10 +156,10 @@ class RunParts:
             await self.learner.load_checkpoint(resumed.checkpoint)
         self._view.phase("learner", "ready")
 
-    def _learner(self, setup: LearnerSetup) -> cluster.RayLearner:
+    def _learner(self, setup: LearnerSetup) -> RayLearner:
         if self._config.learner.placement == "driver":
             own_node = self.cluster.own_node
-            return cluster.RayLearner(setup, str(self.policy.model), own_node)
+            return RayLearner(setup, str(self.policy.model), own_node)
         if setup.images is not None:
             raise ConfigError(
                 f"got learner.placement={self._config.learner.placement} and a model that sees, "

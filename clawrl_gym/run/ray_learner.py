@@ -1,0 +1,92 @@
+"""RayLearner: the learner in a process of the cluster, behind a plain handle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
+from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
+from clawrl_gym.run.nodes import placed_on
+from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
+
+
+class RayLearner:
+    """The learner in a Ray actor of its own."""
+
+    def __init__(self, setup: LearnerSetup, model_dir: str, node_id: str | None = None) -> None:
+        """`node_id`: it runs on this node alone."""
+        trainer, learner = setup.trainer, setup.learner
+        self._backend = learner.backend
+        self._plugins = fingerprints(
+            path
+            for path in (LEARNERS.path(learner.backend), ALGORITHMS.path(trainer.algorithm))
+            if not path.startswith("clawrl_gym.")
+        )
+        self._gpus = 0.01 if setup.device == "cuda" else 0
+        self._environment = {"env_vars": {"OMP_NUM_THREADS": str(learner.threads)}}
+        self._setup = setup
+        self._model_dir = model_dir
+        self._placement = placed_on(node_id)
+        self._begin()
+
+    def _begin(self) -> None:
+        import ray
+
+        actor = ray.remote(LearnerActor).options(
+            num_cpus=0,
+            num_gpus=self._gpus,
+            runtime_env=self._environment,
+            **self._placement,
+        )
+        arguments = self._setup.arguments(self._model_dir)
+        self._actor = actor.remote(self._backend, arguments, str(Path.cwd()))
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        import ray.exceptions
+
+        try:
+            return await getattr(self._actor, method).remote(*arguments)
+        except ray.exceptions.RayActorError as error:
+            raise LearnerDied(
+                f"the learner's process ended in {method.strip('_')}{why_ended(error)}"
+            ) from error
+        except ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ConfigError):
+                raise ConfigError(str(cause)) from error
+            raise TrainerError(f"the learner failed in {method}: {last_line(error)}") from error
+
+    async def revive(self, checkpoint: str | None) -> None:
+        """A new process in place of one that died, at a checkpoint or at the first weights."""
+        self._begin()
+        await self.ready()
+        if checkpoint is not None:
+            await self.load_checkpoint(checkpoint)
+
+    async def ready(self) -> None:
+        """Answers once the model is loaded.
+
+        Raises ConfigError when plug-ins of the learner's process are not this one's.
+        """
+        await self._check_plugins()
+        await self._call("__ray_ready__")
+
+    async def _check_plugins(self) -> None:
+        if self._plugins:
+            await compare_plugins(self._plugins)
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        stats: StepStats = await self._call("step", samples, version)
+        return stats
+
+    async def save_weights(self, folder: str) -> None:
+        await self._call("save_weights", folder)
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await self._call("save_checkpoint", folder)
+
+    async def load_checkpoint(self, folder: str) -> None:
+        await self._call("load_checkpoint", folder)
