@@ -50,7 +50,7 @@ class SleepingPolicy:
         self.most_inside = 0
 
     async def render(self, body: ChatBody) -> list[int]:
-        turns = (len(body["messages"]) - 2) // 2
+        turns = sum(message["role"] == "assistant" for message in body["messages"])
         return list(range(PROMPT_TOKENS + turns * (REPLY_TOKENS + 20)))
 
     async def generate(
@@ -63,7 +63,8 @@ class SleepingPolicy:
     ) -> Generation:
         self.inside += 1
         self.most_inside = max(self.most_inside, self.inside)
-        await asyncio.sleep(self.delay_s)
+        if self.delay_s:
+            await asyncio.sleep(self.delay_s)
         self.inside -= 1
         start = len(prompt_ids)
         return Generation(

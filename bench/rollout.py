@@ -17,7 +17,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,23 +25,21 @@ from typing import Any
 
 import gymnasium
 
+from bench.gateway import REPLY_TOKENS, SleepingPolicy
 from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.garbage import collected_by_the_clock
-from clawrl_gym.core.types import ChatBody, Message, TaskRef
+from clawrl_gym.core.types import TaskRef
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.spaces import Unicode
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation, Piece, Sampling
 from clawrl_gym.policy.interface import Policies
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.run import cluster
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.store import Store
 
-PROMPT_TOKENS = 600
-REPLY_TOKENS = 48
 TURNS = 2
 GROUP_SIZE = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -63,63 +61,6 @@ class Instant(gymnasium.Env[str, str]):  # type: ignore[misc]
         self._turns += 1
         done = self._turns == TURNS
         return "total 24\n" * 8, float(done), done, False, {}
-
-
-class InstantPolicy:
-    """Takes no time."""
-
-    async def render(self, body: ChatBody) -> list[int]:
-        turns = sum(message["role"] == "assistant" for message in body["messages"])
-        return list(range(PROMPT_TOKENS + turns * (REPLY_TOKENS + 20)))
-
-    async def generate(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        *,
-        version: int,
-        request_id: str | None = None,
-    ) -> Generation:
-        start = len(prompt_ids)
-        return Generation(
-            prompt_ids_T=prompt_ids,
-            sampled_ids_T=list(range(start, start + REPLY_TOKENS)),
-            logprobs_T=[-1.0 / (2 + at) for at in range(REPLY_TOKENS)],
-            versions_T=[version] * REPLY_TOKENS,
-            finish_reason="stop",
-        )
-
-    def stream(
-        self,
-        prompt_ids: list[int],
-        sampling: Sampling,
-        body: ChatBody | None,
-        *,
-        version: int,
-        request_id: str | None = None,
-        already: Sequence[Piece] = (),
-    ) -> AsyncGenerator[Piece, None]:
-        raise NotImplementedError("no rollout streams")
-
-    def stream_chat(
-        self,
-        body: ChatBody,
-        sampling: Sampling,
-        *,
-        version: int,
-        after: Sequence[int] = (),
-        request_id: str | None = None,
-    ) -> AsyncGenerator[Piece, None]:
-        raise NotImplementedError("no rollout streams")
-
-    async def tokenize(self, text: str) -> list[int]:
-        return list(range(len(text)))
-
-    async def parse(self, body: ChatBody, generation: Generation) -> Message:
-        return {"role": "assistant", "content": "```bash\nls -la | wc -l\n```"}
-
-    async def metrics(self) -> dict[str, float]:
-        return {}
 
 
 # --- what processes cost -----------------------------------------------------------------------
@@ -212,7 +153,11 @@ class Load:
 
 @asynccontextmanager
 async def rollouts(
-    policies: Policies, model: str, in_flight: int, workers: int, max_tokens: int = REPLY_TOKENS
+    policies: Policies,
+    model: str,
+    in_flight: int,
+    workers: int,
+    max_tokens: int = REPLY_TOKENS,
 ) -> AsyncIterator[tuple[Gateway, Environments]]:
     """The gateway before policies, its store on disk, and environments of no time."""
     with tempfile.TemporaryDirectory(prefix="clawrl-bench-") as folder:
@@ -236,7 +181,10 @@ async def rollouts(
 
 async def measure(in_flight: int, seconds: float, workers: int) -> dict[str, object]:
     """Warm up for one round of episodes, then count."""
-    async with rollouts(Fleet([InstantPolicy()]), "tiny", in_flight, workers) as (gateway, envs):
+    async with rollouts(Fleet([SleepingPolicy(0.0)]), "tiny", in_flight, workers) as (
+        gateway,
+        envs,
+    ):
         return await _under_load(gateway, Load(envs, in_flight), in_flight, seconds)
 
 

@@ -10,6 +10,18 @@ ENGINE = "(EngineCore pid=7) ERROR 11-21 05:25:11 [core.py:906] "
 SERVER = "(APIServer pid=5) INFO 11-21 05:25:05 [model.py:733] "
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "log"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def log(path: Path) -> ServerLog:
+    return ServerLog(path)
+
+
 def write(path: Path, *lines: str) -> None:
     with path.open("a") as file:
         file.writelines(line + "\n" for line in lines)
@@ -25,10 +37,7 @@ def test_phases_are_told_once_and_in_order(tmp_path: Path) -> None:
     assert log.new_phases() == []
 
 
-def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_half_a_line_is_waited_for(path: Path, log: ServerLog) -> None:
     with path.open("a") as file:
         file.write(SERVER + "Starting vLLM ser")
     assert log.new_phases() == []
@@ -36,10 +45,9 @@ def test_half_a_line_is_waited_for(tmp_path: Path) -> None:
     assert log.new_phases() == ["opening the port"]
 
 
-def test_the_last_words_are_the_cause_and_not_what_follows_from_it(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_the_last_words_are_the_cause_and_not_what_follows_from_it(
+    path: Path, log: ServerLog
+) -> None:
     write(
         path,
         ENGINE + "Traceback (most recent call last):",
@@ -51,10 +59,9 @@ def test_the_last_words_are_the_cause_and_not_what_follows_from_it(tmp_path: Pat
     assert log.last_words() == "ValueError: the cause"
 
 
-def test_an_engine_that_was_killed_is_the_cause_and_not_what_the_end_leaks(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_an_engine_that_was_killed_is_the_cause_and_not_what_the_end_leaks(
+    path: Path, log: ServerLog
+) -> None:
     write(
         path,
         "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue.",
@@ -67,12 +74,9 @@ def test_an_engine_that_was_killed_is_the_cause_and_not_what_the_end_leaks(tmp_p
 
 @pytest.mark.parametrize("sign", ["failed to start.", "encountered a fatal error."])
 def test_the_engines_first_error_is_the_cause_whatever_a_request_and_the_end_said(
-    tmp_path: Path, sign: str
+    path: Path, log: ServerLog, sign: str
 ) -> None:
     """Lines of vLLM 0.32's own log."""
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
     api = "(APIServer pid=5) ERROR 11-22 16:38:23 [async_llm.py:906] "
     write(
         path,
@@ -92,10 +96,9 @@ def test_the_engines_first_error_is_the_cause_whatever_a_request_and_the_end_sai
     assert log.last_words().startswith("torch.OutOfMemoryError: CUDA out of memory")
 
 
-def test_an_engine_that_was_killed_did_not_end_with_a_requests_error(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_an_engine_that_was_killed_did_not_end_with_a_requests_error(
+    path: Path, log: ServerLog
+) -> None:
     api = "(APIServer pid=5) ERROR 11-22 16:38:23 [async_llm.py:906] "
     write(
         path,
@@ -108,10 +111,7 @@ def test_an_engine_that_was_killed_did_not_end_with_a_requests_error(tmp_path: P
     assert "its engine ended without a word" in log.last_words()
 
 
-def test_a_server_that_ends_by_itself_says_its_own_error(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_a_server_that_ends_by_itself_says_its_own_error(path: Path, log: ServerLog) -> None:
     write(
         path,
         SERVER + "Starting vLLM server on http://127.0.0.1:1",
@@ -124,20 +124,14 @@ def test_a_server_that_ends_by_itself_says_its_own_error(tmp_path: Path) -> None
     assert log.last_words() == "OSError: [Errno 98] Address already in use"
 
 
-def test_what_the_interpreters_end_prints_is_not_quoted(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_what_the_interpreters_end_prints_is_not_quoted(path: Path, log: ServerLog) -> None:
     write(
         path, SERVER + "Reloading weights", "nanobind: leaked 2 types!", " - ... skipped remainder"
     )
     assert log.last_words() == "Reloading weights"
 
 
-def test_a_validation_errors_reason_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_a_validation_errors_reason_is_told(path: Path, log: ServerLog) -> None:
     write(
         path,
         "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
@@ -146,10 +140,7 @@ def test_a_validation_errors_reason_is_told(tmp_path: Path) -> None:
     assert log.last_words().startswith("Value error, the reason")
 
 
-def test_without_an_error_the_last_lines_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.touch()
-    log = ServerLog(path)
+def test_without_an_error_the_last_lines_are_told(path: Path, log: ServerLog) -> None:
     assert log.last_words() == "it said nothing"
     write(path, SERVER + "one", "two", "", "three", "four")
     assert log.last_words() == "two | three | four"
