@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from clawrl_gym.config import HintConfig
 from clawrl_gym.judge.chat_models import Completion
 from clawrl_gym.judge.hints import choose, fault, parse_hint
+from clawrl_gym.judge.rule_hints import hint_of_report, hint_of_words
 from tests.fakes_judge import hint_answer, whole
 
 CONFIG = HintConfig()
@@ -118,3 +119,23 @@ def test_what_is_accepted_holds_no_control_token_and_is_within_bounds(hint: str,
         assert 10 <= len(accepted) <= 500
         assert "<|" not in accepted
         assert "\\boxed" not in accepted
+
+
+@pytest.mark.parametrize(("length", "fits"), [(197, 2), (198, 2), (199, 1)])
+def test_a_reports_reasons_are_as_many_as_fit_with_what_parts_them(length: int, fits: int) -> None:
+    reasons = ["a" * 200, "b" * length, "c"]
+    hint = hint_of_report("Test report: failed\n" + "\n".join(f"- {reason}" for reason in reasons))
+    assert hint == f"The checks failed: {'; '.join(reasons[:fits])}."
+
+
+@pytest.mark.parametrize(("length", "fits"), [(196, 2), (197, 2), (198, 1)])
+def test_a_persons_sentences_are_as_many_as_fit_with_what_parts_them(
+    length: int, fits: int
+) -> None:
+    sentences = ["a" * 100 + ".", "b" * length + ".", "Then this."]
+    assert hint_of_words(" ".join(sentences)) == f"The user said: {' '.join(sentences[:fits])}"
+
+
+def test_a_reason_that_is_too_long_alone_is_cut() -> None:
+    hint = hint_of_report("Test report: failed\n- " + "a" * 500 + "\n- b")
+    assert hint == f"The checks failed: {'a' * 397}...."

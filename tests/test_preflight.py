@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,21 @@ def test_a_dry_run_prints_the_configuration_and_what_would_be_started(
     for part in ("nothing is wrong", "memory", "disk", "time", *says):
         assert part in lines, part
     assert list(tmp_path.rglob("*")) == [], "nothing is left"
+
+
+def test_a_dry_runs_time_grows_with_what_is_trained_and_what_is_measured(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def minutes(*arguments: str) -> int:
+        assert MAINS["train"]([*arguments, "dry_run=true"]) == 0
+        (time,) = re.findall(r"time +about (\d+) min", capsys.readouterr().out)
+        return int(time)
+
+    usual = minutes("trainer.steps=40")
+    assert minutes("trainer.steps=80") > usual
+    assert minutes("trainer.steps=40", "eval.every=1", "eval.between_tasks=64") > usual
 
 
 @pytest.mark.sandbox

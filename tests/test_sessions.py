@@ -410,6 +410,7 @@ async def test_equal_requests_wait_for_each_other_and_others_do_not() -> None:
     own = [step for step in order if not step.startswith("x")]
     assert own == ["1 in", "1 out", "2 in", "2 out", "3 in", "3 out"]
     assert order.index("x in") < order.index("1 out")
+    assert not session._equal_requests, "what nobody waits for is forgotten"
 
 
 async def test_a_request_that_waited_for_an_equal_one_gets_its_reply(talk: Talk) -> None:

@@ -50,7 +50,7 @@ def hint_of_report(report: str) -> str:
     failures = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
     tests = [match["test"] for line in lines if (match := _FAILED_TEST.match(line))]
     parts = failures or tests or [line for line in lines if line]
-    reasons = "; ".join(_fitting(_line(words).rstrip(".;") for words in parts))
+    reasons = _fitting((_line(words).rstrip(".;") for words in parts), "; ", _REPORT_CHARS)
     return f"The checks failed: {reasons}." if reasons else "The checks failed."
 
 
@@ -63,15 +63,8 @@ def hint_of_error(output: str) -> str:
 
 def hint_of_words(text: str) -> str:
     """Of a person's correction: its first sentences; empty when it has no words."""
-    sentences, room = list[str](), _WORDS_CHARS
-    for sentence in _SENTENCE_END.split(_QUOTED.sub("\n", text[:_READ_CHARS]).strip()):
-        words = _line(sentence)
-        if sentences and len(words) + 1 > room:
-            break
-        if words:
-            sentences.append(_cut(words, _WORDS_CHARS))
-            room -= len(words) + 1
-    text_of_user = " ".join(sentences)
+    sentences = _SENTENCE_END.split(_QUOTED.sub("\n", text[:_READ_CHARS]).strip())
+    text_of_user = _fitting(map(_line, sentences), " ", _WORDS_CHARS)
     return f"The user said: {text_of_user}" if re.search(r"\w", text_of_user) else ""
 
 
@@ -110,15 +103,17 @@ def _message(fields: object, depth: int) -> str:
     return next((words for words in messages if words), "")
 
 
-def _fitting(parts: Iterable[str]) -> list[str]:
-    """The first parts that fit a report's hint; the very first one is cut to fit."""
-    fitting, room = list[str](), _REPORT_CHARS
-    for part in parts:
-        if fitting and len(part) + 2 > room:
+def _fitting(parts: Iterable[str], separator: str, most_chars: int) -> str:
+    """The first parts that fit together; the very first one is cut to fit."""
+    joined = ""
+    for part in filter(None, parts):
+        if not joined:
+            joined = _cut(part, most_chars)
+        elif len(joined) + len(separator) + len(part) <= most_chars:
+            joined += separator + part
+        else:
             break
-        fitting.append(_cut(part, _REPORT_CHARS))
-        room -= len(part) + 2
-    return fitting
+    return joined
 
 
 def _line(text: str) -> str:
