@@ -20,7 +20,8 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.rollout import REPLY_TOKENS, Instant, Load, Usage, rollouts
+from bench.gateway import REPLY_TOKENS
+from bench.rollout import Instant, Load, Usage, rollouts
 from clawrl_gym.config import PolicyConfig
 from clawrl_gym.policy.client import PolicyClient
 from clawrl_gym.policy.fleet import Fleet

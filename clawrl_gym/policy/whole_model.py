@@ -21,8 +21,7 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.files import replace_text
-from clawrl_gym.core.parcel import cache_root
+from clawrl_gym.core.files import cache_root, replace_text
 from clawrl_gym.core.shipment import manifest_of
 from clawrl_gym.policy.adapter_files import ADAPTER, AdapterFiles, Deltas, write_sum
 from clawrl_gym.policy.checkpoints import KEPT_MODEL, WEIGHTS, run_of
