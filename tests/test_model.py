@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from clawrl_gym.core.types import Sample
-from clawrl_gym.trainers.model import MAX_LOGITS, PackedModel
+from clawrl_gym.trainers.logprobs import MAX_LOGITS
+from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 

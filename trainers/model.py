@@ -6,18 +6,16 @@ only for positions that predict a sampled token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
@@ -26,14 +24,12 @@ from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.adapter import add_adapter, left_out, merged
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
 from clawrl_gym.trainers.distillation import topk_logprobs
+from clawrl_gym.trainers.logprobs import MAX_LOGITS, Head, logprobs_of
 from clawrl_gym.trainers.packing import Pack
 from clawrl_gym.trainers.pictures import Images, PictureReader
 
 Layout = Literal["packed", "padded"]
-Logits = Callable[[Tensor], Tensor]
 _BASES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-MAX_LOGITS = 2**26
-"""Logits held at a time; more are made again in the backward pass instead of being kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,7 @@ class PackedModel:
             add_adapter(self.net, adapter)
         if learner is not None and learner.checkpoint_layers:
             _checkpoint_layers(self.net)
-        self.tied = self._head.weight is self.net.get_input_embeddings().weight
+        self.tied = self._output.weight is self.net.get_input_embeddings().weight
         self.device = torch.device(device)
         self.temperature = temperature
         self.max_logits = MAX_LOGITS
@@ -124,25 +120,26 @@ class PackedModel:
     @property
     def width(self) -> int:
         """Tokens that the output head knows; padding of the vocabulary included."""
-        return int(self._head.weight.shape[0])
+        return int(self._output.weight.shape[0])
 
     def score(self, pack: Pack) -> Scores:
         """Log-probs (with gradient, where enabled) under the distribution that was sampled from."""
         with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
-            parts = self._by_pieces(_scores, hidden_MH, ids_MK)
-        logprobs_MK, entropies_M = (torch.cat(part) for part in zip(*parts, strict=True))
+            logprobs_MK, entropies_M = logprobs_of(self._head, hidden_MH, ids_MK)
         compared = pack.topk_ids_MK is not None
         return Scores(logprobs_MK[:, 0], entropies_M, logprobs_MK[:, 1:] if compared else None)
 
     @torch.no_grad()
     def look(self, pack: Pack, k: int, width: int) -> Predictions:
         """Log-probs without gradient, and the `k` most likely of the first `width` tokens."""
-
-        read = partial(_look, k=min(k, width), width=width)
         with self._mode():
             hidden_MH, ids_MK = self._predict(pack)
-            parts = self._by_pieces(read, hidden_MH, ids_MK)
+            head = self._head
+            parts = [
+                _look(head, hidden_MH[piece], ids_MK[piece], min(k, width), width)
+                for piece in head.pieces(len(ids_MK))
+            ]
         logprobs_MK, ids, best = (torch.cat(part) for part in zip(*parts, strict=True))
         compared = pack.topk_ids_MK is not None
         return Predictions(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
@@ -207,30 +204,18 @@ class PackedModel:
         return hidden_TH.index_select(0, predictors_M), torch.from_numpy(ids_MK).to(self.device)
 
     @property
-    def _head(self) -> Any:
+    def _output(self) -> Any:
         return self.net.get_output_embeddings()  # type: ignore[operator]
 
-    def _logits(self, hidden_MH: Tensor) -> Tensor:
-        """As vLLM samples from them: what stands for a picture is never said."""
-        logits_MV: Tensor = self._head(hidden_MH).float()
+    @property
+    def _head(self) -> Head:
+        """As vLLM samples from it: what stands for a picture is never said."""
+        layer = self._output
+        bias_V = getattr(layer, "bias", None)
         if self._unspoken:
-            bias_V = torch.zeros(logits_MV.shape[-1], device=logits_MV.device)
-            bias_V[self._unspoken] = UNSPOKEN_BIAS
-            logits_MV = logits_MV + bias_V
-        return logits_MV
-
-    def _by_pieces(
-        self, read: Callable[..., tuple[Tensor, ...]], hidden_MH: Tensor, ids_MK: Tensor
-    ) -> list[tuple[Tensor, ...]]:
-        """What `read` says of all tokens, with few logits in memory at a time."""
-        step = max(1, self.max_logits // self.width)
-        if len(ids_MK) <= step:
-            return [read(self._logits, hidden_MH, ids_MK, self.temperature)]
-        pieces = zip(torch.split(hidden_MH, step), torch.split(ids_MK, step), strict=True)
-        return [
-            checkpoint(read, self._logits, hidden, ids, self.temperature, use_reentrant=False)
-            for hidden, ids in pieces
-        ]
+            bias_V = torch.zeros(self.width, device=self.device) if bias_V is None else bias_V + 0
+            bias_V[self._unspoken] += UNSPOKEN_BIAS
+        return Head(layer.weight, bias_V, self.temperature, self.max_logits)
 
     @contextmanager
     def _mode(self) -> Iterator[None]:
@@ -243,22 +228,10 @@ class PackedModel:
             yield
 
 
-def _scores(
-    logits: Logits, hidden_MH: Tensor, ids_MK: Tensor, temperature: float
-) -> tuple[Tensor, Tensor]:
-    logits_MV = logits(hidden_MH) / temperature
-    log_z_M = logits_MV.logsumexp(-1)
-    # one gather for all of them: its gradient is one (M, V) tensor, however many are compared
-    logprobs_MK = topk_logprobs(logits_MV, log_z_M, ids_MK)
-    with torch.no_grad():
-        mean_logit_M = ((logits_MV - log_z_M[:, None]).exp() * logits_MV).sum(-1)
-    return logprobs_MK, log_z_M.detach() - mean_logit_M
-
-
 def _look(
-    logits: Logits, hidden_MH: Tensor, ids_MK: Tensor, temperature: float, k: int, width: int
+    head: Head, hidden_MH: Tensor, ids_MK: Tensor, k: int, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    logits_MV = logits(hidden_MH) / temperature
+    logits_MV = head.logits(hidden_MH)
     log_z_M = logits_MV.logsumexp(-1)
     best_MK, best_ids_MK = logits_MV[:, :width].topk(k, dim=-1)
     return topk_logprobs(logits_MV, log_z_M, ids_MK), best_ids_MK, best_MK - log_z_M[:, None]
