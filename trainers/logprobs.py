@@ -51,8 +51,9 @@ class Head:
 
 def logprobs_of(head: Head, hidden_MH: Tensor, ids_MK: Tensor) -> tuple[Tensor, Tensor]:
     """(M, K) log-probs with gradient, where enabled, and (M,) entropies without."""
-    tensors = hidden_MH, head.weight_VH, head.bias_V
-    result: tuple[Tensor, Tensor] = _Logprobs.apply(*tensors, ids_MK, head, torch.is_grad_enabled())
+    result: tuple[Tensor, Tensor] = _Logprobs.apply(  # type: ignore[no-untyped-call]
+        hidden_MH, head.weight_VH, head.bias_V, ids_MK, head, torch.is_grad_enabled()
+    )
     return result
 
 
@@ -65,7 +66,7 @@ class _Logprobs(torch.autograd.Function):
     """What `logprobs_of` does; the tensors of the head come apart, as autograd wants them."""
 
     @staticmethod
-    @_forward_types
+    @_forward_types  # type: ignore[untyped-decorator]
     def forward(
         ctx: Any,
         hidden_MH: Tensor,
@@ -91,7 +92,7 @@ class _Logprobs(torch.autograd.Function):
         return logprobs_MK, entropies_M
 
     @staticmethod
-    @_backward_types
+    @_backward_types  # type: ignore[untyped-decorator]
     def backward(ctx: Any, gradient_MK: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         hidden_MH, weight_VH, _, ids_MK, expected_MH = ctx.saved_tensors
         gradient_MK = gradient_MK / ctx.head.temperature
