@@ -107,6 +107,7 @@ class FakePolicy:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
     ) -> Generation:
         messages = self._last
@@ -122,6 +123,7 @@ class FakePolicy:
         body: ChatBody | None,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
         already: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
@@ -149,6 +151,7 @@ class FakePolicy:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:

@@ -19,6 +19,7 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.policy.fleet import Fleet
+from clawrl_gym.policy.interface import Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from tests.fakes import FakePolicy
@@ -68,6 +69,7 @@ class Bench:
         self.images: ImagesConfig | None = None
         self.history: HistoryRule | None = None
         self.users: Users | None = None
+        self.versions: Versions | None = None
 
     async def start(self) -> None:
         self.store = Store.open(self.folder, record=self.live.record)
@@ -87,6 +89,7 @@ class Bench:
             images=self.images,
             history=self.history,
             users=self.users,
+            versions=self.versions,
         )
         self.url = await self.gateway.start()
         self.http = aiohttp.ClientSession(

@@ -47,6 +47,17 @@ TABLE = (
     Misuse("train", "policy.device={other_device}", r"the installed vLLM is built for"),
     Misuse("train", "learner=lora learner.adapter.modules=[query]", r"with query, expected linear"),
     Misuse("serve", "learner=lora learner.adapter.rank=0", r"learner\.adapter\.rank"),
+    Misuse("train", "policy.serve=adapters", r"policy\.serve=adapters with a learner that trains"),
+    Misuse(
+        "train",
+        "learner=lora policy.serve=adapters learner.adapter.rank=600",
+        r"rank=600, expected",
+    ),
+    Misuse(
+        "serve",
+        "learner=lora policy.serve=adapters policy.placement=nodes",
+        r"policy\.serve=adapters with policy\.placement=nodes, expected policy\.placement=driver",
+    ),
     # the environment and its tasks
     Misuse("train", "env.tasks={place}/nothing", r"there is no folder"),
     Misuse("train", "env=swe sandbox=bubblewrap env.instances={place}/x.jsonl", r"x\.jsonl"),

@@ -13,9 +13,11 @@ import pytest
 
 from clawrl_gym.core.errors import PolicyUnavailable, RequestError
 from clawrl_gym.core.types import INTERRUPTED, Message, ToolCall
+from clawrl_gym.policy.adapters import Adapters
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, text_of, user
 from tests.narrow import plain_text
+from tests.test_policy_adapters import adapter_folder
 
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {}}}]
 
@@ -278,6 +280,30 @@ async def test_another_policy_goes_on_after_the_last_piece(tmp_path: Path) -> No
     assert turn.sampled_ids_T == sampled("hello there")
     assert turn.versions_T == [4] * len(turn.sampled_ids_T)
     assert bench.gateway.stats.interrupted == 0
+    await bench.stop()
+
+
+async def test_a_reply_keeps_its_adapter_while_newer_ones_come_and_a_policy_dies(
+    tmp_path: Path,
+) -> None:
+    adapters = Adapters(tmp_path / "adapters")
+    folder = adapter_folder(tmp_path / "next")
+    adapters.promote(await adapters.stage("", 1, folder))
+    bench = Bench(tmp_path)
+    bench.versions = adapters
+    bench.policy = FakePolicy("hello there")
+    bench.policy.dies_after = 5
+    bench.policy.piece_s = 0.02
+    await bench.start()
+    asking = asyncio.create_task(bench.events(HELLO))
+    await asyncio.sleep(0.05)
+    adapters.promote(await adapters.stage("", 2, folder))
+    assert text_of(await asking) == "hello there"
+    await bench.say(HELLO, "s2")
+    first, second = (*await bench.store.turns_of("s1"), *await bench.store.turns_of("s2"))
+    assert set(first.versions_T) == {1}
+    assert set(second.versions_T) == {2}
+    assert [adapter.name for adapter in adapters.alive] == ["policy@2"]
     await bench.stop()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym.config import PolicyConfig
+from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import launch
 
@@ -39,6 +39,23 @@ def test_auto_dtype_is_the_checkpoints_own(model: Path) -> None:
     assert value(launch.command(PolicyConfig(), model, 1, "cpu"), "--dtype") == "float32"
     config = PolicyConfig(dtype="bfloat16")
     assert value(launch.command(config, model, 1, "cpu"), "--dtype") == "bfloat16"
+
+
+@pytest.mark.parametrize(("rank", "room"), [(1, "1"), (4, "8"), (16, "16"), (512, "512")])
+def test_adapters_get_room_for_their_rank_and_are_off_without_one(
+    model: Path, rank: int, room: str
+) -> None:
+    config = PolicyConfig(max_adapters=3)
+    form = AdapterConfig(rank=rank, modules=("q_proj", "v_proj"))
+    argv = launch.command(config, model, 1, "cpu", adapter=form)
+    assert value(argv, "--max-lora-rank") == room
+    assert value(argv, "--max-loras") == "3"
+    at = argv.index("--lora-target-modules")
+    assert argv[at + 1 : at + 3] == ["q_proj", "v_proj"]
+    assert launch.environment(config, "k", "cpu", {}, adapters=True).keys() - launch.environment(
+        config, "k", "cpu", {}
+    ).keys() == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING"}
+    assert "--enable-lora" not in launch.command(config, model, 1, "cpu")
 
 
 def test_each_device_gets_its_own_memory_flag(model: Path) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from clawrl_gym.config import PolicyConfig
-from clawrl_gym.core.errors import PolicyError
+from clawrl_gym.config import AdapterConfig, PolicyConfig
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.policy import server as one_server
+from clawrl_gym.policy.client import Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import ServingFolder
 from tests.fake_vllm import KEY, FakeVllm, running, says, sleeps
+from tests.test_policy_adapters import adapter_folder
 from tests.tiny_models import write_safetensors
 
 
@@ -36,6 +38,7 @@ class Server:
         *,
         gpu: str | None,
         fake: FakeVllm,
+        **adapters: Any,
     ) -> None:
         self.config, self.log_path, self.on_phase = config, log_path, on_phase
         self._model_dir = model_dir
@@ -78,7 +81,13 @@ class Server:
 class Two:
     """Two servers and what they report."""
 
-    def __init__(self, fakes: list[FakeVllm], folder: Path, **config: Any) -> None:
+    def __init__(
+        self,
+        fakes: list[FakeVllm],
+        folder: Path,
+        adapter: AdapterConfig | None = None,
+        **config: Any,
+    ) -> None:
         self.fakes = fakes
         self.made: list[Server] = []
         self.phases: list[str] = []
@@ -92,6 +101,7 @@ class Two:
             self.phases.append,
             hold=self.hold,
             make=self.make,
+            adapter=adapter,
         )
 
     def make(self, *args: Any, **more: Any) -> Any:
@@ -244,6 +254,90 @@ async def test_watching_ends_with_the_error_when_no_server_is_left(two: Two) -> 
     two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
     with pytest.raises(PolicyError, match="2 restarts in a row"):
         await two.servers.watch()
+
+
+@pytest.fixture
+async def two_with_adapters(two: Two, tmp_path: Path) -> AsyncIterator[Two]:
+    both = Two(two.fakes, tmp_path, AdapterConfig())
+    for fake in two.fakes:
+        fake.version = "0"
+    await both.servers.start_adapters()
+    yield both
+    await both.servers.stop()
+    await both.servers.close_clients()
+
+
+def loads(fake: FakeVllm) -> list[str]:
+    """What was loaded (+) and unloaded (-), but for what was not there."""
+    signs = {"/v1/load_lora_adapter": "+", "/v1/unload_lora_adapter": "-"}
+    steps = [signs[path] + body["lora_name"] for path, body in fake.calls if path in signs]
+    return [step for at, step in enumerate(steps) if step[0] == "+" or "+" + step[1:] in steps[:at]]
+
+
+LOAD, GENERATE = "/v1/load_lora_adapter", "/inference/v1/generate"
+
+
+async def test_an_adapter_reaches_all_servers_and_nobody_is_held(
+    two_with_adapters: Two, tmp_path: Path
+) -> None:
+    two = two_with_adapters
+    await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"))
+    assert [loads(fake) for fake in two.fakes] == [["+policy@1"]] * 2
+    (_, body) = next(call for call in two.fakes[0].calls if call[0] == LOAD)
+    assert await asyncio.to_thread(Path(body["lora_path"]).is_dir)
+    await two.servers.publish_adapter(2, adapter_folder(tmp_path / "next"))
+    await asyncio.sleep(0.05)
+    assert [loads(fake) for fake in two.fakes] == [["+policy@1", "+policy@2", "-policy@1"]] * 2
+    assert two.servers.version == 2
+    assert two.holds == 0
+    assert not any("/pause" in fake.paths() for fake in two.fakes)
+
+
+async def test_a_request_names_its_version_and_all_of_its_tokens_have_it(
+    two_with_adapters: Two, tmp_path: Path
+) -> None:
+    two = two_with_adapters
+    policy = two.servers.fleet(8).of("s")
+    await two.servers.publish_adapter(7, adapter_folder(tmp_path / "next"))
+    await two.servers.publish_adapter(3, adapter_folder(tmp_path / "next"), user="ada")
+    two.fakes[0].calls.clear()
+    replies = [
+        await policy.generate([1], Sampling(1, 1, 3), version=0),
+        await policy.generate([1], Sampling(1, 1, 3), version=7),
+        await policy.generate([1], Sampling(1, 1, 3), version=3, user="ada"),
+    ]
+    bodies = [body for path, body in two.fakes[0].calls if path == GENERATE]
+    assert [body["model"] for body in bodies] == ["policy", "policy@7", "ada@3"]
+    assert [reply.versions_T for reply in replies[1:]] == [[7, 7, 7], [3, 3, 3]]
+    with pytest.raises(PolicyUnavailable, match="policy@6 is no longer served"):
+        await policy.generate([1], Sampling(1, 1, 3), version=6)
+
+
+async def test_an_adapter_that_one_server_refuses_is_served_by_none(
+    two_with_adapters: Two, tmp_path: Path
+) -> None:
+    two = two_with_adapters
+    await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"))
+    two.fakes[1].answers[LOAD] = says({"error": {"message": "the rank is too large"}}, 400)
+    with pytest.raises(PolicyError, match="the rank is too large"):
+        await two.servers.publish_adapter(2, adapter_folder(tmp_path / "next"))
+    assert two.servers.version == 1
+    adapters = two.servers.adapters
+    assert adapters is not None
+    assert [adapter.name for adapter in adapters.alive] == ["policy@1"]
+    await asyncio.sleep(0.05)
+    assert loads(two.fakes[0])[-1] == "-policy@2"
+
+
+async def test_a_server_that_is_down_misses_no_adapter(
+    two_with_adapters: Two, tmp_path: Path
+) -> None:
+    """It loads what is alive when it comes back; nobody waits for it."""
+    two = two_with_adapters
+    two.made[1].alive = False
+    await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"))
+    assert [loads(fake) for fake in two.fakes] == [["+policy@1"], []]
+    assert [adapter.name for adapter in two.servers.adapters.alive] == ["policy@1"]  # type: ignore[union-attr]
 
 
 class NeverEnds:

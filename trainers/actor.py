@@ -62,6 +62,9 @@ class LearnerActor:
     def save_weights(self, folder: str) -> None:
         self._learner.save_weights(folder)
 
+    def save_adapter(self, folder: str) -> None:
+        self._learner.save_adapter(folder)
+
     def save_checkpoint(self, folder: str) -> None:
         self._learner.save_checkpoint(folder)
 
@@ -99,6 +102,9 @@ class LearnerAway:
 
     def send_weights(self) -> Shipment:
         return self._sent(self._learner.save_weights)
+
+    def send_adapter(self) -> Shipment:
+        return self._sent(self._learner.save_adapter)
 
     def send_checkpoint(self) -> Shipment:
         return self._sent(self._learner.save_checkpoint)

@@ -8,6 +8,7 @@ with, however many versions ago, enters through the truncated importance weight 
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Sequence
 from itertools import islice
@@ -22,6 +23,7 @@ from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
+from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
@@ -131,6 +133,12 @@ class Learner:
         """
         with boundary(TrainerError, f"writing weights to {folder!r}"):
             checkpoint.write_weights(self.model.state(), Path(folder), self.model.saved_dtype)
+
+    def save_adapter(self, folder: str) -> None:
+        """Make `folder` hold the adapter alone, as PEFT and vLLM load it."""
+        with boundary(TrainerError, f"writing the adapter to {folder!r}"):
+            shutil.rmtree(folder, ignore_errors=True)
+            write_adapter(self.model.net, Path(folder))
 
     def save_checkpoint(self, folder: str) -> None:
         """Make `folder` a model's folder that transformers and vLLM load, or an adapter's, with the

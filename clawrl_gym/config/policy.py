@@ -54,6 +54,15 @@ class PolicyConfig(Part):
     """CUDA build: vLLM's share of the device; the rest is the learner's."""
     max_num_seqs: int = Field(128, ge=1)
     """Requests that vLLM decodes together."""
+    serve: Literal["auto", "weights", "adapters"] = "auto"
+    """How what `learner=lora` trains reaches vLLM. `adapters`: each version beside the frozen
+    weights, under a name of its own; a request keeps its version to its end and nobody pauses.
+    `weights`: merged into one set of weights, which are swapped. `auto`: adapters on a GPU and
+    where users have adapters of their own; weights on a CPU, where adapters halve the speed."""
+    max_adapters: int = Field(4, ge=2)
+    """serve=adapters: adapters that vLLM answers with at a time; requests for further ones wait
+    inside until one is free. Where users have their own: as many as talk at once, and some for
+    versions that end."""
     threads: int = Field(1, ge=1)
     """CPU build: OpenMP threads of each server's engine."""
     enforce_eager: bool = True

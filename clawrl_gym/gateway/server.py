@@ -43,7 +43,7 @@ from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
-from clawrl_gym.policy.interface import Policies
+from clawrl_gym.policy.interface import Policies, Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 
@@ -83,10 +83,12 @@ class Gateway:
         films: Path | None = None,
         on_film: Callable[[Path], None] = lambda _: None,
         users: Users | None = None,
+        versions: Versions | None = None,
     ) -> None:
         """`users`: who has a key beside the owner; None: nobody. `films`: folder that films of
         episodes are kept in; None keeps none. `images`: limits of pictures; None: the policy cannot
-        see any. `history`: None for prompts of any length.
+        see any. `history`: None for prompts of any length. `versions`: which one answers whom;
+        None: one set of weights answers all.
 
         Raises ConfigError when it would listen to the network without a key."""
         check_key(config)
@@ -104,7 +106,13 @@ class Gateway:
             store, live, config.max_sessions, hooks, users, config.max_sessions_per_user
         )
         self._turns = TurnMaker(
-            policies, self.sessions.recorder, sampling, request_timeout_s, responders, history
+            policies,
+            self.sessions.recorder,
+            sampling,
+            request_timeout_s,
+            responders,
+            history,
+            versions,
         )
         self.stats = self._turns.stats
         self._metrics = GatewayMetrics(

@@ -54,7 +54,13 @@ from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.responders import Responders
 from clawrl_gym.gateway.session import TurnRecorder, TurnRequest
 from clawrl_gym.policy.generation import Delta, Generation, Piece, Sampling, message_of
-from clawrl_gym.policy.interface import Policies, Policy
+from clawrl_gym.policy.interface import (
+    Policies,
+    Policy,
+    SharedWeights,
+    VersionInUse,
+    Versions,
+)
 
 Send = Callable[[Delta], Awaitable[None]]
 _FIRST_PAUSE_S = 0.1
@@ -78,6 +84,8 @@ class TurnInput:
     """A prompt that needs no chat template: text or ids."""
     claimable: bool = False
     """An environment may answer the session, if this is its first turn."""
+    user: str = ""
+    """Whose adapter answers, where users have their own."""
 
 
 class TurnMaker:
@@ -91,9 +99,12 @@ class TurnMaker:
         timeout_s: float,
         responders: Responders | None = None,
         history: HistoryRule | None = None,
+        versions: Versions | None = None,
     ) -> None:
-        """`timeout_s`: how long the policy may be silent, or a reply that is not streamed take."""
-        self.version = 0
+        """`timeout_s`: how long the policy may be silent, or a reply that is not streamed take.
+        `versions`: which one answers whom; None: one set of weights answers all."""
+        self._weights = SharedWeights()
+        self._versions: Versions = versions or self._weights
         self.stats = GatewayStats()
         self.outages = Outages()
         self.sampling = sampling
@@ -104,6 +115,15 @@ class TurnMaker:
         self._timeout_s = timeout_s
         self._may_start = asyncio.Event()
         self._may_start.set()
+
+    @property
+    def version(self) -> int:
+        """The newest for all, which has been published."""
+        return self._weights.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._weights.version = version
 
     @contextmanager
     def hold_requests(self) -> Iterator[None]:
@@ -161,7 +181,8 @@ class TurnMaker:
         )
         partial = PartialReply(turn_input, previous, self._history)
         try:
-            generation, reply = await self._reply(request.session.id, partial, send)
+            with self._versions.use(turn_input.user) as served:
+                generation, reply = await self._reply(request.session.id, partial, send, served)
         except BaseException:
             await self._record_partial(request, partial)
             raise
@@ -171,7 +192,7 @@ class TurnMaker:
         return await self._record(request, turn, partial.prompt.rendered_ids_T)
 
     async def _reply(
-        self, session_id: str, partial: PartialReply, send: Send | None
+        self, session_id: str, partial: PartialReply, send: Send | None, served: VersionInUse
     ) -> tuple[Generation, Message]:
         """Try until a policy has answered, for as long as it may be silent."""
         last: PolicyError | None = None
@@ -185,8 +206,8 @@ class TurnMaker:
                     is_generating = send is None and partial.can_be_whole
                     try:
                         if is_generating:
-                            return await partial.generate(policy, self.version)
-                        return await self._stream(policy, partial, send, limit)
+                            return await partial.generate(policy, served)
+                        return await self._stream(policy, partial, send, limit, served)
                     except (ContextError, RequestError):
                         raise
                     except PolicyError as error:
@@ -218,12 +239,17 @@ class TurnMaker:
         return True
 
     async def _stream(
-        self, policy: Policy, partial: PartialReply, send: Send | None, limit: asyncio.Timeout
+        self,
+        policy: Policy,
+        partial: PartialReply,
+        send: Send | None,
+        limit: asyncio.Timeout,
+        served: VersionInUse,
     ) -> tuple[Generation, Message]:
         clock = asyncio.get_running_loop().time
         generation: Generation | None = None
         try:
-            async with aclosing(partial.stream(policy, self.version)) as pieces:
+            async with aclosing(partial.stream(policy, served)) as pieces:
                 async for piece in pieces:
                     if send is not None and piece.delta:
                         await send(piece.delta)
@@ -311,21 +337,24 @@ class PartialReply:
         """Whether another policy can take over: all that was sampled has a version."""
         return -1 not in self._versions_T
 
-    async def generate(self, policy: Policy, version: int) -> tuple[Generation, Message]:
+    async def generate(self, policy: Policy, served: VersionInUse) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
         body = self.turn_input.body
         assert body is not None
         self.prompt = await self._joined(policy.render, body)
         generation = await policy.generate(
-            self.prompt.ids_T, self.turn_input.sampling, version=version
+            self.prompt.ids_T,
+            self.turn_input.sampling,
+            version=served.version,
+            user=served.user,
         )
         return generation, await policy.parse(body, generation)
 
-    async def stream(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+    async def stream(self, policy: Policy, served: VersionInUse) -> AsyncGenerator[Piece, None]:
         """The pieces that are still to come."""
         from_prompt = self.has_begun or self.turn_input.body is None
         source = self._from_prompt if from_prompt else self._from_chat
-        async with aclosing(source(policy, version)) as pieces:
+        async with aclosing(source(policy, served)) as pieces:
             async for piece in pieces:
                 self._add(piece)
                 yield piece
@@ -339,7 +368,9 @@ class PartialReply:
         elif piece.delta:
             self._deltas.append(piece.delta)
 
-    async def _from_prompt(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+    async def _from_prompt(
+        self, policy: Policy, served: VersionInUse
+    ) -> AsyncGenerator[Piece, None]:
         turn_input = self.turn_input
         if self.prompt is None:
             prompt = turn_input.prompt
@@ -349,14 +380,15 @@ class PartialReply:
             self.prompt.ids_T,
             turn_input.sampling,
             turn_input.body,
-            version=version,
+            version=served.version,
+            user=served.user,
             already=self._sampled(),
         )
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
 
-    async def _from_chat(self, policy: Policy, version: int) -> AsyncGenerator[Piece, None]:
+    async def _from_chat(self, policy: Policy, served: VersionInUse) -> AsyncGenerator[Piece, None]:
         """Render and generate in one call, unless ids of the turn before must take a place."""
         body, previous = self.turn_input.body, self.previous
         assert body is not None
@@ -366,7 +398,9 @@ class PartialReply:
         ):
             after_T = previous.turn.prompt_ids_T + previous.turn.sampled_ids_T
         sampling = self.turn_input.sampling
-        pieces = policy.stream_chat(body, sampling, version=version, after=after_T)
+        pieces = policy.stream_chat(
+            body, sampling, version=served.version, user=served.user, after=after_T
+        )
         async with aclosing(pieces):
             first = await anext(pieces, None)
             if first is None or first.prompt_ids_T is None:
@@ -378,7 +412,7 @@ class PartialReply:
                 async for piece in pieces:
                     yield piece
                 return
-        async with aclosing(self._from_prompt(policy, version)) as pieces:
+        async with aclosing(self._from_prompt(policy, served)) as pieces:
             async for piece in pieces:
                 yield piece
 

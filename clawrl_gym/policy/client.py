@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Literal, cast
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import ChatBody, JsonObject, Message
+from clawrl_gym.policy.adapters import Adapters
 from clawrl_gym.policy.connections import VllmConnections
 from clawrl_gym.policy.generation import (
     Generation,
@@ -60,18 +61,20 @@ class PolicyClient:
         always_parse: bool = False,
         unspoken: Sequence[int] = (),
         with_pictures: WithPictures | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         """`base_url` is asked for at every request if it can be called: an engine may move.
         `always_parse`: vLLM has a reasoning parser, so no reply is plain text.
 
         `unspoken` are ids that stand for pictures and are never sampled; `with_pictures` puts
-        the bytes in.
+        the bytes in. `adapters` are those that are served; None: one set of weights is.
         """
         self._connections = VllmConnections(base_url, key, timeout_s, max_connections)
         self._model = model
         self._always_parse = always_parse
         self._unspoken = tuple(unspoken)
         self._with_pictures = with_pictures
+        self._adapters = adapters
 
     async def render(self, body: ChatBody) -> list[int]:
         """Prompt ids of a chat request, by vLLM's chat template; ContextError when too long.
@@ -97,12 +100,21 @@ class PolicyClient:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
     ) -> Generation:
-        """Sample a reply. `version` keeps prefix caches of different weights apart."""
+        """Sample a reply. `version` keeps prefix caches of different weights apart; of adapters it
+        is the one that answers, of this user's (`""`: the run's own), which lives meanwhile.
+
+        Raises PolicyUnavailable for an adapter that has left.
+        """
         body = self._generate(prompt_ids, sampling, version, request_id)
-        answer = await self._connections.post("/inference/v1/generate", body)
-        return read_generation(prompt_ids, answer["choices"][0])
+        with self._holding(user, version) as name:
+            answer = await self._connections.post(
+                "/inference/v1/generate", body | {"model": name or self._model}
+            )
+        stamp = None if name is None else version
+        return read_generation(prompt_ids, answer["choices"][0], stamp)
 
     def stream(
         self,
@@ -111,6 +123,7 @@ class PolicyClient:
         body: ChatBody | None,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
         already: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
@@ -132,7 +145,7 @@ class PolicyClient:
         }
         if body is not None and pictures_of(body["messages"]):
             request["seen"] = self._chat_with_pictures(body)
-        return self._pieces(request, reply)
+        return self._pieces(request, reply, user, version)
 
     def stream_chat(
         self,
@@ -140,6 +153,7 @@ class PolicyClient:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
@@ -155,7 +169,7 @@ class PolicyClient:
             "parse": self._reads(body),
             "after": list(after),
         }
-        return self._pieces(request, reply)
+        return self._pieces(request, reply, user, version)
 
     async def parse(self, body: ChatBody, generation: Generation) -> Message:
         """The reply as a chat message, tool calls and reasoning included, by vLLM's parsers.
@@ -234,6 +248,16 @@ class PolicyClient:
         body = {"new_version": str(version)}
         await self._connections.request("POST", "/update_weight_version", body, timeout_s)
 
+    async def load_adapter(self, name: str, folder: str, timeout_s: float) -> None:
+        """Have an adapter beside the others; it takes a few steps' time from nobody."""
+        body = {"lora_name": name, "lora_path": folder}
+        await self._connections.request("POST", "/v1/load_lora_adapter", body, timeout_s)
+
+    async def unload_adapter(self, name: str, timeout_s: float) -> None:
+        """Forget an adapter; those whom it answers are answered to the end."""
+        body = {"lora_name": name}
+        await self._connections.request("POST", "/v1/unload_lora_adapter", body, timeout_s)
+
     async def close(self) -> None:
         """Close all connections; idempotent, and a later call opens them again."""
         await self._connections.close()
@@ -269,10 +293,20 @@ class PolicyClient:
             "sampling_params": sampling_params(sampling, self._unspoken),
         }
 
-    async def _pieces(self, body: JsonObject, reply: ReplyStream) -> AsyncGenerator[Piece, None]:
-        async with aclosing(self._connections.events("/clawrl/stream", body)) as events:
-            async for event in events:
-                yield reply.piece(cast(StreamEvent, event))
+    def _holding(self, user: str, version: int) -> AbstractContextManager[str | None]:
+        """Of an adapter that answers, its name."""
+        return nullcontext() if self._adapters is None else self._adapters.hold(user, version)
+
+    async def _pieces(
+        self, body: JsonObject, reply: ReplyStream, user: str, version: int
+    ) -> AsyncGenerator[Piece, None]:
+        with self._holding(user, version) as name:
+            if name is not None:
+                body["generate"] = cast(JsonObject, body["generate"]) | {"model": name}
+                reply.version = version
+            async with aclosing(self._connections.events("/clawrl/stream", body)) as events:
+                async for event in events:
+                    yield reply.piece(cast(StreamEvent, event))
         if not reply.ended:
             raise PolicyUnavailable("vLLM broke the stream off: it died or was stopped")
 

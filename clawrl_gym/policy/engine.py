@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from clawrl_gym.policy.adapter_load import AdapterLoad
+from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.swap import WeightSwap
@@ -66,6 +68,17 @@ class Engine(Protocol):
         """Start it anew with weights that it did not take."""
         ...
 
+    async def load_adapter(self, adapter: Adapter) -> None:
+        """Have an adapter beside the others. One that is down loads it when it comes back.
+
+        Raises PolicyError when it does not take it.
+        """
+        ...
+
+    async def unload_adapter(self, adapter: Adapter) -> None:
+        """Forget one that answers nobody; harmless when it is not there."""
+        ...
+
 
 class LocalEngine:
     """A server on this machine, and its swaps."""
@@ -73,6 +86,7 @@ class LocalEngine:
     def __init__(self, server: PolicyServer, hold: Hold) -> None:
         self.server = server
         self._swap = WeightSwap(server, hold=hold)
+        self._adapter_load = AdapterLoad(server)
 
     @property
     def model_name(self) -> str:
@@ -120,3 +134,9 @@ class LocalEngine:
             await asyncio.to_thread(server.folder.stage, version, weights, "share")
             server.folder.switch(version)
             server.kill()
+
+    async def load_adapter(self, adapter: Adapter) -> None:
+        await self._adapter_load.load(adapter)
+
+    async def unload_adapter(self, adapter: Adapter) -> None:
+        await self._adapter_load.unload(adapter)

@@ -151,8 +151,13 @@ def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObj
     return params
 
 
-def read_generation(prompt_ids: list[int], choice: Choice) -> Generation:
-    """The Generation in one choice of vLLM's answer; PolicyError when something is missing."""
+def read_generation(
+    prompt_ids: list[int], choice: Choice, version: int | None = None
+) -> Generation:
+    """The Generation in one choice of vLLM's answer; PolicyError when something is missing.
+
+    `version`: of the adapter that sampled all of it; None: of the weights, as vLLM says.
+    """
     content = (choice["logprobs"] or {}).get("content") or []
     return whole_generation(
         prompt_ids,
@@ -160,6 +165,7 @@ def read_generation(prompt_ids: list[int], choice: Choice) -> Generation:
         [_logprob(entry["logprob"]) for entry in content],
         choice,
         choice.get("text"),
+        version=version,
     )
 
 
@@ -170,10 +176,12 @@ def whole_generation(
     end: GenerationEnd,
     text: str | None,
     versions_before: Sequence[int] = (),
+    version: int | None = None,
 ) -> Generation:
     """A Generation; `end` says in vLLM's words why it ended and which versions sampled it.
 
-    `versions_before` are those of its first ids, when another server sampled them.
+    `versions_before` are those of its first ids, when another server sampled them; `version` is
+    that of all others, where an adapter sampled them.
     """
     if end["finish_reason"] in ("abort", "error"):
         raise PolicyUnavailable(f"vLLM ended the request with {end['finish_reason']!r}")
@@ -181,12 +189,13 @@ def whole_generation(
     if len(logprobs) != len(sampled):
         raise PolicyError(f"vLLM sent {len(logprobs)} log-probs for {len(sampled)} tokens")
     spans, new = end.get("weight_versions") or [], len(sampled) - len(versions_before)
+    versions = _versions(spans, new) if version is None else [version] * new
     stop_reason = end.get("stop_reason")
     return Generation(
         prompt_ids_T=prompt_ids,
         sampled_ids_T=sampled,
         logprobs_T=logprobs,
-        versions_T=[*versions_before, *_versions(spans, new)],
+        versions_T=[*versions_before, *versions],
         finish_reason=end["finish_reason"],
         text=text,
         stop_text=stop_reason if isinstance(stop_reason, str) else None,
@@ -220,6 +229,8 @@ class ReplyStream:
     ) -> None:
         """`already`: pieces of the same reply from a stream that broke off. `plain`: the deltas
         are all of the text."""
+        self.version: int | None = None
+        """Of the adapter that samples it; None: vLLM says which weights do."""
         self.prompt_ids = prompt_ids
         self.ended = False
         self.sampled_ids_T = [token for piece in already for token in piece.ids_T]
@@ -242,9 +253,12 @@ class ReplyStream:
             self._text.append(delta.get("content", ""))
         self.ended = "finish_reason" in event
         generation = self._whole(event) if self.ended else None
-        return Piece(
-            event["ids"], event["logprobs"], delta, generation, _numbers(event["versions"])
+        versions_T = (
+            _numbers(event["versions"])
+            if self.version is None
+            else [self.version] * len(event["ids"])
         )
+        return Piece(event["ids"], event["logprobs"], delta, generation, versions_T)
 
     def _whole(self, end: GenerationEnd) -> Generation:
         return whole_generation(
@@ -254,6 +268,7 @@ class ReplyStream:
             end,
             None if self._text is None else "".join(self._text),
             self._versions_before_T,
+            self.version,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from clawrl_gym.core.types import ChatBody, Message
@@ -10,7 +11,8 @@ from clawrl_gym.policy.generation import Generation, Piece, Sampling
 
 
 class Policy(Protocol):
-    """Token ids in, token ids out; see `PolicyClient`."""
+    """Token ids in, token ids out; see `PolicyClient`. `user` is whose adapter answers, `""` the
+    run's own."""
 
     async def render(self, body: ChatBody) -> list[int]: ...
 
@@ -22,6 +24,7 @@ class Policy(Protocol):
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
     ) -> Generation: ...
 
@@ -32,6 +35,7 @@ class Policy(Protocol):
         body: ChatBody | None,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
         already: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]: ...
@@ -42,6 +46,7 @@ class Policy(Protocol):
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]: ...
@@ -66,3 +71,33 @@ class Policies(Protocol):
     def forget(self, session_id: str) -> None: ...
 
     async def metrics(self) -> dict[str, float]: ...
+
+
+class VersionInUse(Protocol):
+    """What answers a request. Of weights for all, `version` grows while they are swapped."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+
+class Versions(Protocol):
+    """Which version answers whom."""
+
+    def use(self, user: str = "") -> AbstractContextManager[VersionInUse]:
+        """The newest of this user's, for as long as a request takes."""
+        ...
+
+
+class SharedWeights:
+    """The Versions of one set of weights for all, which is swapped under the requests."""
+
+    user = ""
+
+    def __init__(self) -> None:
+        self.version = 0
+
+    def use(self, user: str = "") -> AbstractContextManager[VersionInUse]:
+        return nullcontext(self)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawrl_gym.config import PolicyConfig
+from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
 from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
@@ -17,6 +17,8 @@ from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
 """The name under which vLLM serves the model."""
+ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Those that vLLM makes room for; an adapter of a smaller rank fits."""
 
 
 def reserve_port(port: int, host: str = HOST) -> socket.socket:
@@ -40,9 +42,17 @@ def reserve_port(port: int, host: str = HOST) -> socket.socket:
 
 
 def command(
-    config: PolicyConfig, model_dir: Path, port: int, device: Device, host: str = HOST
+    config: PolicyConfig,
+    model_dir: Path,
+    port: int,
+    device: Device,
+    host: str = HOST,
+    adapter: AdapterConfig | None = None,
 ) -> list[str]:
-    """The server's argv. The key is not in it: other users can read it."""
+    """The server's argv. The key is not in it: other users can read it.
+
+    `adapter`: the form of those that are loaded while it serves; None: there are none.
+    """
     # vLLM's own `auto` would serve a float32 checkpoint in bfloat16
     dtype = checkpoint_dtype(model_dir) if config.dtype == "auto" else config.dtype
     argv = [sys.executable, "-m", "clawrl_gym.policy.vllm_process"]
@@ -64,6 +74,7 @@ def command(
         ]
         if config.images.processor:
             argv += ["--mm-processor-kwargs", json.dumps(config.images.processor)]
+    argv += [] if adapter is None else _adapter_options(config, adapter)
     if config.enforce_eager:
         argv += ["--enforce-eager"]
     if config.tool_parser:
@@ -79,10 +90,28 @@ def command(
     return argv
 
 
+def _adapter_options(config: PolicyConfig, adapter: AdapterConfig) -> list[str]:
+    rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
+    options = ["--enable-lora", "--max-lora-rank", str(rank)]
+    options += ["--max-loras", str(config.max_adapters)]
+    options += ["--max-cpu-loras", str(2 * config.max_adapters)]  # some are about to leave
+    if not isinstance(adapter.modules, str):
+        options += ["--lora-target-modules", *adapter.modules]
+    return options
+
+
 def environment(
-    config: PolicyConfig, key: str, device: Device, base: Mapping[str, str]
+    config: PolicyConfig,
+    key: str,
+    device: Device,
+    base: Mapping[str, str],
+    *,
+    adapters: bool = False,
 ) -> dict[str, str]:
-    """The server's environment: `base` with what vLLM needs to be quiet, offline and ours."""
+    """The server's environment: `base` with what vLLM needs to be quiet, offline and ours.
+
+    `adapters`: some are loaded while it serves.
+    """
     values = dict(base)
     values |= {
         PARENT_VARIABLE: str(os.getpid()),
@@ -98,6 +127,8 @@ def environment(
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
+    if adapters:
+        values["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
     if device == "cpu":
         values |= {
             "OMP_NUM_THREADS": str(config.threads),

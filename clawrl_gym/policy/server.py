@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clawrl_gym.config import PolicyConfig
+from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.policy import launch
+from clawrl_gym.policy.adapters import Adapters
 from clawrl_gym.policy.client import Health, PolicyClient, Sampling
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 from clawrl_gym.policy.models import Device, check_context, resolve_device
@@ -58,9 +59,12 @@ class PolicyServer:
         gpu: str | None = None,
         host: str = launch.HOST,
         key: str | None = None,
+        adapter: AdapterConfig | None = None,
+        adapters: Adapters | None = None,
     ) -> None:
         """`gpu`: the one device that the server sees; None lets it see all. `host`: where it
-        listens. `key`: None makes a random one."""
+        listens. `key`: None makes a random one. `adapter` is the form of the `adapters` that it
+        serves; None: it serves weights."""
         self.key = key or secrets.token_urlsafe(32)
         self.folder = ServingFolder(serving_dir)
         self._config = config
@@ -69,6 +73,8 @@ class PolicyServer:
         self._on_phase = on_phase
         self._gpu = gpu
         self._host = host
+        self._adapter = adapter
+        self._adapters = adapters
         self._device: Device = "cpu"
         self._port = 0
         self._socket: socket.socket | None = None
@@ -172,7 +178,9 @@ class PolicyServer:
             await self._close_fork_server()
         if self._fork_server is None:
             base = os.environ | ({"CUDA_VISIBLE_DEVICES": self._gpu} if self._gpu else {})
-            environment = launch.environment(self._config, self.key, self._device, base)
+            environment = launch.environment(
+                self._config, self.key, self._device, base, adapters=self._adapter is not None
+            )
             environment["TMPDIR"] = str(self._scratch_of_process().path)
             with self._log_path.open("ab") as output:
                 self._fork_server = await ForkServer.open(self._argv(), environment, output)
@@ -181,7 +189,7 @@ class PolicyServer:
     def _argv(self) -> list[str]:
         """Of the fork server and so of all servers that it forks."""
         return launch.command(
-            self._config, self.folder.current, self._port, self._device, self._host
+            self._config, self.folder.current, self._port, self._device, self._host, self._adapter
         )
 
     async def _close_fork_server(self) -> None:
@@ -226,7 +234,10 @@ class PolicyServer:
         Nobody else is served before the version is named, so no token can be under a wrong one.
         """
         version, timeout_s = self.folder.version, self._config.request_timeout_s
-        await client.reload_weights(timeout_s)
+        if self._adapters is None:
+            await client.reload_weights(timeout_s)
+        for adapter in [] if self._adapters is None else self._adapters.alive:
+            await client.load_adapter(adapter.name, str(adapter.folder), timeout_s)
         await client.set_version(version, timeout_s)
         await client.generate([0], Sampling(1.0, 1.0, 2), version=version)
 

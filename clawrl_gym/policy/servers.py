@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import math
+import shutil
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from clawrl_gym.config import PolicyConfig
+from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy import launch
+from clawrl_gym.policy.adapters import OWN, Adapter, Adapters
 from clawrl_gym.policy.client import PolicyClient, WithPictures
 from clawrl_gym.policy.engine import Engine, Hold, LocalEngine
 from clawrl_gym.policy.fleet import Fleet
@@ -26,6 +30,10 @@ from clawrl_gym.policy.serving_folder import Take
 
 _AGAIN_S = 300.0
 """Until a server that was given up is tried again, while others serve."""
+_ROOM_S = 600.0
+"""How long a publication waits for the requests of older versions to end."""
+_LINGER_S = 30.0
+"""How long the files of an adapter stay after its last request: an engine may be just ending it."""
 
 OnPhase = Callable[[str], None]
 MakeEngine = Callable[[int, OnPhase, Hold], Engine]
@@ -48,11 +56,20 @@ class PolicyServers:
         *,
         make: Callable[..., PolicyServer] = PolicyServer,
         make_engine: MakeEngine | None = None,
+        adapter: AdapterConfig | None = None,
     ) -> None:
         """`hold` keeps new requests away; it is entered while any server is paused.
 
         `make_engine`: engines elsewhere; None has servers on this machine, made by `make`.
+        `adapter`: the form of the adapters that are published; None: weights are.
         """
+        self.adapters = None if adapter is None else Adapters(serving_dir / "adapters")
+        """Those that are served; None: weights are."""
+        self._adapter = adapter
+        self._publishing_for: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._leaving: set[asyncio.Task[None]] = set()
+        if self.adapters is not None:
+            self.adapters.when_over(self._leave)
         self._config = config
         self._on_phase = on_phase
         self._hold = hold
@@ -82,6 +99,9 @@ class PolicyServers:
         logs_dir: Path,
     ) -> list[PolicyServer]:
         config, gpus = self._config, self._gpus
+        adapters: dict[str, Any] = (
+            {} if self._adapter is None else {"adapter": self._adapter, "adapters": self.adapters}
+        )
         return [
             make(
                 _config_of(config, at, len(gpus)),
@@ -90,6 +110,7 @@ class PolicyServers:
                 logs_dir / ("vllm.log" if at == 0 else f"vllm-{at}.log"),
                 self._phase_of(at),
                 gpu=gpus[at % len(gpus)] if config.servers > 1 and gpus else None,
+                **adapters,
             )
             for at in range(config.servers)
         ]
@@ -137,6 +158,7 @@ class PolicyServers:
                 always_parse=self._config.reasoning_parser is not None,
                 unspoken=unspoken,
                 with_pictures=with_pictures,
+                adapters=self.adapters,
             )
             for engine in self._engines
         ]
@@ -149,6 +171,14 @@ class PolicyServers:
         """Close the connections of all fleets."""
         for client in self._clients:
             await client.close()
+
+    async def start_adapters(self, version: int = 0, folder: Path | None = None) -> None:
+        """Serve the model without an adapter as version 0, or with one as `version`; as `start`."""
+        assert self.adapters is not None
+        if folder is not None:
+            self.adapters.promote(await self.adapters.stage(OWN, version, folder))
+        await self.start()
+        self._version = version
 
     async def start(self, version: int = 0, weights: Path | None = None) -> None:
         """Serve the model's own weights, or others, as `version`; returns when all answer.
@@ -164,6 +194,8 @@ class PolicyServers:
 
     async def stop(self) -> None:
         """End all servers and everything they started; idempotent."""
+        for task in self._leaving:
+            task.cancel()
         await asyncio.gather(*(engine.stop() for engine in self._engines))
 
     async def watch(self) -> None:
@@ -200,6 +232,46 @@ class PolicyServers:
                     await engine.renew(version, whole[0].of_version(version))
             self._version = version
             return max(result for result in results if isinstance(result, float))
+
+    async def publish_adapter(
+        self, version: int, folder: Path, take: Take = "copy", user: str = OWN
+    ) -> None:
+        """Answer this user's requests that begin from now on with version `version` of their
+        adapter, a folder of PEFT; `""` is the run's own, for all who have none.
+
+        Nobody pauses: requests that have begun keep their version. Waits while too many older
+        versions have requests. PolicyError when a server does not take it: the older version goes
+        on, everywhere.
+        """
+        adapters = self.adapters
+        assert adapters is not None
+        async with self._publishing_for[user]:
+            await adapters.room(user, _ROOM_S)
+            adapter = await adapters.stage(user, version, folder, take)
+            try:
+                await _all([engine.load_adapter(adapter) for engine in self._engines])
+            except BaseException:
+                adapters.discard(adapter)
+                raise
+            adapters.promote(adapter)
+            if user == OWN:
+                self._version = version
+
+    def withdraw_adapters(self, user: str) -> None:
+        """Answer a user with the run's own adapter; theirs leave with their last requests."""
+        assert self.adapters is not None
+        self.adapters.withdraw(user)
+
+    def _leave(self, adapter: Adapter) -> None:
+        """Nobody is answered with it any more."""
+        task = asyncio.ensure_future(self._forget(adapter))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _forget(self, adapter: Adapter) -> None:
+        await asyncio.gather(*(engine.unload_adapter(adapter) for engine in self._engines))
+        await asyncio.sleep(_LINGER_S)
+        await asyncio.to_thread(shutil.rmtree, adapter.folder, ignore_errors=True)
 
     async def _keep(self, engine: Engine) -> None:
         while True:

@@ -68,7 +68,7 @@ class ServingFolder:
         with boundary(PolicyError, f"taking the weights of version {version} from {weights}"):
             files = weight_files(weights)
             check_fit(files, weight_files(self.current))
-            self._fill(version, files, _PUT[take])
+            self._fill(version, files, PUT[take])
 
     def switch(self, version: int) -> None:
         """Make a staged version current, atomically."""
@@ -106,6 +106,6 @@ def _link(source: Path, target: Path) -> None:
     target.symlink_to(source.resolve())
 
 
-_PUT: Mapping[Take, Callable[[Path, Path], object]] = MappingProxyType(
+PUT: Mapping[Take, Callable[[Path, Path], object]] = MappingProxyType(
     {"copy": shutil.copyfile, "share": link_or_copy, "move": shutil.move}
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,7 @@ from clawrl_gym.policy.serving_folder import ServingFolder
 
 _ATTEMPTS = 3
 _RESUME_ATTEMPTS = 5
+RECOVERY_S = 300.0
 
 
 class SwapTarget(Protocol):
@@ -41,6 +42,38 @@ class SwapTarget(Protocol):
     def alive(self) -> bool: ...
 
 
+async def until_taken(
+    server: SwapTarget,
+    client: PolicyClient,
+    take: Callable[[], Awaitable[float]],
+    recovery_s: float = RECOVERY_S,
+) -> float:
+    """Have a server take what is current by `take`; what that returns.
+
+    0 from a server that died: it does so by itself when it is started again. One that is away for
+    a moment is asked again once it is back.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        if not server.alive:
+            return 0.0
+        try:
+            return await take()
+        except PolicyError as error:
+            refused = not isinstance(error, PolicyUnavailable) and await client.healthy()
+            if refused or attempt == _ATTEMPTS:
+                raise
+            await _until_healthy(server, client, recovery_s)
+    raise AssertionError("unreachable")
+
+
+async def _until_healthy(server: SwapTarget, client: PolicyClient, limit_s: float) -> None:
+    deadline_s = time.monotonic() + limit_s
+    while server.alive and not await client.healthy():
+        if time.monotonic() > deadline_s:
+            return
+        await asyncio.sleep(0.5)
+
+
 class WeightSwap:
     """Publishes full weights. Publications are queued, never interleaved."""
 
@@ -50,7 +83,7 @@ class WeightSwap:
         *,
         hold: Callable[[], AbstractContextManager[None]] = nullcontext,
         timeout_s: float = 60.0,
-        recovery_s: float = 300.0,
+        recovery_s: float = RECOVERY_S,
     ) -> None:
         """`hold` keeps new requests away from a server that is paused, which shortens the pause;
         `timeout_s` is of each call; `recovery_s` how long a server may take to come back."""
@@ -95,18 +128,10 @@ class WeightSwap:
         return paused_s
 
     async def _load(self, client: PolicyClient, version: int) -> float:
-        """Load what is current. A server that died does so by itself when it is started again."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            if not self._server.alive:
-                return 0.0
-            try:
-                return await self._load_once(client, version)
-            except PolicyError as error:
-                refused = not isinstance(error, PolicyUnavailable) and await client.healthy()
-                if refused or attempt == _ATTEMPTS:
-                    raise
-                await self._wait_until_healthy(client)
-        raise AssertionError("unreachable")
+        """Load what is current."""
+        return await until_taken(
+            self._server, client, lambda: self._load_once(client, version), self._recovery_s
+        )
 
     async def _load_once(self, client: PolicyClient, version: int) -> float:
         with self._hold():
@@ -145,10 +170,3 @@ class WeightSwap:
                 f"the weights of version {version} could not be loaded ({error}), "
                 f"nor those of version {previous} put back ({second}): restart the server"
             ) from error
-
-    async def _wait_until_healthy(self, client: PolicyClient) -> None:
-        deadline_s = time.monotonic() + self._recovery_s
-        while self._server.alive and not await client.healthy():
-            if time.monotonic() > deadline_s:
-                return
-            await asyncio.sleep(0.5)

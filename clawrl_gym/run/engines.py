@@ -19,6 +19,7 @@ from clawrl_gym.config import PolicyConfig
 from clawrl_gym.core.errors import ClawError, ConfigError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.shipment import Shipment
 from clawrl_gym.policy import launch
+from clawrl_gym.policy.adapters import Adapter
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.engine import Hold
 from clawrl_gym.policy.engine_host import News
@@ -177,6 +178,12 @@ class RemoteEngine:
 
     async def renew(self, version: int, weights: Path) -> None:
         await self._let_go()
+
+    async def load_adapter(self, adapter: Adapter) -> None:
+        raise PolicyError("engines on nodes take merged weights alone: policy.serve=weights")
+
+    async def unload_adapter(self, adapter: Adapter) -> None:
+        """It has none."""
 
     async def _give_weights(self, version: int, shipment: Shipment) -> None:
         await self._ask("stage", version, shipment)

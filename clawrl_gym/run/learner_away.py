@@ -70,6 +70,10 @@ class RayLearnerAway(RayLearner):
         shipment = cast(Shipment, await self._call("send_weights"))
         await self._arrived(_take_weights, shipment, Path(folder))
 
+    async def save_adapter(self, folder: str) -> None:
+        shipment = cast(Shipment, await self._call("send_adapter"))
+        await self._arrived(_take_weights, shipment, Path(folder))
+
     async def save_checkpoint(self, folder: str) -> None:
         shipment = cast(Shipment, await self._call("send_checkpoint"))
         await self._arrived(_take_checkpoint, shipment, Path(folder))

@@ -13,6 +13,7 @@ from clawrl_gym.policy.launch import reserve_port
 from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
 from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
 from clawrl_gym.policy.vocabulary import check_vocabulary
+from clawrl_gym.run.adapters import serving_problems
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.needs import (
@@ -62,6 +63,7 @@ def look_at_model(
     problems.lines += model_problems(model, policy)
     if isinstance(config, CommandConfig):
         problems.lines += adapter_problems(config, model)
+        problems.lines += serving_problems(config, sees=sees(model))
     size = model_size(model)
     needs = needs_of(config, model, size, device)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None

@@ -18,6 +18,7 @@ from clawrl_gym.config import (
     PolicyConfig,
 )
 from clawrl_gym.core import provenance
+from clawrl_gym.policy.launch import ADAPTER_RANKS
 from clawrl_gym.policy.models import Device, checkpoint_dtype
 from clawrl_gym.policy.servable import ModelSize
 from clawrl_gym.policy.weights import DTYPE_BYTES, layer_shapes, weight_files
@@ -170,6 +171,14 @@ def _trained_bytes(config: CommandConfig | EvaluateConfig, model: Path, size: Mo
         return frozen_bytes + _TRAINED_BYTES * _adapter_parameters(adapter, model)
     frozen = trainer.kl_coef > 0 or teaches not in (False, "policy")
     return (_TRAINED_BYTES + (4 if frozen else 0)) * size.parameters
+
+
+def served_adapter_bytes(policy: PolicyConfig, adapter: AdapterConfig, model: Path) -> int:
+    """Of all adapters that one vLLM holds ready on its device, where adapters are served."""
+    rank = next((rank for rank in ADAPTER_RANKS if rank >= adapter.rank), adapter.rank)
+    largest = adapter.model_copy(update={"rank": rank})
+    per_adapter = _served_bytes(policy, model) * _adapter_parameters(largest, model)
+    return policy.max_adapters * per_adapter
 
 
 def _adapter_parameters(adapter: AdapterConfig, model: Path) -> int:

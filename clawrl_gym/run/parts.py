@@ -18,8 +18,10 @@ from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
+from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.policy.models import sees
+from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.engine_actor import put_chunk
@@ -90,6 +92,9 @@ class RunParts:
                 self._config.policy, self._depot, self.folder.logs, self._needs_of_engines
             )
             self.policy.make_engine = self._engines
+        self.policy.adapter = served_adapter(
+            self._config, self.policy.device, sees=sees(self.policy.model)
+        )
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
         self.metrics = Metrics(
             self.folder.path, self._config.logger, self._config.model_dump(mode="json")
@@ -193,6 +198,11 @@ class RunParts:
 
     async def publish(self, version: int) -> float:
         """Serve the learner's weights as `version`; returns the seconds that requests waited."""
+        if self.policy.adapter is not None:
+            adapter = self.folder.new_weights / ADAPTER
+            await self.learner.save_adapter(str(adapter))
+            await self.policy.publish_adapter(adapter, version, "move")
+            return 0.0
         weights = self.folder.new_weights
         await self.learner.save_weights(str(weights))
         return await self.policy.publish(weights, version, "move")

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from clawrl_gym.config import GatewayConfig, LiveConfig, PolicyConfig
+from clawrl_gym.config import AdapterConfig, GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.garbage import collected_by_the_clock
 from clawrl_gym.core.scratch import Scratch
@@ -28,6 +28,8 @@ from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
+from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.adapters import OWN
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers
@@ -102,6 +104,9 @@ class ServedPolicy:
         """The newest published weight version."""
         self.make_engine: MakeEngine | None = None
         """Engines on a cluster; None: servers on this machine. Taken when it is opened."""
+        self.adapter: AdapterConfig | None = None
+        """The form of the adapters that are published; None: weights are. Taken when it is
+        opened."""
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
         """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
@@ -118,6 +123,7 @@ class ServedPolicy:
             folder.logs,
             lambda phase: self._on_phase("vLLM", phase),
             make_engine=self.make_engine,
+            adapter=self.adapter,
         )
         stack.callback(self._drop_served_weights)
         stack.push_async_callback(self.servers.stop)
@@ -156,6 +162,7 @@ class ServedPolicy:
             films=self.folder.films,
             on_film=self._on_film,
             users=self._users,
+            versions=self.servers.adapters,
         )
         redact.install([self.gateway.key, *self.servers.keys])
         self.gateway.version = self.version
@@ -168,9 +175,14 @@ class ServedPolicy:
 
     async def start(self, resumed: UpdateRow | None = None) -> None:
         """Start vLLM with the model's own weights, or with those of a checkpoint."""
-        if resumed is None or resumed.checkpoint is None:
+        checkpoint = None
+        if resumed is not None and resumed.checkpoint is not None:
+            checkpoint = Path(resumed.checkpoint)
+        if self.adapter is not None:
+            folder = None if checkpoint is None else checkpoint / ADAPTER
+            return await self.servers.start_adapters(self.version, folder)
+        if resumed is None or checkpoint is None:
             return await self.servers.start()
-        checkpoint = Path(resumed.checkpoint)
         if not holds_adapter(checkpoint):
             return await self.servers.start(resumed.version, checkpoint / WEIGHTS)
         whole = self.folder.serving / "whole"
@@ -189,6 +201,7 @@ class ServedPolicy:
         if checkpoint_dir(self.folder.checkpoints, self.version).is_dir():
             for folder in self.folder.serving.glob("*/v[0-9]*"):
                 shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self.folder.serving / "adapters", ignore_errors=True)
 
     def _at_home(self, resumed: UpdateRow | None) -> UpdateRow | None:
         """With its checkpoint in this folder, from wherever and whatever place it was written."""
@@ -210,6 +223,19 @@ class ServedPolicy:
         pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take)
         self.version = self.gateway.version = version
         return pause_s
+
+    async def publish_adapter(
+        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWN
+    ) -> None:
+        """Answer requests of `user` that begin from now on with version `version` of their
+        adapter, a folder of PEFT; `""` is the run's own, for all who have none.
+
+        Nobody pauses, and requests that have begun keep their version. Raises PolicyError when no
+        server takes it: the older version goes on.
+        """
+        await self.servers.publish_adapter(version, Path(folder), take, user)
+        if user == OWN:
+            self.version = self.gateway.version = version
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()

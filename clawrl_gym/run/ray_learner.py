@@ -85,6 +85,9 @@ class RayLearner:
     async def save_weights(self, folder: str) -> None:
         await self._call("save_weights", folder)
 
+    async def save_adapter(self, folder: str) -> None:
+        await self._call("save_adapter", folder)
+
     async def save_checkpoint(self, folder: str) -> None:
         await self._call("save_checkpoint", folder)
 

@@ -1,0 +1,57 @@
+"""How what a run trains reaches vLLM: as weights, or as adapters beside frozen ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clawrl_gym.config import AdapterConfig, CommandConfig
+from clawrl_gym.policy.launch import ADAPTER_RANKS
+from clawrl_gym.policy.models import Device
+
+
+def served_adapter(
+    config: CommandConfig, device: Device, *, sees: bool = False, has_users: bool = False
+) -> AdapterConfig | None:
+    """The form of the adapters that vLLM serves; None: merged or full weights are served.
+
+    `sees`: the model reads pictures. `has_users`: some have adapters of their own.
+    """
+    adapter, serve = config.learner.adapter, config.policy.serve
+    if adapter is None or serve == "weights" or any(_hindrances(config, sees=sees)):
+        return None
+    is_better = (device == "cuda" or has_users) and config.learner.backend == "torch"
+    return adapter if serve == "adapters" or is_better else None
+
+
+def serving_problems(config: CommandConfig, *, sees: bool = False) -> Iterator[str]:
+    """Why adapters, where they are asked for, cannot be served."""
+    if config.policy.serve != "adapters":
+        return
+    if config.learner.adapter is None:
+        yield (
+            "got policy.serve=adapters with a learner that trains all weights, expected one with "
+            "an adapter: learner=lora, or policy.serve=auto"
+        )
+    for hindrance in _hindrances(config, sees=sees):
+        yield f"got policy.serve=adapters with {hindrance}; or take policy.serve=weights"
+
+
+def _hindrances(config: CommandConfig, *, sees: bool) -> Iterator[str]:
+    adapter = config.learner.adapter
+    if config.learner.backend == "simulated":
+        yield "learner.backend=simulated, expected a learner that has an adapter: learner=lora"
+    if config.policy.placement == "nodes":
+        yield (
+            "policy.placement=nodes, expected policy.placement=driver: engines on other nodes are "
+            "sent weights alone"
+        )
+    if adapter is not None and adapter.rank > ADAPTER_RANKS[-1]:
+        yield (
+            f"learner.adapter.rank={adapter.rank}, expected at most {ADAPTER_RANKS[-1]}, vLLM's "
+            "largest"
+        )
+    if sees:
+        yield (
+            f"policy.model={config.policy.model!r}, which sees, expected a model of text: vLLM "
+            "serves no adapter of a vision part"
+        )

@@ -1,0 +1,218 @@
+"""Adapters in a real vLLM: versions side by side, publications that pause nobody, a death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
+from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.types import Sample
+from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.packing import make_packs
+from tests.e2e.served import CONFIG, until
+from tests.reference.tiny_model import make_samples
+from tests.tiny_models import make_random_model
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+FORM = AdapterConfig(rank=4, alpha=32)
+PROMPT = list(range(5, 45))
+
+
+@dataclass
+class Rig:
+    """Servers with adapters, and a learner that makes some."""
+
+    servers: PolicyServers
+    client: PolicyClient
+    learner: Learner
+    folder: Path
+
+    def train(self) -> Path:
+        """One update on samples as of its own; the folder of its adapter."""
+        samples = make_samples([30, 17])
+        (pack,) = make_packs(samples, 10_000)
+        with torch.no_grad():
+            known = iter(self.learner.model.score(pack).logprobs_M.tolist())
+        own = [
+            replace(s, logprobs_T=[next(known) if m else 0.0 for m in s.mask_T]) for s in samples
+        ]
+        self.learner.step(own, 0)
+        self.learner.save_adapter(str(self.folder / "next"))
+        return self.folder / "next"
+
+    async def reply(self, version: int, user: str = "", tokens: int = 12) -> Generation:
+        sampling = Sampling(1.0, 1.0, tokens, seed=1)
+        return await self.client.generate(PROMPT, sampling, version=version, user=user)
+
+    def gap(self, reply: Generation) -> float:
+        """The largest difference between what was sampled and what the learner says of it now."""
+        known = [logprob for logprob in reply.logprobs_T if logprob is not None]
+        return float((logprobs(self.learner, reply) - torch.tensor(known)).abs().max())
+
+
+def logprobs(learner: Learner, reply: Generation) -> torch.Tensor:
+    ids_T = reply.prompt_ids_T + reply.sampled_ids_T
+    sampled = len(reply.sampled_ids_T)
+    sample = Sample(
+        "s", 0, ids_T, [False] * len(PROMPT) + [True] * sampled, [0.0] * len(ids_T),
+        [-1] * len(ids_T), [0.0] * len(ids_T), 1.0,
+    )  # fmt: skip
+    (pack,) = make_packs([sample], 10_000)
+    with torch.no_grad():
+        return learner.model.score(pack).logprobs_M
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def rig(loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    folder = tmp_path_factory.mktemp("adapters")
+    model = make_random_model(folder / "model", max_len=1024)
+    phases: list[str] = []
+
+    async def make() -> Rig:
+        servers = PolicyServers(
+            CONFIG, model, folder / "s", folder / "logs", phases.append, adapter=FORM
+        )
+        (client,) = servers.fleet(64).policies
+        learner = LearnerConfig(lr=0.05, warmup_steps=0, adapter=FORM)
+        made = Learner(TrainerConfig(), learner, str(model), 0, "cpu")
+        await servers.start_adapters()
+        return Rig(servers, client, made, folder)
+
+    rig = loop.run_until_complete(make())
+    yield rig
+    loop.run_until_complete(rig.servers.stop())
+    loop.run_until_complete(rig.servers.close_clients())
+
+
+def test_versions_answer_side_by_side_as_they_were_trained(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        base = await rig.reply(0)
+        assert base.versions_T == [0] * 12
+        assert rig.gap(base) < 1e-4, "an adapter that was not trained yet is the base"
+
+        await rig.servers.publish_adapter(1, rig.train())
+        first = await rig.reply(1)
+        assert first.versions_T == [1] * 12
+        assert rig.gap(first) < 1e-4
+        assert rig.gap(base) > 1e-2, "the adapter changes what is said"
+
+        adapters = rig.servers.adapters
+        assert adapters is not None
+        with adapters.use() as served:  # as a reply that goes on while newer ones are published
+            await rig.servers.publish_adapter(2, rig.train())
+            second = await rig.reply(2)
+            assert rig.gap(second) < 1e-4
+            # the same prompt, in the cache under other versions by now
+            assert (await rig.reply(served.version)).logprobs_T == first.logprobs_T
+            assert (await rig.reply(0)).logprobs_T == base.logprobs_T
+        with pytest.raises(PolicyUnavailable, match="policy@1 is no longer served"):
+            await rig.reply(1)
+
+    loop.run_until_complete(main())
+
+
+def test_a_stream_keeps_its_version_while_newer_ones_are_published(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        began = rig.servers.version
+        sampling = Sampling(1.0, 1.0, 300, seed=3)
+        versions: list[int] = []
+        published = 0
+        async for piece in rig.client.stream(PROMPT, sampling, None, version=began):
+            versions += piece.versions_T
+            if len(versions) > 20 * (published + 1) and published < 3:
+                published += 1
+                await rig.servers.publish_adapter(began + published, rig.train())
+                assert rig.servers.version == began + published
+            whole = piece.generation
+        assert published == 3
+        assert versions == [began] * 300
+        assert whole is not None
+        assert whole.versions_T == versions
+        alive = [adapter.version for adapter in rig.servers.adapters.alive]  # type: ignore[union-attr]
+        assert alive == [began + 3]
+
+    loop.run_until_complete(main())
+
+
+def test_users_have_adapters_of_their_own_and_others_the_shared_one(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        adapters = rig.servers.adapters
+        assert adapters is not None
+        newest = rig.servers.version
+        shared = await rig.reply(newest)
+        await rig.servers.publish_adapter(1, rig.train(), user="ada")
+        assert rig.gap(await rig.reply(1, "ada")) < 1e-4
+        assert (await rig.reply(newest)).logprobs_T == shared.logprobs_T
+        with adapters.use("ada") as ada, adapters.use("bob") as bob:
+            assert (ada.user, ada.version) == ("ada", 1)
+            assert (bob.user, bob.version) == ("", newest)
+        rig.servers.withdraw_adapters("ada")
+        with pytest.raises(PolicyUnavailable, match="ada@1 is no longer served"):
+            await rig.reply(1, "ada")
+        assert adapters.newest("ada") == adapters.newest()
+
+    loop.run_until_complete(main())
+
+
+def test_an_adapter_that_the_engine_refuses_changes_nothing(
+    rig: Rig, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        newest = rig.servers.version
+        too_large = AdapterConfig(rank=32)
+        learner = LearnerConfig(adapter=too_large)
+        other = Learner(TrainerConfig(), learner, str(rig.learner.model_dir), 0, "cpu")
+        other.save_adapter(str(tmp_path / "a"))
+        with pytest.raises(PolicyError, match="rank"):
+            await rig.servers.publish_adapter(newest + 1, tmp_path / "a")
+        assert rig.servers.version == newest
+        assert (await rig.reply(newest)).versions_T == [newest] * 12
+
+    loop.run_until_complete(main())
+
+
+def test_a_server_that_died_comes_back_with_the_newest_adapters(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def main() -> None:
+        watching = asyncio.create_task(rig.servers.watch())
+        (server,) = rig.servers.servers
+        newest = rig.servers.version
+        await rig.servers.publish_adapter(1, rig.train(), user="bob")
+        before = await rig.reply(1, "bob")
+        assert server.pid is not None
+        os.killpg(server.pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            await until(lambda: not server.alive)
+            await rig.servers.publish_adapter(newest + 1, rig.train())  # while it is away
+            await until(lambda: server.alive)
+        again, own = await rig.reply(1, "bob"), await rig.reply(newest + 1)
+        assert again.logprobs_T == pytest.approx(before.logprobs_T, abs=1e-5)
+        assert rig.gap(own) < 1e-4
+        watching.cancel()
+
+    loop.run_until_complete(main())
