@@ -146,7 +146,7 @@ async def test_names_that_could_be_anothers_or_a_path_are_refused(
     adapters: Adapters, source: Path, user: str
 ) -> None:
     if user:
-        with pytest.raises(PolicyError, match="got an adapter of"):
+        with pytest.raises(PolicyError, match="cannot be named: got the user name"):
             await adapters.stage(user, 1, source)
     else:
         with pytest.raises(PolicyError, match="cannot be withdrawn"):

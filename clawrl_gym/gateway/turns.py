@@ -37,6 +37,7 @@ from clawrl_gym.core.errors import (
     RequestError,
     StoreError,
 )
+from clawrl_gym.core.ownership import user_of
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.pictures import pictures_of
 from clawrl_gym.core.types import INTERRUPTED, ChatBody, Message, TemplateOptions, Turn
@@ -84,8 +85,6 @@ class TurnInput:
     """A prompt that needs no chat template: text or ids."""
     claimable: bool = False
     """An environment may answer the session, if this is its first turn."""
-    user: str = ""
-    """Whose adapter answers, where users have their own."""
 
 
 class TurnMaker:
@@ -181,7 +180,7 @@ class TurnMaker:
         )
         partial = PartialReply(turn_input, previous, self._history)
         try:
-            with self._versions.use(turn_input.user) as served:
+            with self._versions.use(user_of(request.session.id)) as served:
                 generation, reply = await self._reply(request.session.id, partial, send, served)
         except BaseException:
             await self._record_partial(request, partial)

@@ -14,7 +14,6 @@ are alive at a time; the next publication waits for room. Use it from one event 
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,25 +21,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.core.errors import PolicyError, PolicyUnavailable, boundary
+from clawrl_gym.core.ownership import OWNER, wrong_name
+from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS
 from clawrl_gym.policy.serving_folder import PUT, Take
 
-OWN = ""
-"""The run's own adapter, which is nobody's alone."""
-OWN_NAME = "policy"
+SHARED_NAME = "policy"
+"""How vLLM knows the run's own adapter, which is the OWNER's and all others' who have none."""
 MOST_VERSIONS = 4
 """Of one user, alive at a time: the newest, the one that is about to be, and some that end."""
-FILES = ("adapter_config.json", "adapter_model.safetensors")
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+FILES = (ADAPTER_SETTINGS, ADAPTER_WEIGHTS)
 
 
 def adapter_name(user: str, version: int) -> str:
     """What vLLM calls it. Raises PolicyError for a user's name that cannot be one."""
-    if user != OWN and (not _USER.fullmatch(user) or user == OWN_NAME):
-        raise PolicyError(
-            f"got an adapter of {user!r}, expected a name of 1 to 64 letters, digits or ._+- other "
-            f"than {OWN_NAME!r}"
-        )
-    return f"{user or OWN_NAME}@{version}"
+    wrong = wrong_name(user) if user != OWNER else None
+    if wrong is not None:
+        raise PolicyError(f"an adapter cannot be named: {wrong}")
+    return f"{user or SHARED_NAME}@{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +87,13 @@ class Adapters:
         """What an engine that starts has to load, the oldest first."""
         return list(self._alive.values())
 
-    def newest(self, user: str = OWN) -> Served:
+    def newest(self, user: str = OWNER) -> Served:
         """What a request of this user that begins now is answered with."""
-        adapter = self._newest.get(user) or self._newest.get(OWN)
-        return Served(OWN, 0) if adapter is None else Served(adapter.user, adapter.version)
+        adapter = self._newest.get(user) or self._newest.get(OWNER)
+        return Served(OWNER, 0) if adapter is None else Served(adapter.user, adapter.version)
 
     @contextmanager
-    def use(self, user: str = OWN) -> Iterator[Served]:
+    def use(self, user: str = OWNER) -> Iterator[Served]:
         """The newest of this user's, which stays alive meanwhile."""
         served = self.newest(user)
         with self.hold(served.user, served.version):
@@ -108,7 +105,7 @@ class Adapters:
 
         Raises PolicyUnavailable for one that has left: ask for the newest.
         """
-        if (user, version) == (OWN, 0):
+        if (user, version) == (OWNER, 0):
             yield None
             return
         adapter = self._alive.get((user, version))
@@ -139,7 +136,7 @@ class Adapters:
     async def stage(self, user: str, version: int, folder: Path, take: Take = "copy") -> Adapter:
         """Take a folder of PEFT in: engines may load it, nobody is answered with it yet."""
         name = adapter_name(user, version)
-        if (user, version) in self._alive or (user, version) == (OWN, 0):
+        if (user, version) in self._alive or (user, version) == (OWNER, 0):
             raise PolicyError(f"got {name}, which is there already, expected a new version")
         await asyncio.to_thread(_take_in, folder, self._root / name, take)
         adapter = self._alive[user, version] = Adapter(user, version, self._root / name)
@@ -159,7 +156,7 @@ class Adapters:
 
     def withdraw(self, user: str) -> None:
         """Answer this user with the run's own again; all of theirs leave with their requests."""
-        if user == OWN:
+        if user == OWNER:
             raise PolicyError("the run's own adapter cannot be withdrawn")
         self._newest.pop(user, None)
         for adapter in self._of(user):

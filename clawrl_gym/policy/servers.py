@@ -19,8 +19,9 @@ from typing import Any
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy import launch
-from clawrl_gym.policy.adapters import OWN, Adapter, Adapters
+from clawrl_gym.policy.adapters import Adapter, Adapters
 from clawrl_gym.policy.client import PolicyClient, WithPictures
 from clawrl_gym.policy.engine import Engine, Hold, LocalEngine
 from clawrl_gym.policy.fleet import Fleet
@@ -176,7 +177,7 @@ class PolicyServers:
         """Serve the model without an adapter as version 0, or with one as `version`; as `start`."""
         assert self.adapters is not None
         if folder is not None:
-            self.adapters.promote(await self.adapters.stage(OWN, version, folder))
+            self.adapters.promote(await self.adapters.stage(OWNER, version, folder))
         await self.start()
         self._version = version
 
@@ -234,7 +235,7 @@ class PolicyServers:
             return max(result for result in results if isinstance(result, float))
 
     async def publish_adapter(
-        self, version: int, folder: Path, take: Take = "copy", user: str = OWN
+        self, version: int, folder: Path, take: Take = "copy", user: str = OWNER
     ) -> None:
         """Answer this user's requests that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
@@ -254,7 +255,7 @@ class PolicyServers:
                 adapters.discard(adapter)
                 raise
             adapters.promote(adapter)
-            if user == OWN:
+            if user == OWNER:
                 self._version = version
 
     def withdraw_adapters(self, user: str) -> None:

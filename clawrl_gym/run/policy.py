@@ -23,13 +23,13 @@ from typing import Protocol, Self
 from clawrl_gym.config import AdapterConfig, GatewayConfig, LiveConfig, PolicyConfig
 from clawrl_gym.core import redact
 from clawrl_gym.core.garbage import collected_by_the_clock
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.scratch import Scratch
 from clawrl_gym.dialogue.prompts import HistoryRule
 from clawrl_gym.gateway.admission import is_loopback
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.adapter_files import ADAPTER
-from clawrl_gym.policy.adapters import OWN
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers
@@ -225,7 +225,7 @@ class ServedPolicy:
         return pause_s
 
     async def publish_adapter(
-        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWN
+        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWNER
     ) -> None:
         """Answer requests of `user` that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
@@ -234,7 +234,7 @@ class ServedPolicy:
         server takes it: the older version goes on.
         """
         await self.servers.publish_adapter(version, Path(folder), take, user)
-        if user == OWN:
+        if user == OWNER:
             self.version = self.gateway.version = version
 
     async def __aenter__(self) -> Self:
