@@ -56,6 +56,7 @@ class FixedSpeed(SleepingPolicy):
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
     ) -> Generation:
         async with self._slots:

@@ -59,6 +59,7 @@ class SleepingPolicy:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
     ) -> Generation:
         self.inside += 1
@@ -82,6 +83,7 @@ class SleepingPolicy:
         body: ChatBody | None,
         *,
         version: int,
+        user: str = "",
         request_id: str | None = None,
         already: Sequence[Piece] = (),
     ) -> AsyncGenerator[Piece, None]:
@@ -105,6 +107,7 @@ class SleepingPolicy:
         sampling: Sampling,
         *,
         version: int,
+        user: str = "",
         after: Sequence[int] = (),
         request_id: str | None = None,
     ) -> AsyncGenerator[Piece, None]:
