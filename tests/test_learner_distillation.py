@@ -80,7 +80,7 @@ def lesson_on(model_dir: str, below: bool) -> Sample:
 
 
 @pytest.mark.parametrize("adapter", [None, {"rank": 4}], ids=["weights", "adapter"])
-@pytest.mark.parametrize("teacher", ["policy", "frozen"])
+@pytest.mark.parametrize("teacher", ["policy", "frozen", "average"])
 @pytest.mark.parametrize("form", ["sampled", "topk"])
 @pytest.mark.parametrize("algorithm", ["opd", "hybrid"])
 @pytest.mark.parametrize("below", [True, False])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class LearnerState(TypedDict):
     skipped: int
     rng: Tensor
     """Of torch."""
+    average: NotRequired[list[Tensor] | None]
+    """The moving average of the weights, where it is the teacher."""
 
 
 def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) -> None:

@@ -24,6 +24,7 @@ from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
+from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
@@ -71,6 +72,10 @@ class Learner:
                     if self.model.adapted
                     else PackedModel(model_dir, device, temperature, images)
                 )
+        self.average: MovingAverage | None = None
+        """Of the weights, where it is the teacher."""
+        if distils(trainer) and trainer.distillation.teacher == "average":
+            self.average = MovingAverage(self.model.net, trainer.distillation.average_decay)
         self.teacher = self._make_teacher(model_dir, device, images) if distils(trainer) else None
         self.settings = LossSettings(
             clip_low=trainer.clip_low,
@@ -118,6 +123,8 @@ class Learner:
         for part, old in zip(parts, self._proximal(parts), strict=True):
             taught.extend(self._update(part, old, rate, watch, MAX_TAUGHT_TURNS - len(taught)))
         self.updates += 1
+        if self.average is not None and parts:
+            self.average.follow()
         tokens = sum(len(pack.ids_T) for part in parts for pack in part.packs)
         duration_s = time.perf_counter() - start_s
         metrics = watch.metrics() | readings.metrics | staleness(samples, version)
@@ -148,6 +155,7 @@ class Learner:
             "updates": self.updates,
             "skipped": self.skipped,
             "rng": torch.get_rng_state(),
+            "average": None if self.average is None else self.average.tensors,
         }
         with boundary(TrainerError, f"writing the checkpoint {folder!r}"):
             checkpoint.write_checkpoint(self.model, state, self.model_dir, Path(folder))
@@ -157,9 +165,14 @@ class Learner:
         where it holds the weights alone."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
             state = checkpoint.read_checkpoint(self.model, self.model_dir, Path(folder))
+            if self.average is not None:
+                self.average.begin()
             if state is None:  # weights alone
                 self.optimizer = make_optimizer(self.model.net, self.config)
                 return
+            tensors = state.get("average")  # checkpoints of earlier versions have none
+            if self.average is not None and tensors is not None:
+                self.average.load(tensors)
             self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])
@@ -170,6 +183,8 @@ class Learner:
             model = self.model
         elif config.teacher == "frozen" and self.first is not None:
             model = self.first
+        elif self.average is not None:
+            model = self.model.averaged(self.average)
         else:
             with boundary(TrainerError, f"loading the teacher {config.teacher!r}"):
                 teacher_dir = _folder_of(config.teacher)

@@ -23,6 +23,7 @@ from clawrl_gym.policy.generation import UNSPOKEN_BIAS
 from clawrl_gym.policy.models import picture_ids, sees
 from clawrl_gym.trainers.adapter import add_adapter, left_out, merged
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
+from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.distillation import topk_logprobs
 from clawrl_gym.trainers.logprobs import MAX_LOGITS, Head, logprobs_of
 from clawrl_gym.trainers.packing import Pack
@@ -102,6 +103,7 @@ class PackedModel:
         self.adapted = adapter is not None
         """Whether an adapter is trained and the weights are frozen."""
         self._is_first = False
+        self._average: MovingAverage | None = None
         if adapter is not None:
             add_adapter(self.net, adapter)
         if learner is not None and learner.checkpoint_layers:
@@ -116,6 +118,12 @@ class PackedModel:
         first = copy(self)
         first._is_first = True
         return first
+
+    def averaged(self, average: MovingAverage) -> PackedModel:
+        """The model with the weights of `average`, of the same memory."""
+        averaged = copy(self)
+        averaged._average = average
+        return averaged
 
     @property
     def width(self) -> int:
@@ -225,6 +233,8 @@ class PackedModel:
                 stack.enter_context(torch.autocast("cuda", dtype=torch.bfloat16))
             if self._is_first:
                 stack.enter_context(left_out(self.net))
+            if self._average is not None:
+                stack.enter_context(self._average.in_place())
             yield
 
 

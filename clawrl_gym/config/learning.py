@@ -76,8 +76,12 @@ class DistillationConfig(Part):
     """How the policy follows its teacher: itself, having read a hint (trainer=opd, hybrid)."""
 
     teacher: str = "policy"
-    """`policy`: the weights of now; `frozen`: those that the run began with; or another model with
-    the same vocabulary, named as `policy.model` is."""
+    """`policy`: the weights of now; `frozen`: those that the run began with; `average`: the moving
+    average of those after each update; or another model with the same vocabulary, named as
+    `policy.model` is."""
+    average_decay: float = Field(0.95, ge=0, lt=1)
+    """teacher=average: how much of it an update leaves; it is about the mean of the last
+    1 / (1 - average_decay) updates."""
     form: Literal["sampled", "topk"] = "sampled"
     """`sampled`: a policy gradient on the sampled tokens; `topk`: a divergence over the `top_k`
     most likely tokens and one bin for all others."""
@@ -88,6 +92,11 @@ class DistillationConfig(Part):
     """topk: whose most likely tokens are compared."""
     divergence: Literal["reverse", "forward", "js"] = "reverse"
     """topk: KL(student || teacher), KL(teacher || student), or Jensen-Shannon."""
+
+    @property
+    def is_another_model(self) -> bool:
+        """Whether the teacher's weights come from files of their own."""
+        return self.teacher not in ("policy", "frozen", "average")
 
 
 class TrainerConfig(Part):

@@ -87,7 +87,7 @@ def blindness(config: RunConfig | EvaluateConfig, model: ModelPlan | None) -> It
 def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
     """Of another model; it is there, and has the policy's tokens."""
     teacher = config.trainer.distillation.teacher
-    if teacher in ("policy", "frozen") or not distils(config.trainer):
+    if not (distils(config.trainer) and config.trainer.distillation.is_another_model):
         return
     try:
         folder = find_model(teacher)

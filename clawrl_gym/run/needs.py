@@ -166,9 +166,10 @@ def _trained_bytes(config: CommandConfig | EvaluateConfig, model: Path, size: Mo
     teaches = distils(trainer) and trainer.distillation.teacher
     if adapter is not None:
         base = checkpoint_dtype(model) if adapter.base == "served" else adapter.base
-        other = 4 if teaches not in (False, "policy", "frozen") else 0
+        other = 4 if teaches and trainer.distillation.is_another_model else 0
         frozen_bytes = (DTYPE_BYTES.get(base, 4) + other) * size.parameters
-        return frozen_bytes + _TRAINED_BYTES * _adapter_parameters(adapter, model)
+        trained = _TRAINED_BYTES + (4 if teaches == "average" else 0)
+        return frozen_bytes + trained * _adapter_parameters(adapter, model)
     frozen = trainer.kl_coef > 0 or teaches not in (False, "policy")
     return (_TRAINED_BYTES + (4 if frozen else 0)) * size.parameters
 
