@@ -77,6 +77,9 @@ class ThreadLearner:
     async def save_checkpoint(self, folder: str) -> None:
         await asyncio.to_thread(self._learner.save_checkpoint, folder)
 
+    async def load_checkpoint(self, folder: str) -> None:
+        await asyncio.to_thread(self._learner.load_checkpoint, folder)
+
     async def revive(self, checkpoint: str | None) -> None:
         """A thread of this process does not die alone."""
 

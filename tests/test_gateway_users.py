@@ -45,6 +45,8 @@ ROUTES = {
     # the owner's alone
     ("GET", "/metrics"): "owner",
     ("GET", "/v1/outages"): "owner",
+    ("GET", "/v1/versions"): "owner",
+    ("POST", "/v1/versions/{version}"): "owner",
     ("GET", "/link"): "owner",
     ("POST", "/sessions/{id}/film"): "owner",
     ("POST", "/v1/seats"): "owner",
@@ -147,7 +149,7 @@ async def test_no_route_reaches_what_is_anothers(house: House, method: str, rout
     for who in ("owner", "ben"):
         assert (await house.chat(who, f"a secret of {who}", X_Session_Id="s"))[0] == 200
     before = await everything_of(house)
-    path = route.format(id="s", model="tiny") if "{" in route else route
+    path = route.format(id="s", model="tiny", version="3") if "{" in route else route
     body = next((value for name, value in BODIES.items() if path.endswith(name)), None)
     status, answer, _ = await house.ask("anna", method, path, body)
     assert "secret" not in str(answer)

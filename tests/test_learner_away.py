@@ -8,9 +8,9 @@ import pytest
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.shipment import manifest_of, receive, send
+from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.model_source import ModelSource, source_of
 from clawrl_gym.trainers.actor import LearnerAway, LearnerSetup, files_below
-from clawrl_gym.trainers.checkpoint import begin_checkpoint, end_checkpoint
 from tests.tiny_models import write_safetensors
 
 SETUP = LearnerSetup(
@@ -64,8 +64,8 @@ def test_its_weights_and_checkpoints_arrive_and_another_one_goes_on_from_them(
     assert (tmp_path / "weights" / "model.safetensors").read_bytes() == own.read_bytes()
 
     checkpoint = tmp_path / "checkpoints" / "000002"
-    receive(away.send_checkpoint(), begin_checkpoint(checkpoint), network.fetch)
-    end_checkpoint(checkpoint)
+    receive(away.send_checkpoint(), begin_folder(checkpoint), network.fetch)
+    end_folder(checkpoint)
     assert (checkpoint / "updates").read_text() == "2"
 
     second = begun(source, network, tmp_path / "cache")
@@ -81,12 +81,12 @@ def test_a_checkpoint_that_breaks_on_its_way_leaves_the_old_one(
 ) -> None:
     away = begun(source, network, tmp_path / "cache")
     folder = tmp_path / "000001"
-    receive(away.send_checkpoint(), begin_checkpoint(folder), network.fetch)
-    end_checkpoint(folder)
+    receive(away.send_checkpoint(), begin_folder(folder), network.fetch)
+    end_folder(folder)
     away.step([], 1)
     sent = away.send_checkpoint()
     network[:] = [b"\1" * len(chunk) for chunk in network]
     with pytest.raises(Exception, match="not what was sent"):
-        receive(sent, begin_checkpoint(folder), network.fetch)
+        receive(sent, begin_folder(folder), network.fetch)
     assert (folder / "updates").read_text() == "0"
     assert [path.name for path in tmp_path.glob(".*")] == []

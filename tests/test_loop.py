@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
@@ -42,6 +42,9 @@ class FakeLearner:
     async def save_checkpoint(self, folder: str) -> None:
         self._call(f"checkpoint {Path(folder).name}")
         await asyncio.to_thread(Path(folder).mkdir, parents=True)
+
+    async def load_checkpoint(self, folder: str) -> None:
+        self._call(f"load {Path(folder).name}")
 
     async def revive(self, checkpoint: str | None) -> None:
         self._call(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
@@ -168,6 +171,113 @@ async def test_large_checkpoints_are_rare_and_only_the_newest_keeps_the_optimize
     assert list(folders) == [4, 7, 8]
     assert [(folder / "learner").is_dir() for folder in folders.values()] == [False, False, True]
     assert len(list((tmp_path / "c").iterdir())) == 3
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(2, [19, 20]), ("auto", list(range(5, 21)))])
+async def test_small_checkpoints_are_kept_to_go_back_to(
+    tmp_path: Path, keep: object, kept: list[int]
+) -> None:
+    config = LearnerConfig.model_validate({"keep_checkpoints": keep})
+    await run(tmp_path, FakeLearner([]), 20, config)
+    assert list(list_checkpoints(tmp_path / "c")) == kept
+
+
+class Serving:
+    """A loop whose batches come when they are given, as those of live conversations do."""
+
+    def __init__(self, folder: Path, learner: FakeLearner) -> None:
+        self.learner = learner
+        self.batches: asyncio.Queue[Batch] = asyncio.Queue()
+        self.updates: asyncio.Queue[Update] = asyncio.Queue()
+        self.published: list[int] = []
+        self.timeline = Timeline(folder)
+        self.loop = TrainLoop(
+            LearnerConfig(keep_checkpoints=3),
+            learner,
+            self._next_batch,
+            self._publish,
+            self.updates.put,
+            folder / "c",
+            self.timeline,
+        )
+
+    async def _next_batch(self, number: int, version: int) -> Batch:
+        return await self.batches.get()
+
+    async def _publish(self, version: int) -> float:
+        self.published.append(version)
+        return 0.1
+
+    async def update(self) -> Update:
+        self.batches.put_nowait(Batch(0, 1, [sample()], 1))
+        return await self.updates.get()
+
+    async def __aenter__(self) -> "Serving":
+        self._running = asyncio.create_task(self.loop.run(0, 10_000))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self._running
+        self.timeline.close()
+
+
+async def test_weights_of_an_earlier_version_come_back_as_the_next_one(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        (tmp_path / "c" / "000001" / "weights").write_text("of version 1")
+        await serving.update()
+        served_as = await serving.loop.return_to(1)
+        back = await serving.updates.get()
+        assert served_as == back.version == 3
+        assert (back.batch.groups, back.batch.samples, back.stats) == (0, [], None)
+        assert back.events == {"learner/returned_to": 1.0}
+        assert back.checkpoint == str(tmp_path / "c" / "000003")
+        assert (tmp_path / "c" / "000003" / "weights").read_text() == "of version 1"
+        assert serving.published == [1, 2, 3]
+        assert serving.learner.calls[-1] == "load 000001", "it learns on from there"
+        after = await serving.update()
+        assert after.version == 4
+        assert "step 3" in serving.learner.calls
+        assert {0, 3, 4} <= set(serving.loop.kept_versions())
+
+
+async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        assert await serving.loop.return_to(0) == 2
+        assert serving.learner.calls[-2:] == ["revive first weights", "checkpoint 000002"]
+
+
+async def test_a_version_that_is_not_kept_is_refused_and_serving_goes_on(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        with pytest.raises(ConfigError, match="got version 7, expected one that is kept: 0, 1"):
+            await serving.loop.return_to(7)
+        assert (await serving.update()).version == 2
+
+
+async def test_a_version_that_cannot_be_read_leaves_the_learner_as_it_was(tmp_path: Path) -> None:
+    class Unreadable(FakeLearner):
+        async def load_checkpoint(self, folder: str) -> None:
+            raise TrainerError("its file is broken")
+
+    async with Serving(tmp_path, Unreadable([])) as serving:
+        await serving.update()
+        await serving.update()
+        with pytest.raises(ConfigError, match="version 1 cannot come back: its file is broken"):
+            await serving.loop.return_to(1)
+        assert serving.learner.calls[-1] == "revive 000002"
+        assert (await serving.update()).version == 3
+
+
+async def test_a_learner_that_dies_on_its_way_back_is_started_again_there(tmp_path: Path) -> None:
+    async with Serving(tmp_path, FakeLearner(["load 000001"])) as serving:
+        await serving.update()
+        await serving.update()
+        assert await serving.loop.return_to(1) == 3
+        assert serving.learner.calls[-1] == "revive 000001"
 
 
 async def test_an_error_of_the_learner_itself_is_not_repeated(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.whole_folder import begin_folder, end_folder, finish_folder
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
 from clawrl_gym.policy.weights import files_beside_weights
@@ -66,7 +67,7 @@ def write_checkpoint(
 
     What cannot be written whole, on a full disk, takes no room afterwards.
     """
-    partial = begin_checkpoint(folder)
+    partial = begin_folder(folder)
     own = partial / LEARNER
     try:
         own.mkdir(parents=True)
@@ -81,30 +82,10 @@ def write_checkpoint(
         else:
             base = Base(str(model_dir.resolve()), digest_of(model_dir), model.base_dtype, names)
             base.write(partial)
-        end_checkpoint(folder)
+        end_folder(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-
-
-def begin_checkpoint(folder: Path) -> Path:
-    """The folder, not there yet, in which a checkpoint is made that shall be `folder`."""
-    _finish(folder)
-    partial, _ = _beside(folder)
-    shutil.rmtree(partial, ignore_errors=True)
-    return partial
-
-
-def end_checkpoint(folder: Path) -> None:
-    """What was made since `begin_checkpoint` takes the place of `folder`, flushed to the disk."""
-    partial, old = _beside(folder)
-    for path in (*partial.rglob("*"), partial):
-        _flush(path)
-    if folder.exists():
-        folder.rename(old)
-    partial.rename(folder)
-    _flush(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState | None:
@@ -114,7 +95,7 @@ def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> Learne
     """
     from safetensors.torch import load_file
 
-    _finish(folder)
+    finish_folder(folder)
     state_file = folder / LEARNER / STATE
     if (folder / _OLD_STATE).is_file():
         state_file = folder / _OLD_STATE
@@ -153,24 +134,3 @@ def _check_base(folder: Path, model_dir: Path) -> None:
             f"expected one of {model_dir} (weights {own[:12]}): its files were changed or replaced "
             "since the checkpoint was made"
         )
-
-
-def _beside(folder: Path) -> tuple[Path, Path]:
-    """Where the new checkpoint grows, and where the old one waits for it."""
-    return folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
-
-
-def _finish(folder: Path) -> None:
-    """Complete a replacement that a crash cut between its two renames; the new one was whole."""
-    partial, old = _beside(folder)
-    if old.exists() and not folder.exists():
-        (partial if partial.exists() else old).rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

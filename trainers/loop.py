@@ -3,6 +3,9 @@
 It knows no environment and no model: batches come in, a learner steps, weights go out. An update
 is recorded only after its weights serve; its samples count as trained only with a checkpoint. A
 learner whose process dies is started again from the last checkpoint and repeats the update.
+
+Versions only ever count up: weights that come back from an earlier version serve as the next one,
+by an update without a batch.
 """
 
 from __future__ import annotations
@@ -11,20 +14,25 @@ import asyncio
 import math
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 
+RETURNED_TO = "learner/returned_to"
+"""Metric of an update without a batch: the version whose weights came back."""
 _PRUNED = ".pruned"
 _SMALL_BYTES = 1 << 30
+_MOST_KEPT = 16
 _MOST_UPDATES = 16
 """Between two checkpoints, however large they are."""
 _REVIVALS = 2
@@ -39,6 +47,8 @@ class LearnerHandle(Protocol):
     async def save_weights(self, folder: str) -> None: ...
 
     async def save_checkpoint(self, folder: str) -> None: ...
+
+    async def load_checkpoint(self, folder: str) -> None: ...
 
     async def revive(self, checkpoint: str | None) -> None: ...
 
@@ -55,6 +65,16 @@ class Update:
     swap_pause_s: float
     waited_s: float
     checkpoint: str | None
+    events: Mapping[str, float] = field(default_factory=dict)
+    """What else happened, by metric name."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """A wish for the weights of an earlier version."""
+
+    version: int
+    served_as: asyncio.Future[int]
 
 
 @dataclass(slots=True)
@@ -93,15 +113,113 @@ class TrainLoop:
         self._timeline = timeline
         self._kept = kept
         self._say = say
+        self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
     async def run(self, version: int, steps: int) -> None:
         """Update until the weights' version is `steps`."""
         while version < steps:
             waited_from_s = time.time()
-            batch = await self._next_batch(version, version)
+            batch = await self._batch_or_return(version)
+            if isinstance(batch, _Return):
+                version = await self._go_back(batch, version)
+                continue
             waited_s = time.time() - waited_from_s
             self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
             version = await self._update(batch, version, waited_s, last=version + 1 == steps)
+
+    async def return_to(self, version: int) -> int:
+        """Have the weights of an earlier version serve again, once the update under way is done;
+        learning goes on from them. Returns the version that they serve as.
+
+        Raises ConfigError for a version that is not kept, and what loading or publishing it raises.
+        """
+        wish = _Return(version, asyncio.get_running_loop().create_future())
+        self._returns.put_nowait(wish)
+        return await wish.served_as
+
+    async def _batch_or_return(self, version: int) -> Batch | _Return:
+        """Whichever comes first; a batch that was not whole yet waits on in its queue."""
+        batching = asyncio.ensure_future(self._next_batch(version, version))
+        returning = asyncio.ensure_future(self._returns.get())
+        try:
+            await asyncio.wait({batching, returning}, return_when=asyncio.FIRST_COMPLETED)
+            if batching.done():
+                if returning.done():  # it is the next one
+                    self._returns.put_nowait(returning.result())
+                return await batching
+            return await returning
+        finally:
+            for task in (batching, returning):
+                task.cancel()
+            await asyncio.gather(batching, returning, return_exceptions=True)
+
+    async def _go_back(self, wish: _Return, version: int) -> int:
+        """Serve and learn on from an earlier version; the version from then on."""
+        if wish.served_as.cancelled():
+            return version
+        try:
+            kept = self.kept_versions()
+            if wish.version not in kept or wish.version > version:
+                raise ConfigError(
+                    f"got version {wish.version}, expected one that is kept: "
+                    f"{', '.join(map(str, kept))}"
+                )
+            update = await self._return(version, wish.version)
+            await asyncio.shield(self._recorded(update))
+        except ConfigError as error:
+            wish.served_as.set_exception(error)
+            return version
+        except BaseException as error:
+            if not wish.served_as.done():
+                wish.served_as.set_exception(
+                    error if isinstance(error, Exception) else TrainerError("the run ended")
+                )
+            raise
+        if not wish.served_as.done():
+            wish.served_as.set_result(update.version)
+        return update.version
+
+    def kept_versions(self) -> list[int]:
+        """Versions whose weights can serve again; 0 is what the run began with."""
+        return sorted({0, *list_checkpoints(self._checkpoints)})
+
+    async def _return(self, version: int, earlier: int) -> Update:
+        new = version + 1
+        with self._timeline.span("train", "return", version=new, to=earlier):
+            await self._load(earlier, version)
+            pause_s = await self._publish(new)
+            folder = await self._keep_again(earlier, new)
+        self._say(f"the weights of version {earlier} are back, as version {new}")
+        nothing = Batch(version, 0, [], 0)
+        events = {RETURNED_TO: float(earlier)}
+        return Update(new, nothing, None, pause_s, 0.0, folder, events)
+
+    async def _load(self, earlier: int, version: int) -> None:
+        """Have the learner be as it was at a version that is kept.
+
+        Raises ConfigError for one that it cannot read: it is as it was at `version` then.
+        """
+        folder = checkpoint_dir(self._checkpoints, earlier)
+        if not folder.is_dir():
+            return await self._learner.revive(None)
+        try:
+            await self._learner.load_checkpoint(str(folder))
+        except LearnerDied as error:
+            self._say(f"{error}; starting it again at version {earlier}")
+            await self._learner.revive(str(folder))
+        except TrainerError as error:
+            await self._learner.revive(self._checkpoint_of(version))
+            raise ConfigError(f"version {earlier} cannot come back: {error}") from error
+
+    async def _keep_again(self, earlier: int, new: int) -> str:
+        """The checkpoint of a version that is an earlier one once more; it takes no room."""
+        source = checkpoint_dir(self._checkpoints, earlier)
+        folder = checkpoint_dir(self._checkpoints, new)
+        if source.is_dir():
+            await asyncio.to_thread(link_folder, source, folder)
+        else:
+            await self._learner.save_checkpoint(str(folder))
+        return str(folder)
 
     async def _update(self, batch: Batch, version: int, waited_s: float, last: bool) -> int:
         new = version + 1
@@ -117,10 +235,13 @@ class TrainLoop:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
         update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
-        await asyncio.shield(self._on_update(update))
-        if progress.checkpoint is not None:
-            await asyncio.to_thread(self._prune, self._kept(list_checkpoints(self._checkpoints)))
+        await asyncio.shield(self._recorded(update))
         return new
+
+    async def _recorded(self, update: Update) -> None:
+        await self._on_update(update)
+        if update.checkpoint is not None:
+            await asyncio.to_thread(self._prune, self._kept(list_checkpoints(self._checkpoints)))
 
     async def _revive(self, version: int) -> None:
         began_s = time.monotonic()
@@ -166,14 +287,22 @@ class TrainLoop:
             )
         return str(folder) if version else None
 
+    def _kept_count(self, checkpoints: Mapping[int, Path]) -> int:
+        """How many of the newest stay."""
+        count = self._config.keep_checkpoints
+        if count != "auto":
+            return count
+        sizes = [_size_bytes(folder) for folder in checkpoints.values()][::-1]
+        small = sum(total <= _SMALL_BYTES for total in accumulate(sizes[:_MOST_KEPT]))
+        return max(2, small)
+
     def _prune(self, kept: Collection[int]) -> None:
         """Keep the newest checkpoints and some more; called once the newest one is recorded."""
         checkpoints = list_checkpoints(self._checkpoints)
-        for version in list(checkpoints)[: -self._config.keep_checkpoints]:
+        for version in list(checkpoints)[: -self._kept_count(checkpoints)]:
             if version not in kept:  # half deleted, it must not pass for a checkpoint
                 checkpoints[version].rename(self._checkpoints / f".{version:06d}{_PRUNED}")
-        *older, _ = list_checkpoints(self._checkpoints).values()
-        for folder in older:
+        for folder in list(list_checkpoints(self._checkpoints).values())[:-1]:
             state = folder / LEARNER
             if state.is_dir() and _size_bytes(folder) > _SMALL_BYTES:
                 state.rename(self._checkpoints / f".{folder.name}.{LEARNER}{_PRUNED}")

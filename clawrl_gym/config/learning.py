@@ -206,9 +206,10 @@ class LearnerConfig(Part):
     """Updates from one checkpoint to the next; the last update makes one anyway. `auto`: each
     update makes one, unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16
     at most."""
-    keep_checkpoints: int = Field(2, ge=1)
-    """The newest ones; the best on held-out tasks stays beside them. Of those larger than 1 GiB
-    only the newest keeps the optimizer's state."""
+    keep_checkpoints: Literal["auto"] | Annotated[int, Field(ge=1)] = 2
+    """The newest ones, to which a run can go back; the best on held-out tasks stays beside them.
+    `auto`: 2, and up to 16 as long as they take 1 GiB together. Of those larger than 1 GiB only the
+    newest keeps the optimizer's state."""
     simulated_step_s: float = Field(1.0, ge=0)
 
     @model_validator(mode="before")

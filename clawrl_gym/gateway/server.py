@@ -43,6 +43,7 @@ from clawrl_gym.gateway.sessions_api import SessionsApi
 from clawrl_gym.gateway.sse import Pace
 from clawrl_gym.gateway.stalls import Stalls
 from clawrl_gym.gateway.turns import TurnMaker
+from clawrl_gym.gateway.versions import VersionsApi
 from clawrl_gym.policy.interface import Policies, Versions
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
@@ -130,6 +131,7 @@ class Gateway:
         )
         self._stalls = Stalls(policies, self._turns.outages, lambda: self.stats.inside > 0)
         self._stall_watch: asyncio.Task[None] | None = None
+        self.versions = VersionsApi()
         self._feedback = Feedback(self._admission, store, hooks.on_verdict)
         self._sessions_api = SessionsApi(self._admission, store, self.sessions, pictures)
         self._border = Border(self._admission, self.stats)
@@ -192,6 +194,8 @@ class Gateway:
         get("/readyz", self._ready)
         get("/metrics", self._show_metrics)
         get("/v1/outages", self._show_outages)
+        get("/v1/versions", self.versions.list)
+        post("/v1/versions/{version}", self.versions.return_to)
         get(link.PATH, self._links.serve)
         app.on_shutdown.append(self._links.close)
         for base in ("", "/sessions/{id}"):

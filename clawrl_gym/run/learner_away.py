@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 
 from clawrl_gym.core.errors import LearnerDied, ShipmentError, TrainerError
 from clawrl_gym.core.shipment import Shipment, manifest_of, receive, send
+from clawrl_gym.core.whole_folder import begin_folder, end_folder
 from clawrl_gym.policy.depot import Depot
 from clawrl_gym.run.engine_actor import fetch_chunk, put_chunk
 from clawrl_gym.run.ray_learner import RayLearner
@@ -111,10 +112,8 @@ def _take_weights(shipment: Shipment, folder: Path) -> None:
 
 def _take_checkpoint(shipment: Shipment, folder: Path) -> None:
     """The checkpoint takes the place of the folder, whole."""
-    from clawrl_gym.trainers.checkpoint import begin_checkpoint, end_checkpoint
-
-    receive(shipment, begin_checkpoint(folder), fetch_chunk)
-    end_checkpoint(folder)
+    receive(shipment, begin_folder(folder), fetch_chunk)
+    end_folder(folder)
 
 
 def _sent(folder: Path) -> Shipment:

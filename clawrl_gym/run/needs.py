@@ -136,7 +136,7 @@ def _served_bytes(policy: PolicyConfig, model: Path) -> int:
 
 def _checkpoint_bytes(learner: LearnerConfig, model: Path, size: ModelSize) -> int:
     """Of all checkpoints: the newest ones, the best one, and the one being written."""
-    older = learner.keep_checkpoints
+    older = 2 if learner.keep_checkpoints == "auto" else learner.keep_checkpoints
     if learner.adapter is not None:
         return (older + 2) * _KEPT_BYTES * _adapter_parameters(learner.adapter, model)
     return (2 * _KEPT_BYTES + older * _WEIGHT_BYTES) * size.parameters

@@ -120,6 +120,7 @@ class Observer:
             "batch/samples": float(len(update.batch.samples)),
         }
         values |= update.stats.metrics if update.stats else {}
+        values |= update.events
         values |= await self._counts.of_update(update)
         self._learning.updates += 1
         self._learning.samples += len(update.batch.samples)

@@ -214,7 +214,7 @@ class RunParts:
             tokens=update.stats.tokens if update.stats else 0,
             duration_s=update.stats.duration_s if update.stats else 0.0,
             groups=update.batch.groups,
-            metrics=update.stats.metrics if update.stats else {},
+            metrics=(update.stats.metrics if update.stats else {}) | dict(update.events),
         )
         samples = [sample.id for sample in update.batch.samples if sample.id is not None]
         await self.policy.store.add_update(row, samples, update.checkpoint)

@@ -26,6 +26,7 @@ from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.users import Departures
+from clawrl_gym.run.versions import LiveVersions
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
@@ -181,6 +182,7 @@ class Service:
             parts.timeline,
             say=self._view.message,
         )
+        parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)
         await loop.run(parts.policy.version, _FOREVER)
 
     def _on_verdict(self, verdict: Verdict) -> None:

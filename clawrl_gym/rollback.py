@@ -1,0 +1,73 @@
+"""python -m clawrl_gym.rollback runs/serve 12: weights of an earlier version serve and learn again.
+
+python -m clawrl_gym.rollback runs/serve       # which versions are kept
+python -m clawrl_gym.rollback runs/serve 12
+
+Where the folder is served in, within seconds; else when the run goes on. The weights come back as
+the next version, with the optimizer that they had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.versions import kept_versions, return_to
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m clawrl_gym.rollback",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", type=Path, help="the run's folder, runs/serve or runs/NAME")
+    parser.add_argument(
+        "version", type=_version, nargs="?", metavar="VERSION", help="one of those that are kept"
+    )
+    options = parser.parse_args(arguments)
+    folder = RunFolder(options.folder)
+    try:
+        if options.version is None:
+            _list(folder)
+        else:
+            _return(folder, options.version)
+    except ClawError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2 if isinstance(error, ConfigError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        return 130
+    return 0
+
+
+def _list(folder: RunFolder) -> None:
+    for kept in kept_versions(folder):
+        made = "what the run began with"
+        if kept["created_s"] is not None:
+            made = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept["created_s"]))
+        again = "" if kept["returned_to"] is None else f"  version {kept['returned_to']} again"
+        sys.stdout.write(f"{kept['version']}  {made}{again}\n")
+
+
+def _return(folder: RunFolder, version: int) -> None:
+    served_as = return_to(folder, version)
+    if served_as is None:
+        sys.stdout.write(f"version {version} comes back when the update under way has ended\n")
+    else:
+        sys.stdout.write(f"version {version} is back, as version {served_as}\n")
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a version, such as 12")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

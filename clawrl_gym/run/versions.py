@@ -1,0 +1,144 @@
+"""Versions of a run's weights: which are kept, and one that serves again, while the run goes on or
+when it has ended.
+
+Weights that come back are a version of their own, the next one, so that versions only ever count
+up: the store, staleness and `resume=` know no other case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
+from clawrl_gym.core.files import private_files
+from clawrl_gym.core.whole_folder import link_folder
+from clawrl_gym.gateway.versions import VersionJson
+from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.store import Store, StoreReader, UpdateRow
+from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop
+
+_ANSWER_S = 90.0
+"""Longer than the gateway waits for an update that is under way."""
+
+
+class LiveVersions:
+    """Of a run that learns now."""
+
+    def __init__(self, loop: TrainLoop, store: Store) -> None:
+        self._loop = loop
+        self._store = store
+
+    async def versions(self) -> list[VersionJson]:
+        return _described(self._loop.kept_versions(), await self._store.updates())
+
+    async def return_to(self, version: int) -> int:
+        return await self._loop.return_to(version)
+
+
+def kept_versions(folder: RunFolder) -> list[VersionJson]:
+    """Of a run, going on or not. Raises ConfigError or StoreError."""
+    folder.read_values()
+    reader = StoreReader(folder.path)
+    try:
+        return _described([0, *list_checkpoints(folder.checkpoints)], reader.updates())
+    finally:
+        reader.close()
+
+
+def return_to(folder: RunFolder, version: int) -> int | None:
+    """Have a run serve and learn on from a kept version: at once where it is being served, else
+    when it goes on. Returns the version that it is from now on; None: once an update has ended.
+
+    Raises ConfigError, StoreError or PolicyError.
+    """
+    values = folder.read_values()
+    try:
+        with private_files():
+            return asyncio.run(_return_at_rest(folder, version))
+    except StoreError as error:
+        gateway = values.get("gateway")
+        if values.get("command") != "serve" or not isinstance(gateway, dict):
+            raise
+        return _ask_gateway(folder, gateway, version, error)
+
+
+async def _return_at_rest(folder: RunFolder, version: int) -> int:
+    store = Store.open(folder.path)
+    try:
+        last = await store.rollback_to_checkpoint()
+        kept = [v for v in list_checkpoints(folder.checkpoints) if last and v <= last.version]
+        if last is None or version not in kept:
+            raise ConfigError(
+                f"got version {version}, expected one with a checkpoint in {folder.checkpoints}: "
+                f"{', '.join(map(str, kept)) or 'there is none'}"
+            )
+        target = checkpoint_dir(folder.checkpoints, last.version + 1)
+        await asyncio.to_thread(link_folder, checkpoint_dir(folder.checkpoints, version), target)
+        metrics = {RETURNED_TO: float(version)}
+        row = UpdateRow(last.version + 1, tokens=0, duration_s=0.0, metrics=metrics)
+        await store.add_update(row, [], str(target))
+    finally:
+        await store.close()
+    return row.version
+
+
+def _ask_gateway(
+    folder: RunFolder, gateway: dict[str, object], version: int, in_use: StoreError
+) -> int | None:
+    """`in_use`: why the folder could not be opened."""
+    port = gateway.get("port")
+    if not port:
+        raise PolicyError(
+            f"{in_use}; it is served on a port that its configuration does not say: ask there, "
+            f"POST /v1/versions/{version}"
+        ) from in_use
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/versions/{version}",
+        method="POST",
+        headers={"Authorization": f"Bearer {_key(folder.path, gateway)}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=_ANSWER_S) as response:
+            served_as = json.load(response)["version"]
+    except urllib.error.HTTPError as error:
+        raise ConfigError(_message_of(error)) from error
+    except (OSError, ValueError, KeyError) as error:
+        raise PolicyError(f"{in_use}; its gateway does not answer: {error}") from error
+    return None if served_as is None else int(served_as)
+
+
+def _key(folder: Path, gateway: dict[str, object]) -> str:
+    if gateway.get("key"):
+        return str(gateway["key"])
+    try:
+        return (folder / "gateway.key").read_text().strip()
+    except OSError as error:
+        raise ConfigError(f"cannot read the gateway's key: {error}") from error
+
+
+def _message_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the gateway answered {error.code}"
+
+
+def _described(kept: list[int], updates: list[UpdateRow]) -> list[VersionJson]:
+    rows = {row.version: row for row in updates}
+    described: list[VersionJson] = []
+    for version in kept:
+        row = rows.get(version)
+        first = None if row is None else row.metrics.get(RETURNED_TO)
+        described.append(
+            {
+                "version": version,
+                "created_s": None if row is None else row.created_s,
+                "returned_to": None if first is None else int(first),
+            }
+        )
+    return described
