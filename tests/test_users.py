@@ -18,7 +18,9 @@ from clawrl_gym.core.ownership import OWNER, id_range, name_of, stored_id, user_
 from clawrl_gym.run.users import remove_user, user_folder
 from clawrl_gym.store import Store
 from clawrl_gym.store.users import USERS_FILE, Users
+from tests.test_store import make_group, make_sample, update
 from tests.test_store_delete import fill
+from tests.test_store_delete import session as session_row
 
 
 @pytest.mark.parametrize("user", [OWNER, "anna", "a.b-c_d", "0"])
@@ -249,3 +251,34 @@ async def test_expired_sessions_and_lists_can_be_one_users(tmp_path: Path) -> No
         summaries = await store.session_summaries(10, False, user)
         assert {summary.session.id for summary in summaries} == expected
     await store.close()
+
+
+# Weights of their own, in the store.
+
+
+@pytest.mark.parametrize("record", [True, False])
+async def test_users_count_their_updates_by_themselves_and_go_on_from_them(
+    tmp_path: Path, record: bool
+) -> None:
+    store = Store.open(tmp_path, record=record)
+    for session in ("anna/one", "ben/one"):
+        await store.add_session(session_row(session))
+    for number, owner in enumerate(["anna", "", "anna", "ben", "anna"]):
+        await store.add_group(make_group(number), [make_sample(number)], (), owner)
+    await store.add_update(update(1, groups=1), [], None)
+    await store.add_user_update("anna", update(1, groups=2), "users/anna/checkpoints/000001")
+    waiting = await store.untrained_groups()
+    assert [(group.id, group.user) for group in waiting] == [(3, "ben"), (4, "anna")]
+    with pytest.raises(StoreError, match="expected at most the 1 that wait"):
+        await store.add_user_update("ben", update(1, groups=2), "checkpoint")
+    assert await store.rollback_to_checkpoint() is None, "the run's own has no checkpoint"
+    assert {group.id for group in await store.untrained_groups()} == {1, 3, 4}
+    await store.close()
+    store = Store.open(tmp_path, record=record)
+    newest = await store.newest_of_users()
+    assert {name: row.version for name, row in newest.items()} == {"anna": 1}
+    assert await store.updates() == []
+    await store.delete_user("anna")
+    assert await store.newest_of_users() == {}
+    await store.close()
+    assert files_with(tmp_path, "anna") == []

@@ -220,6 +220,7 @@ class Sessions:
             for at in range(0, len(session_ids), _AT_ONCE):
                 some = session_ids[at : at + _AT_ONCE]
                 deleted += await self.recorder.shielded(self._delete(some, math.inf))
+        await self._store.delete_user(user)
         return deleted
 
     async def reap(self) -> None:

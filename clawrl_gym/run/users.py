@@ -80,7 +80,7 @@ async def _remove_alone(folder: Path, users: Users, name: str) -> None:
                 raise
             return
         try:
-            await store.delete_sessions(await store.sessions_of_user(name))
+            await store.delete_user(name)
         finally:
             await store.close()
     _forget(folder, users, name)

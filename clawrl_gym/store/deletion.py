@@ -24,8 +24,10 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import stored_id
 from clawrl_gym.store.journal import Journal
 from clawrl_gym.store.pictures import PictureFiles, references_of, unreferenced
+from clawrl_gym.store.training import forget_user
 from clawrl_gym.store.turns import Bases
 from clawrl_gym.store.writer import Transaction, Writer, empty_wal
 
@@ -98,14 +100,37 @@ class Deleter:
                 await asyncio.to_thread(self._pictures.remove, digests)
             session_ids = session_ids[tried:]
             deleted += present
-        if deleted and not await self._clean() and (self._retry is None or self._retry.done()):
+        if deleted:
+            await self._clean_or_retry()
+        return deleted
+
+    async def forget_user(self, user: str) -> None:
+        """Delete what names a user whose sessions are gone. Goes on when its caller is
+        cancelled."""
+        task = asyncio.ensure_future(self._forget_user(user))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    async def _forget_user(self, user: str) -> int:
+        def job(tx: Transaction) -> None:
+            forget_user(tx, user)
+            if not self._has_files:
+                tx.db.execute("DELETE FROM disk.user_updates WHERE user=?", (user,))
+            _note(tx, stored_id(user, ""))
+
+        await self._writer.submit(job)
+        await self._clean_or_retry()
+        return 0
+
+    async def _clean_or_retry(self) -> None:
+        if not await self._clean() and (self._retry is None or self._retry.done()):
             _log.warning(
                 "somebody reads the run's database: bytes of deleted sessions stay in it until "
                 "they are done; this is tried again every %g s",
                 _LATER_S,
             )
             self._retry = asyncio.create_task(self._clean_later())
-        return deleted
 
     def _delete_rows(self, tx: Transaction, session_ids: list[str]) -> tuple[int, int, list[str]]:
         """How many it tried, how many were there, and the pictures without a session now."""
@@ -195,12 +220,17 @@ def _delete_one(tx: Transaction, session_id: str) -> bool:
         tx.db.execute(statement, (session_id,))
     if not tx.db.execute("DELETE FROM sessions WHERE id=?", (session_id,)).rowcount:
         return False
+    _note(tx, session_id)
+    return True
+
+
+def _note(tx: Transaction, session_id: str) -> None:
+    """That log lines are still to go."""
     row = {
         "digest": digest_of(session_id), "last_turn_id": tx.positions.last["turns"],
         "asked_s": time.time(),
     }  # fmt: skip
     tx.insert("INSERT OR REPLACE INTO deletions", row)
-    return True
 
 
 def _pending(db: sqlite3.Connection) -> list[Deletion]:

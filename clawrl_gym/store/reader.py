@@ -139,22 +139,26 @@ class StoreReader:
     def untrained_groups(self) -> list[StoredGroup]:
         """Groups that no update has used, in the order of their acceptance."""
         waiting = self._db.execute(
-            "SELECT group_id FROM groups WHERE used_by IS NULL ORDER BY position"
+            "SELECT group_id, user FROM groups WHERE used_by IS NULL ORDER BY position"
         )
         query = "SELECT * FROM samples WHERE group_id=? ORDER BY id"
         return [
-            StoredGroup(group_id, [sample_of(row) for row in self._db.execute(query, (group_id,))])
-            for (group_id,) in waiting.fetchall()
+            StoredGroup(
+                number, [sample_of(row) for row in self._db.execute(query, (number,))], user
+            )
+            for number, user in waiting.fetchall()
         ]
 
     def group_numbers(self) -> set[int]:
         """Ids of all accepted groups."""
         return {group_id for (group_id,) in self._db.execute("SELECT group_id FROM groups")}
 
-    def compared(self) -> list[Compared]:
-        """What the accepted groups brought to the algorithm's running means, in their order."""
+    def compared(self, user: str = OWNER) -> list[Compared]:
+        """What the accepted groups of a user brought to the algorithm's running means, in their
+        order."""
         rows = self._db.execute(
-            "SELECT compared FROM groups WHERE compared IS NOT NULL ORDER BY position"
+            "SELECT compared FROM groups WHERE compared IS NOT NULL AND user=? ORDER BY position",
+            (user,),
         )
         return [Compared(*each) for (of_group,) in rows for each in json.loads(of_group)]
 
@@ -171,6 +175,11 @@ class StoreReader:
         """All updates, oldest first."""
         rows = self._db.execute("SELECT * FROM updates ORDER BY version")
         return [update_of(row) for row in rows]
+
+    def newest_of_users(self) -> dict[str, UpdateRow]:
+        """The newest update of each user who has weights of their own."""
+        rows = self._db.execute("SELECT * FROM user_updates ORDER BY version")
+        return {row["user"]: update_of(row) for row in rows}
 
     def unanswered_turns(self, session_id: str) -> set[int]:
         """Turns of a session without a next state."""

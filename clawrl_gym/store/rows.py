@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, TypedDict
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Sample, Split, TurnKind, Verdict, VerdictKind
 
 Source = Literal["rollout", "live"]
@@ -105,6 +106,8 @@ class StoredGroup:
 
     id: int
     samples: list[Sample]
+    user: str = OWNER
+    """Whose weights learn of it."""
 
 
 class TurnColumns(TypedDict):
@@ -208,6 +211,9 @@ def session_of(row: sqlite3.Row) -> SessionRow:
     return SessionRow(**{name: row[name] for name in _SESSION_COLUMNS})
 
 
+_UPDATE_COLUMNS = [column.name for column in fields(UpdateRow)]
+
+
 def update_of(row: sqlite3.Row) -> UpdateRow:
-    values = {key: row[key] for key in row.keys()}  # noqa: SIM118 (Row iterates values)
+    values = {name: row[name] for name in _UPDATE_COLUMNS}
     return UpdateRow(**values | {"metrics": json.loads(row["metrics"])})

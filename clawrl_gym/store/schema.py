@@ -4,6 +4,8 @@ A turn stores only what it adds to the turn before it (`base_*`, see `delta.py`)
 only a digest (`offers`), so a long session stays cheap. A sample belongs to at most one batch;
 `trained_by` is the checkpoint that made its training last, `used_by` the update whose batch used a
 group up, `compared` what its verdicts and outcomes brought to the algorithm's running means.
+`user` says whose weights learn of a group; it is empty for the run's own. A user's versions are
+counted by themselves: `user_updates` has them, `updates` the run's own.
 `judged` and `settled` say that nobody waits for a turn's verdict, or for the sample of one: partial
 indexes hold the rest.
 """
@@ -17,7 +19,7 @@ from pathlib import Path
 from clawrl_gym.core.errors import StoreError
 
 DATABASE_FILE = "run.db"
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 _FORMAT = "clawrl_gym run"
 
@@ -34,6 +36,12 @@ _PICTURES = """CREATE TABLE pictures (
     session_id TEXT NOT NULL REFERENCES sessions(id), digest TEXT NOT NULL,
     PRIMARY KEY (session_id, digest)) WITHOUT ROWID"""
 """Which session refers to which picture."""
+
+_USER_UPDATES = """CREATE TABLE user_updates (
+    user TEXT NOT NULL, version INTEGER NOT NULL, groups INTEGER NOT NULL, tokens INTEGER NOT NULL,
+    duration_s REAL NOT NULL, metrics TEXT NOT NULL, created_s REAL NOT NULL, checkpoint TEXT,
+    PRIMARY KEY (user, version)) WITHOUT ROWID"""
+"""Of the weights of users who have their own."""
 
 _PICTURES_INDEX = "CREATE INDEX pictures_by_digest ON pictures (digest)"
 
@@ -84,7 +92,8 @@ _TABLES = (
     """CREATE TABLE groups (
         position INTEGER PRIMARY KEY, group_id INTEGER NOT NULL UNIQUE, task_id TEXT,
         seed INTEGER NOT NULL, split TEXT NOT NULL, version INTEGER NOT NULL,
-        created_s REAL NOT NULL, used_by INTEGER, compared TEXT)""",
+        created_s REAL NOT NULL, used_by INTEGER, compared TEXT,
+        user TEXT NOT NULL DEFAULT '')""",
     """CREATE TABLE updates (
         version INTEGER PRIMARY KEY, groups INTEGER NOT NULL, tokens INTEGER NOT NULL,
         duration_s REAL NOT NULL, metrics TEXT NOT NULL, created_s REAL NOT NULL,
@@ -97,6 +106,7 @@ _TABLES = (
     _OFFERS,
     _PICTURES,
     _PICTURES_INDEX,
+    _USER_UPDATES,
     *_INDEXES,
 )
 
@@ -123,6 +133,9 @@ _ADDED_COLUMNS: dict[int, dict[str, tuple[tuple[str, str], ...]]] = {
         "verdicts": (("weight", "REAL NOT NULL DEFAULT 1"),),
         "samples": (("strength", "REAL NOT NULL DEFAULT 1"),),
         "groups": (("compared", "TEXT"),),
+    },
+    6: {
+        "groups": (("user", "TEXT NOT NULL DEFAULT ''"),),
     },
 }  # fmt: skip
 """By table, what a version has and the one before it has not."""
@@ -165,6 +178,7 @@ def connect_memory(path: Path) -> sqlite3.Connection:
     db.execute("ATTACH ? AS disk", (str(path),))
     db.execute("PRAGMA disk.synchronous=FULL")
     db.execute("INSERT INTO main.updates SELECT * FROM disk.updates")
+    db.execute("INSERT INTO main.user_updates SELECT * FROM disk.user_updates")
     return db
 
 
@@ -246,13 +260,14 @@ def _upgrade(db: sqlite3.Connection, version: int) -> None:
     if version < 4:
         db.execute(_PICTURES)
         db.execute(_PICTURES_INDEX)
+    db.execute(_USER_UPDATES)
 
 
 def _read_as_current(db: sqlite3.Connection, version: int) -> None:
     """Views of this connection alone, in front of the tables of an older version: they stay."""
     expressions = {"last_s": "coalesce(ended_s, created_s)", "reward": "value", "rule": "''",
             "copies": "'[]'", "mark": "''", "judged": "1", "settled": "1", "weight": "1.0",
-            "strength": "1.0"}  # fmt: skip
+            "strength": "1.0", "user": "''"}  # fmt: skip
     for table, columns in _added_since(version).items():
         added = ", ".join(f"{expressions.get(name, 'NULL')} AS {name}" for name, _ in columns)
         db.execute(
@@ -262,6 +277,7 @@ def _read_as_current(db: sqlite3.Connection, version: int) -> None:
         db.execute(f"CREATE TEMP {_OFFERS.removeprefix('CREATE')}")
     if version < 4:
         db.execute(f"CREATE TEMP {_PICTURES.removeprefix('CREATE')}")
+    db.execute(f"CREATE TEMP {_USER_UPDATES.removeprefix('CREATE')}")
 
 
 def _added_since(version: int) -> dict[str, list[tuple[str, str]]]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
 from clawrl_gym.store.deletion import Deleter, UnusedBytes, finish_interrupted
@@ -186,6 +187,15 @@ class Store:
         call is seen."""
         return await self._write(lambda tx: sessions.ids_of_user(tx, user))
 
+    async def delete_user(self, user: str) -> int:
+        """Delete all sessions and updates of a user other than the owner, so that no byte of them
+        stays in the files; returns how many sessions there were."""
+        deleted = 0
+        while session_ids := await self.sessions_of_user(user):
+            deleted += await self.delete_sessions(session_ids)
+        await self._deleter.forget_user(user)
+        return deleted
+
     async def forget_pictures(self, digests: Iterable[str]) -> None:
         """Delete those of the pictures that no session refers to and nobody has pinned."""
         candidates = set(digests)
@@ -221,15 +231,20 @@ class Store:
         return await self._write(job)
 
     async def add_group(
-        self, group: Group, samples: list[Sample], compared: Sequence[Compared] = ()
+        self,
+        group: Group,
+        samples: list[Sample],
+        compared: Sequence[Compared] = (),
+        user: str = OWNER,
     ) -> list[Sample]:
         """Accept a whole group with its samples (none when it holds no signal), in one transaction.
 
+        `user`: whose weights learn of it.
         `compared` is what the algorithm's running means took in with it. Returns the samples with
         their positions, without those of turns that were deleted. The order of these calls is the
         order of training.
         """
-        return await self._write(lambda tx: training.add_group(tx, group, samples, compared))
+        return await self._write(lambda tx: training.add_group(tx, group, samples, compared, user))
 
     async def add_samples(self, samples: list[Sample]) -> list[int]:
         """Record samples outside any group, all or none; returns their increasing positions."""
@@ -253,6 +268,20 @@ class Store:
 
         await self._write(job)
 
+    async def add_user_update(self, user: str, update: UpdateRow, checkpoint: str) -> None:
+        """Record an update of a user's own weights, whose groups are trained with it.
+
+        One transaction. Raises StoreError when the version exists, or fewer groups of theirs wait
+        than the update used; nothing of it is then stored.
+        """
+
+        def job(tx: Transaction) -> None:
+            row = training.add_user_update(tx, user, update, checkpoint)
+            if not self.records:
+                tx.insert("INSERT INTO disk.user_updates", row | {"groups": 0})
+
+        await self._write(job)
+
     async def add_taught(self, version: int, taught: list[Taught]) -> None:
         """Log what the teacher thought of turns in an update; not kept in the database."""
 
@@ -268,7 +297,8 @@ class Store:
     async def rollback_to_checkpoint(self) -> UpdateRow | None:
         """For resume: undo updates after the last checkpoint; their groups and samples wait again.
 
-        Returns the update of that checkpoint, or None when the run has none yet.
+        Returns the update of that checkpoint, or None when the run has none yet. Each update of a
+        user's own weights has one.
         """
 
         def job(tx: Transaction) -> UpdateRow | None:
@@ -308,6 +338,7 @@ class Store:
     samples_of_session = _awaited(StoreReader.samples_of_session)
     samples_of_update = _awaited(StoreReader.samples_of_update)
     updates = _awaited(StoreReader.updates)
+    newest_of_users = _awaited(StoreReader.newest_of_users)
 
     async def close(self) -> None:
         """Write what is waiting and free the folder. Idempotent."""

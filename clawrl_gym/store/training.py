@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import chain, islice
 
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Lesson, Sample
 from clawrl_gym.dialogue.delta import diff_ids, patch_ids
 from clawrl_gym.store.rows import (
@@ -43,12 +44,12 @@ def add_samples(tx: Transaction, samples: list[Sample]) -> list[Sample]:
 
 
 def add_group(
-    tx: Transaction, group: Group, samples: list[Sample], compared: Sequence[Compared]
+    tx: Transaction, group: Group, samples: list[Sample], compared: Sequence[Compared], user: str
 ) -> list[Sample]:
     row = {
         "group_id": group.id, "task_id": group.task.id, "seed": group.task.seed,
         "split": group.task.split, "version": group.version, "created_s": time.time(),
-        "compared": json.dumps(compared) if compared else None,
+        "compared": json.dumps(compared) if compared else None, "user": user,
     }  # fmt: skip
     tx.insert("INSERT INTO groups", row)
     return add_samples(tx, samples)
@@ -61,11 +62,7 @@ def add_update(
 
     Raises StoreError when fewer groups wait than the update says it used.
     """
-    row: dict[str, object] = {
-        "version": update.version, "groups": update.groups, "tokens": update.tokens,
-        "duration_s": update.duration_s, "metrics": json.dumps(update.metrics),
-        "created_s": update.created_s or time.time(), "checkpoint": checkpoint,
-    }  # fmt: skip
+    row = _update_columns(update, checkpoint)
     tx.insert("INSERT INTO updates", row)
     batch = [
         (update.version, at, sample_id)
@@ -73,16 +70,7 @@ def add_update(
         if not _was_deleted(tx, sample_id)
     ]
     tx.db.executemany("INSERT INTO batches VALUES (?, ?, ?)", batch)
-    used = tx.db.execute(
-        "UPDATE groups SET used_by=? WHERE position IN (SELECT position FROM groups "
-        "WHERE used_by IS NULL ORDER BY position LIMIT ?)",
-        (update.version, update.groups),
-    ).rowcount
-    if used != update.groups:
-        raise StoreError(
-            f"got update {update.version} with {update.groups} groups, "
-            f"expected at most the {used} that wait in the store"
-        )
+    _use_up(tx, update, OWNER)
     if checkpoint is not None:
         tx.db.execute(
             "UPDATE samples SET trained_by=? WHERE trained_by IS NULL AND id IN "
@@ -91,6 +79,42 @@ def add_update(
             (update.version, update.version),
         )
     return row
+
+
+def add_user_update(
+    tx: Transaction, user: str, update: UpdateRow, checkpoint: str
+) -> dict[str, object]:
+    """The stored row of an update of a user's own weights, each of which has a checkpoint."""
+    row = {"user": user, **_update_columns(update, checkpoint)}
+    tx.insert("INSERT INTO user_updates", row)
+    _use_up(tx, update, user)
+    tx.db.execute(
+        "UPDATE samples SET trained_by=? WHERE trained_by IS NULL AND group_id IN "
+        "(SELECT group_id FROM groups WHERE user=? AND used_by=?)",
+        (update.version, user, update.version),
+    )
+    return row
+
+
+def _update_columns(update: UpdateRow, checkpoint: str | None) -> dict[str, object]:
+    return {
+        "version": update.version, "groups": update.groups, "tokens": update.tokens,
+        "duration_s": update.duration_s, "metrics": json.dumps(update.metrics),
+        "created_s": update.created_s or time.time(), "checkpoint": checkpoint,
+    }  # fmt: skip
+
+
+def _use_up(tx: Transaction, update: UpdateRow, user: str) -> None:
+    used = tx.db.execute(
+        "UPDATE groups SET used_by=? WHERE position IN (SELECT position FROM groups "
+        "WHERE used_by IS NULL AND user=? ORDER BY position LIMIT ?)",
+        (update.version, user, update.groups),
+    ).rowcount
+    if used != update.groups:
+        raise StoreError(
+            f"got update {update.version} with {update.groups} groups, "
+            f"expected at most the {used} that wait in the store"
+        )
 
 
 def session_of_sample(tx: Transaction, sample_id: int) -> str | None:
@@ -112,8 +136,14 @@ def rollback(tx: Transaction) -> UpdateRow | None:
     after = (-1 if last is None else last["version"],)
     tx.db.execute("DELETE FROM batches WHERE version > ?", after)
     tx.db.execute("DELETE FROM updates WHERE version > ?", after)
-    tx.db.execute("UPDATE groups SET used_by=NULL WHERE used_by > ?", after)
+    tx.db.execute("UPDATE groups SET used_by=NULL WHERE used_by > ? AND user=''", after)
     return None if last is None else update_of(last)
+
+
+def forget_user(tx: Transaction, user: str) -> None:
+    """Job: the updates of a user whose sessions are deleted, and their empty groups."""
+    tx.db.execute("DELETE FROM groups WHERE user=?", (user,))
+    tx.db.execute("DELETE FROM user_updates WHERE user=?", (user,))
 
 
 def _has_turn(tx: Transaction, sample: Sample) -> bool:
