@@ -191,8 +191,14 @@ def test_a_checkpoint_of_another_form_is_refused(model_dir: str, tmp_path: Path)
     make_learner(model_dir).save_checkpoint(of_adapter)
     make_learner(model_dir, adapter=None).save_checkpoint(of_weights)
     other = make_learner(model_dir, adapter={"rank": 8})
-    with pytest.raises(TrainerError, match=r"rank 4 on .*, expected the run's own: rank 8 on"):
+    with pytest.raises(TrainerError, match=r"rank 4, .*, expected the run's own: rank 8, alpha"):
         other.load_checkpoint(of_adapter)
+    louder = make_learner(model_dir, adapter={"rank": 4, "alpha": 16})
+    with pytest.raises(TrainerError, match=r"alpha 8 on .* own: rank 4, alpha 16 on down_proj,"):
+        louder.load_checkpoint(of_adapter)
+    fewer = make_learner(model_dir, adapter={"rank": 4, "alpha": 8, "modules": ["q_proj"]})
+    with pytest.raises(TrainerError, match=r"alpha 8 on down_proj.* own: rank 4, alpha 8 on q_pr"):
+        fewer.load_checkpoint(of_adapter)
     with pytest.raises(TrainerError, match="without an adapter"):
         other.load_checkpoint(of_weights)
     with pytest.raises(TrainerError, match="learner=lora"):

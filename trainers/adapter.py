@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -114,8 +115,7 @@ def write_adapter(net: nn.Module, folder: Path) -> None:
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
-    (settings,) = net.peft_config.values()  # type: ignore[operator]
-    settings.save_pretrained(str(folder))
+    _settings(net).save_pretrained(str(folder))
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in trained(net).items()}
     save_file(tensors, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
 
@@ -131,30 +131,35 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
         )
     tensors = load_file(folder / ADAPTER_WEIGHTS)
     own = trained(net)
-    if {name: t.shape for name, t in tensors.items()} != {name: t.shape for name, t in own.items()}:
+    shapes, own_shapes = ({name: t.shape for name, t in each.items()} for each in (tensors, own))
+    form, own_form = _form(tensors, _alpha_of(folder)), _form(own, _settings(net).lora_alpha)
+    if shapes != own_shapes or form != own_form:
         raise TrainerError(
-            f"got an adapter with {_words(folder)}, expected the run's own: "
-            f"{_form(own)}; its learner.adapter.* must be those that it began with"
+            f"got an adapter with {form}, expected the run's own: {own_form}; its "
+            "learner.adapter.* must be those that it began with"
         )
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
 
 
-def _words(folder: Path) -> str:
+def _settings(net: nn.Module) -> Any:
+    """PEFT's own, of the one adapter."""
+    return net.peft_config[_NAME]  # type: ignore[index]
+
+
+def _alpha_of(folder: Path) -> object:
     try:
-        settings = json.loads((folder / ADAPTER_SETTINGS).read_text("utf-8"))
-        modules = settings["target_modules"]
-        named = modules if isinstance(modules, str) else ", ".join(sorted(modules))
-        return f"rank {settings['r']} on {named}"
+        return json.loads((folder / ADAPTER_SETTINGS).read_text("utf-8"))["lora_alpha"]
     except (OSError, ValueError, KeyError, TypeError):
-        return "unknown settings"
+        return "unknown"
 
 
-def _form(tensors: Mapping[str, Tensor]) -> str:
+def _form(tensors: Mapping[str, Tensor], alpha: object) -> str:
     ranks = {tensor.shape[0] for name, tensor in tensors.items() if ".lora_A." in name}
-    names = {name.rpartition(".lora_A.")[0].rpartition(".")[2] for name in tensors}
-    return f"rank {', '.join(map(str, sorted(ranks)))} on {', '.join(sorted(names - {''}))}"
+    names = {name.rpartition(".lora_A.")[0].rpartition(".")[2] for name in tensors} - {""}
+    rank = ", ".join(map(str, sorted(ranks)))
+    return f"rank {rank}, alpha {alpha} on {', '.join(sorted(names))}"
 
 
 def _layer_names(net: nn.Module) -> set[str]:
