@@ -307,6 +307,18 @@ async def test_the_flush_rule_is_the_only_clock(store: Store) -> None:
     assert math.isnan(BatchQueue(store, ByTurns(1, 1.0), 0).flush_in_s)
 
 
+async def test_what_waited_long_is_used_before_it_is_too_old(store: Store) -> None:
+    ready = live(store, turns=2, max_staleness=3)
+    await accept_turns(ready, range(20))
+    sizes, version = [], 0
+    while ready.waiting_samples:
+        batch = await ready.batch(version, version)
+        sizes.append(len(batch.samples))
+        version += 1
+    assert sizes == [5, 5, 5, 5]
+    assert not ready.counters["samples/dropped_stale"]
+
+
 @dataclass
 class Learner:
     """Steps at once and notes what it saw."""

@@ -164,11 +164,15 @@ class BatchQueue:
 
     async def batch(self, number: int, version: int) -> Batch:
         """The next batch, as soon as it is due."""
+        return self._take(number, await self.due(version))
+
+    async def due(self, version: int) -> int:
+        """Wait until a batch is due, and leave it in the queue; how many groups it has."""
         self.version = version
         while True:
             groups = self._due()
             if groups:
-                return self._take(number, groups)
+                return groups
             self._arrived.clear()
             pause_s = self.flush_in_s
             with suppress(TimeoutError):
@@ -180,12 +184,21 @@ class BatchQueue:
         rule = self._rule
         if isinstance(rule, ByGroups):
             return self._whole(rule)
-        effective = 0
+        effective, wanted = 0, max(rule.turns, self._wanted_now())
         for groups, waiting in enumerate(self._waiting, 1):
             effective += self._effective(waiting)
-            if effective >= rule.turns:
+            if effective >= wanted:
                 return groups
         return len(self._waiting) if effective and self._flush_in_s(rule) <= 0 else 0
+
+    def _wanted_now(self) -> int:
+        """Samples of a batch so that all that wait are used before the oldest are too old."""
+        waiting = [waiting for waiting in self._waiting if self._effective(waiting)]
+        if not waiting:
+            return 0
+        oldest = min(group.oldest_version for group in waiting)
+        updates_left = self._max_staleness - (self.version - oldest) + 1
+        return math.ceil(sum(group.lessons for group in waiting) / updates_left)
 
     def _whole(self, rule: ByGroups) -> int:
         """Groups from the front that hold as many as a batch needs.

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+from datetime import time
+
+from pydantic import Field, field_validator
 
 from clawrl_gym.config.part import Part
+
+_WORDS = ("always", "idle")
+_CLOCK = r"((?:[01]\d|2[0-3]):[0-5]\d)"
+_HOURS = re.compile(f"{_CLOCK}-{_CLOCK}")
 
 
 class KindRule(Part):
@@ -37,6 +44,11 @@ class LiveConfig(Part):
     """Judged turns that make an update."""
     flush_s: float = Field(900.0, gt=0)
     """A judged turn waits no longer than this for others before an update is made."""
+    train_when: str = "always"
+    """`always`; `idle`: after `train_idle_s` in which nobody asked for anything; or hours such as
+    22:00-06:30, by this machine's clock. What is judged at other times waits; an update under way
+    goes on."""
+    train_idle_s: float = Field(120.0, gt=0)
     max_staleness: int = Field(64, ge=0)
     """A turn whose oldest token is more versions old than this is not trained on."""
     weak_reward: float = Field(0.1, ge=0, le=1)
@@ -53,3 +65,25 @@ class LiveConfig(Part):
     expressions, a block's two ends with `.*?` between them."""
     runtime_session: tuple[str, ...] = ()
     """Regular expressions whose first group is a session id that a client writes into a message."""
+
+    @property
+    def hours(self) -> tuple[time, time] | None:
+        """Between which learning is on, where `train_when` says so; the end may be on the next
+        day."""
+        if self.train_when in _WORDS:
+            return None
+        start, end = map(time.fromisoformat, self.train_when.split("-"))
+        return start, end
+
+    @field_validator("train_when")
+    @classmethod
+    def _is_a_word_or_hours(cls, value: str) -> str:
+        if value in _WORDS:
+            return value
+        match = _HOURS.fullmatch(value)
+        if match is None or match[1] == match[2]:
+            raise ValueError(
+                f"got {value!r}, expected always, idle, or hours from one to another such as "
+                "22:00-06:30"
+            )
+        return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -53,7 +54,8 @@ class Border:
         if request.path == "/healthz":
             return await handler(request)
         is_link = request.path == link.PATH
-        with self._counting(_route_of(request), inside=not is_link) as counted:
+        asks = request.method == "POST"
+        with self._counting(_route_of(request), inside=not is_link, asks=asks) as counted:
             try:
                 user = self._admission.check_key(request)
                 set_caller(request, user)
@@ -120,14 +122,19 @@ class Border:
                 del self._of_users[user]
 
     @contextmanager
-    def _counting(self, route: str, inside: bool = True) -> Iterator[_Counted]:
+    def _counting(self, route: str, inside: bool = True, asks: bool = True) -> Iterator[_Counted]:
+        """`asks`: it is more than a look."""
         stats, counted = self._stats, _Counted()
         stats.requests += 1
         stats.inside += inside
+        stats.asking += asks
         try:
             yield counted
         finally:
             stats.inside -= inside
+            if asks:
+                stats.asking -= 1
+                stats.last_asked_s = time.monotonic()
             stats.answers[route, counted.status] += 1
 
     def _refusal(self, request: web.Request, error: Exception) -> Refusal:

@@ -7,6 +7,7 @@ fixed sets, so a client cannot make new series.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -78,6 +79,15 @@ class GatewayStats:
     """How prompts joined the turn before them: see `splice.Fit`."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Turns by kind."""
+    asking: int = 0
+    """Requests under way that are more than a look."""
+    last_asked_s: float = field(default_factory=time.monotonic)
+    """When the last of them ended, by the monotonic clock; at first the start."""
+
+    def quiet_for_s(self, now_s: float) -> float:
+        """How long nobody has asked for anything; 0 while somebody does."""
+        return 0.0 if self.asking else now_s - self.last_asked_s
+
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Answers by route and status; 499 for clients that left."""
     learning: LearningStats = field(default_factory=LearningStats)

@@ -18,6 +18,7 @@ from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.queue import JudgeQueue
 from clawrl_gym.rollout.live_collector import LiveCollector
+from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place
 from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
@@ -30,7 +31,7 @@ from clawrl_gym.run.versions import LiveVersions
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.batch_queue import BatchQueue
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
@@ -175,7 +176,7 @@ class Service:
         loop = TrainLoop(
             config.learner,
             parts.learner,
-            self._ready.batch,
+            self._next_batch,
             parts.publish,
             self._on_update,
             parts.folder.checkpoints,
@@ -184,6 +185,23 @@ class Service:
         )
         parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)
         await loop.run(parts.policy.version, _FOREVER)
+
+    async def _next_batch(self, number: int, version: int) -> Batch:
+        """What is ready when it is time to learn."""
+        gateway = self._parts.policy.gateway
+        training_time = TrainingTime(self._config.live, gateway.stats.quiet_for_s, self._on_wait)
+        await self._ready.due(version)
+        while await training_time.come():
+            await self._ready.due(version)  # what was ready may have been withdrawn meanwhile
+        return await self._ready.batch(number, version)
+
+    def _on_wait(self, awaited: str | None) -> None:
+        """Learning waits for its time, or (None) has it."""
+        if awaited is None:
+            self._view.phase("learning", "ready")
+        else:
+            waiting = f"{self._ready.waiting_samples} samples"
+            self._view.phase("learning", f"{awaited} with {waiting} (live.train_when)")
 
     def _on_verdict(self, verdict: Verdict) -> None:
         """Without learning, verdicts stay in the store; their samples come when it is on again."""
