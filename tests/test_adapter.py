@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
@@ -203,3 +203,19 @@ def test_a_checkpoint_of_another_form_is_refused(model_dir: str, tmp_path: Path)
         other.load_checkpoint(of_weights)
     with pytest.raises(TrainerError, match="learner=lora"):
         make_learner(model_dir, adapter=None).load_checkpoint(of_adapter)
+
+
+def test_an_adapter_of_another_model_is_refused(model_dir: str, tmp_path: Path) -> None:
+    """Of the same rank and the same layers; a tensor has no place, or another shape."""
+    learner = make_learner(model_dir)
+    folder = tmp_path / "adapter"
+    adapter.write_adapter(learner.model.net, folder)
+    tensors = load_file(folder / "adapter_model.safetensors")
+    first = min(tensors)
+    for changed in ({}, {first: tensors[first].repeat(1, 2)}):
+        rest = {name: tensor for name, tensor in tensors.items() if name != first}
+        save_file(rest | changed, folder / "adapter_model.safetensors")
+        with pytest.raises(
+            TrainerError, match=r"of another model .*layers\.0\..* is missing or of"
+        ):
+            adapter.read_adapter(learner.model.net, folder)

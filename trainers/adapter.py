@@ -133,10 +133,15 @@ def read_adapter(net: nn.Module, folder: Path) -> None:
     own = trained(net)
     shapes, own_shapes = ({name: t.shape for name, t in each.items()} for each in (tensors, own))
     form, own_form = _form(tensors, _alpha_of(folder)), _form(own, _settings(net).lora_alpha)
-    if shapes != own_shapes or form != own_form:
+    if form != own_form:
         raise TrainerError(
             f"got an adapter with {form}, expected the run's own: {own_form}; its "
             "learner.adapter.* must be those that it began with"
+        )
+    if others := sorted(name for name, _ in shapes.items() ^ own_shapes.items()):
+        raise TrainerError(
+            f"got an adapter of another model ({folder}), expected one of the run's own: "
+            f"{others[0]} is missing or of another shape"
         )
     with torch.no_grad():
         for name, tensor in own.items():
