@@ -94,7 +94,12 @@ class House:
     @asynccontextmanager
     async def departing(self) -> AsyncIterator[None]:
         """As serving does."""
-        departures = Departures(self.bench.folder, self.users, self.bench.gateway.remove_user)
+
+        async def remove(name: str) -> None:
+            await self.bench.gateway.turn_out(name)
+            await self.bench.gateway.delete_user(name)
+
+        departures = Departures(self.bench.folder, self.users, remove)
         running = asyncio.create_task(departures.run())
         try:
             yield

@@ -25,6 +25,7 @@ from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.binary import Binary
 from clawrl_gym.trainers.hybrid import Hybrid
 from clawrl_gym.trainers.opd import Opd
+from clawrl_gym.trainers.user_queues import UserQueues
 from tests.fakes import FakePolicy, decode
 from tests.fakes_judge import a_turn, live_session, shipped_rules, stored, user
 
@@ -79,10 +80,11 @@ async def collecting(
     **config: Any,
 ) -> AsyncIterator[Live]:
     settings = LiveConfig(**{"flush_s": 0.001, "batch_turns": 100} | config)
-    ready = BatchQueue.live(settings, store)
+    queues = UserQueues(lambda user: BatchQueue.live(settings, store, user))
+    ready = queues.own
     enhancer = Enhancer((policy or FakePolicy()).render, HintConfig(form="!{hint}"), 10_000)
     collector = LiveCollector(
-        settings, store, algorithm or Binary(0.95), ready, judged=judged, enhancer=enhancer
+        settings, store, algorithm or Binary(0.95), queues, judged=judged, enhancer=enhancer
     )
     if restore:
         await collector.restore()

@@ -71,6 +71,12 @@ class LearnerActor:
     def load_checkpoint(self, folder: str) -> None:
         self._learner.load_checkpoint(folder)
 
+    def use(self, user: str, folder: str | None) -> None:
+        self._learner.use(user, folder)
+
+    def forget(self, user: str) -> None:
+        self._learner.forget(user)
+
 
 class LearnerAway:
     """A learner whose model and checkpoints are files of another machine."""
@@ -113,6 +119,16 @@ class LearnerAway:
         with private_files(), Scratch("learner") as scratch:
             receive(shipment, scratch / "checkpoint", self._get)
             self._learner.load_checkpoint(str(scratch / "checkpoint"))
+
+    def use(self, user: str, shipment: Shipment | None) -> None:
+        if shipment is None:
+            return self._learner.use(user, None)
+        with private_files(), Scratch("learner") as scratch:
+            receive(shipment, scratch / "checkpoint", self._get)
+            self._learner.use(user, str(scratch / "checkpoint"))
+
+    def forget(self, user: str) -> None:
+        self._learner.forget(user)
 
     def _sent(self, save: Callable[[str], None]) -> Shipment:
         with private_files(), Scratch("learner") as scratch:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from clawrl_gym.config import LiveConfig, RolloutConfig
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Sample
 from clawrl_gym.store import Store
 
@@ -88,8 +89,12 @@ class _QueuedGroup:
 class BatchQueue:
     """The queue between whoever accepts groups and the training loop."""
 
-    def __init__(self, store: Store, rule: ByGroups | ByTurns, max_staleness: int) -> None:
+    def __init__(
+        self, store: Store, rule: ByGroups | ByTurns, max_staleness: int, user: str = OWNER
+    ) -> None:
+        """`user`: whose weights learn of what is accepted."""
         self._store = store
+        self._user = user
         self._rule = rule
         self._max_staleness = max_staleness
         self._waiting: deque[_QueuedGroup] = deque()
@@ -107,9 +112,10 @@ class BatchQueue:
         return cls(store, rule, config.max_staleness)
 
     @classmethod
-    def live(cls, config: LiveConfig, store: Store) -> Self:
+    def live(cls, config: LiveConfig, store: Store, user: str = OWNER) -> Self:
         """For groups of one turn."""
-        return cls(store, ByTurns(config.batch_turns, config.flush_s), config.max_staleness)
+        rule = ByTurns(config.batch_turns, config.flush_s)
+        return cls(store, rule, config.max_staleness, user)
 
     @property
     def waiting_groups(self) -> int:
@@ -149,7 +155,7 @@ class BatchQueue:
     ) -> list[Sample]:
         """Store a group with its samples and queue it; returns the samples as stored."""
         async with self._order:
-            stored = await self._store.add_group(group, samples, compared)
+            stored = await self._store.add_group(group, samples, compared, self._user)
             self._waiting.append(_QueuedGroup.of(stored))
         self._arrived.set()
         return stored

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
+from clawrl_gym.core.ownership import OWNER, OWNER_NAME
 from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
@@ -32,6 +33,7 @@ from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
 from clawrl_gym.trainers.optimizer import make_optimizer, optimizer_step, strength_of
 from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
 from clawrl_gym.trainers.teacher import Teacher, TeacherReport
@@ -92,6 +94,9 @@ class Learner:
             constant_length=trainer.constant_length,
         )
         self.optimizer = make_optimizer(self.model.net, learner)
+        self.user = OWNER
+        """Whose adapter is trained now."""
+        self._resting = RestingStates()
         self.updates = 0
         """Steps done so far, those before a resumption too."""
         self.skipped = 0
@@ -176,6 +181,65 @@ class Learner:
             self.optimizer.load_state_dict(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])
+
+    def use(self, user: str, folder: str | None) -> None:
+        """Go on with a user's adapter and optimizer, and put away those that are here.
+
+        They come from memory, else from their checkpoint `folder`; without one the user begins with
+        the run's own adapter as it is and an optimizer of their own. Raises TrainerError where all
+        weights are trained.
+        """
+        if user == self.user:
+            return
+        if not self.model.adapted:
+            raise TrainerError(
+                f"got the turn of {user or OWNER_NAME} at a learner of all weights, expected one "
+                "with adapters (learner=lora): all share one set of weights"
+            )
+        self._resting.put(self.user, self._resting_state())
+        state = self._resting.take(user)
+        self.user = user
+        if state is not None:
+            self._go_on(state)
+        elif folder is not None:
+            self.load_checkpoint(folder)
+        else:
+            self._begin_as(self._resting.own())
+
+    def forget(self, user: str) -> None:
+        """Nothing of a user whose turn it is not stays in memory."""
+        self._resting.take(user)
+
+    def _resting_state(self) -> RestingState:
+        average = None if self.average is None else self.average.tensors
+        return RestingState(
+            in_memory(self._trained()),
+            in_memory(self.optimizer.state_dict()),
+            self.updates,
+            self.skipped,
+            torch.get_rng_state(),
+            in_memory(average),
+        )
+
+    def _trained(self) -> list[Tensor]:
+        return [parameter for parameter in self.model.net.parameters() if parameter.requires_grad]
+
+    def _go_on(self, state: RestingState) -> None:
+        self._begin_as(state)
+        self.optimizer.load_state_dict(state.optimizer)
+        self.updates, self.skipped = state.updates, state.skipped
+        torch.set_rng_state(state.rng)
+        if self.average is not None and state.average is not None:
+            self.average.load(state.average)
+
+    def _begin_as(self, state: RestingState) -> None:
+        with torch.no_grad():
+            for parameter, tensor in zip(self._trained(), state.trained, strict=True):
+                parameter.copy_(tensor)
+        self.optimizer = make_optimizer(self.model.net, self.config)
+        self.updates = self.skipped = 0
+        if self.average is not None:
+            self.average.begin()
 
     def _make_teacher(self, model_dir: str, device: str, images: Images | None) -> Teacher:
         config = self.trainer.distillation

@@ -15,6 +15,7 @@ import math
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -101,9 +102,12 @@ class TrainLoop:
         timeline: Timeline,
         kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
         say: Callable[[str], None] = lambda _: None,
+        turn: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
-        gets a line for a learner that is started again."""
+        gets a line for a learner that is started again. `turn` is held through each update, where
+        several loops share a learner."""
+        self._turn: AbstractAsyncContextManager[object] = nullcontext() if turn is None else turn
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
@@ -120,12 +124,13 @@ class TrainLoop:
         while version < steps:
             waited_from_s = time.time()
             batch = await self._batch_or_return(version)
-            if isinstance(batch, _Return):
-                version = await self._go_back(batch, version)
-                continue
-            waited_s = time.time() - waited_from_s
-            self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
-            version = await self._update(batch, version, waited_s, last=version + 1 == steps)
+            async with self._turn:
+                if isinstance(batch, _Return):
+                    version = await self._go_back(batch, version)
+                    continue
+                waited_s = time.time() - waited_from_s
+                self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
+                version = await self._update(batch, version, waited_s, last=version + 1 == steps)
 
     async def return_to(self, version: int) -> int:
         """Have the weights of an earlier version serve again, once the update under way is done;

@@ -138,10 +138,13 @@ class Gateway:
         self._links = Links(self._border, self._completions.linked, self._sessions_api.linked_end)
         self._runner: web.AppRunner | None = None
 
-    async def remove_user(self, user: str) -> int:
-        """End the requests of a user whose key opens nothing any more, and delete their sessions
-        with all data; returns how many there were."""
+    async def turn_out(self, user: str) -> None:
+        """End the requests of a user whose key opens nothing any more."""
         await self._border.turn_out(user)
+
+    async def delete_user(self, user: str) -> int:
+        """Delete the sessions of a user who was turned out, with all data; returns how many there
+        were."""
         return await self.sessions.delete_user(user)
 
     @property

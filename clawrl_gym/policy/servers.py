@@ -11,10 +11,11 @@ import asyncio
 import math
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
@@ -173,11 +174,19 @@ class PolicyServers:
         for client in self._clients:
             await client.close()
 
-    async def start_adapters(self, version: int = 0, folder: Path | None = None) -> None:
-        """Serve the model without an adapter as version 0, or with one as `version`; as `start`."""
+    async def start_adapters(
+        self,
+        version: int = 0,
+        folder: Path | None = None,
+        of_users: Mapping[str, tuple[int, Path]] = MappingProxyType({}),
+    ) -> None:
+        """Serve the model without an adapter as version 0, or with one as `version`, and those of
+        users, by name, as their versions; as `start`."""
         assert self.adapters is not None
         if folder is not None:
             self.adapters.promote(await self.adapters.stage(OWNER, version, folder))
+        for user, (own_version, own_folder) in of_users.items():
+            self.adapters.promote(await self.adapters.stage(user, own_version, own_folder))
         await self.start()
         self._version = version
 

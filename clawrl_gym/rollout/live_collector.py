@@ -35,10 +35,12 @@ import logging
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import (
     Episode,
     Group,
@@ -57,7 +59,7 @@ from clawrl_gym.rollout.evidence import (
 )
 from clawrl_gym.store import SessionRow, Store, effective
 from clawrl_gym.trainers.algorithm import Algorithm, Term, make_sample
-from clawrl_gym.trainers.batch_queue import BatchQueue
+from clawrl_gym.trainers.user_queues import UserQueues
 
 _TASK = TaskRef(None, 0, "train")
 _WAITS = "hint waits"
@@ -74,14 +76,19 @@ class LiveCollector:
         config: LiveConfig,
         store: Store,
         algorithm: Algorithm,
-        ready: BatchQueue,
+        ready: UserQueues,
         judged: bool = True,
         enhancer: Enhancer | None = None,
+        make_algorithm: Callable[[], Algorithm] | None = None,
     ) -> None:
-        """`judged`: a judge gives each turn a verdict, which is waited for at a session's end."""
+        """`judged`: a judge gives each turn a verdict, which is waited for at a session's end.
+        `make_algorithm`: one like `algorithm` for each user with weights of their own, whose
+        running means are theirs alone."""
         self._config = config
         self._store = store
         self._algorithm = algorithm
+        self._make_algorithm = make_algorithm
+        self._algorithms = {OWNER: algorithm}
         self._ready = ready
         self._judged = judged
         self._enhancer = enhancer if algorithm.needs_hints else None
@@ -114,8 +121,11 @@ class LiveCollector:
     async def restore(self) -> None:
         """Go on where an earlier process stopped; before `run`."""
         waiting = await self._store.untrained_groups()
-        self._ready.restore([group.samples for group in waiting])
+        self._ready.restore(waiting)
         self._algorithm.replay(await self._store.compared())
+        for user in {group.user for group in waiting} | set(await self._store.newest_of_users()):
+            if user != OWNER and self._make_algorithm is not None:
+                self._algorithm_of(user).replay(await self._store.compared(user))
         for verdict in await self._store.judged_without_sample():
             self.verdict(verdict)
         for session_id in await self._store.ended_without_yield():
@@ -180,7 +190,7 @@ class LiveCollector:
         unclear = unclear_because(verdict, self._algorithm.reward_weight)
         if unclear is not None and not has_hints:
             return unclear
-        return untrainable_because(turn, self._config, self._ready.version)
+        return untrainable_because(turn, self._config, self._ready.version(turn.session_id))
 
     async def _on_end(self, session_id: str) -> None:
         """The guarantee."""
@@ -206,7 +216,7 @@ class LiveCollector:
         )
         if self._judged and evidence.unjudged:
             return  # the verdict that is missing comes back here
-        weakest = evidence.weakest(self._config, self._ready.version)
+        weakest = evidence.weakest(self._config, self._ready.version(session_id))
         if isinstance(weakest, Turn):
             await self._book(session, await self._from_weak(weakest))
         elif weakest is not None and session.why != weakest:
@@ -243,7 +253,8 @@ class LiveCollector:
         group = await self._group(turn, verdict.reward or 0.0)
         enhanced = {turn.index: prompts} if prompts else {}
         verdicts = {turn.index: verdict}
-        samples = self._algorithm.stamp(group, [[segment_of(turn)]], [verdicts], [enhanced])
+        algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
+        samples = algorithm.stamp(group, [[segment_of(turn)]], [verdicts], [enhanced])
         return await self._accept(group, turn, samples), None
 
     async def _from_weak(self, turn: Turn) -> int:
@@ -268,7 +279,8 @@ class LiveCollector:
         if not samples or self._is_deleted(turn):
             return 0
         marked = [replace(sample, turn_id=turn.id) for sample in samples]
-        stored = await self._ready.accept(group, marked, self._algorithm.compared())
+        algorithm = self._algorithm_of(self._ready.line_of(turn.session_id))
+        stored = await self._ready.accept(group, marked, algorithm.compared())
         if self._is_deleted(turn):
             self._ready.withdraw(turn.id)
             return 0
@@ -289,6 +301,19 @@ class LiveCollector:
         if not before:
             self._counters["sessions/yielded"] += 1
         await self._store.set_yield(session.id, max(before + change, 0), None)
+
+    def _algorithm_of(self, user: str) -> Algorithm:
+        """That of the weights which learn of this user's turns."""
+        algorithm = self._algorithms.get(user)
+        if algorithm is None:
+            assert self._make_algorithm is not None
+            algorithm = self._algorithms[user] = self._make_algorithm()
+        return algorithm
+
+    def forget_user(self, user: str) -> None:
+        """A user is removed, whose sessions are deleted."""
+        self._ready.forget_user(user)
+        self._algorithms.pop(user, None)
 
     def _is_deleted(self, turn: Turn) -> bool:
         return self._deleted.get(turn.session_id, 0.0) >= turn.created_s

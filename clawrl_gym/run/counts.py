@@ -25,8 +25,8 @@ from clawrl_gym.rollout.flow import Flow
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.observer import ObservedPolicy
-from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.loop import Update
+from clawrl_gym.trainers.user_queues import UserQueues
 
 _MEMORY_EVERY = 10
 """Updates between two measurements of memory: the kernel takes its time to add it up."""
@@ -144,7 +144,7 @@ class ServingCounts:
     """Turns, verdicts and the judge's queue of a serving run."""
 
     def __init__(
-        self, served: ObservedPolicy, collector: LiveCollector, queue: JudgeQueue, ready: BatchQueue
+        self, served: ObservedPolicy, collector: LiveCollector, queue: JudgeQueue, ready: UserQueues
     ) -> None:
         self._served = served
         self._collector = collector

@@ -83,6 +83,12 @@ class RayLearnerAway(RayLearner):
         shipment = await asyncio.to_thread(_sent, Path(folder))
         await self._call("load_checkpoint", shipment)
 
+    async def use(self, user: str, checkpoint: str | None) -> None:
+        shipment = None
+        if checkpoint is not None:
+            shipment = await asyncio.to_thread(_sent, Path(checkpoint))
+        await self._call("use", user, shipment)
+
     async def _arrived(
         self, take: Callable[[Shipment, Path], None], shipment: Shipment, folder: Path
     ) -> None:

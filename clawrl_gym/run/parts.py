@@ -45,6 +45,7 @@ from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.turns import LearnerOf
 from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 
@@ -70,6 +71,7 @@ class RunParts:
         self._config = config
         self._view = view
         self.folder = folder
+        self._users = users
         self._cluster_is_up = asyncio.Event()
         self.cluster = Cluster(
             config.ray, foreign_modules(config, envs), kept_logs=folder.logs / "ray"
@@ -93,7 +95,10 @@ class RunParts:
             )
             self.policy.make_engine = self._engines
         self.policy.adapter = served_adapter(
-            self._config, self.policy.device, sees=sees(self.policy.model)
+            self._config,
+            self.policy.device,
+            sees=sees(self.policy.model),
+            has_users=self._users is not None and bool(self._users.all()),
         )
         resumed = await self.policy.open(stack, resume=resume)  # first: it holds the folder
         self.metrics = Metrics(
@@ -143,7 +148,7 @@ class RunParts:
         if self._config.policy.placement == "nodes":
             stack.push_async_callback(self.policy.servers.stop)
 
-    async def start_learner(self, resumed: UpdateRow | None) -> None:
+    async def start_learner(self, resumed: UpdateRow | None) -> RayLearner:
         """Load the model into the learner, with the checkpoint's optimizer."""
         self._view.phase("learner", "loading the model")
         config = self._config
@@ -155,11 +160,14 @@ class RunParts:
             config.policy.sampling.temperature,
             self._images(),
         )
-        self.learner = self._learner(setup)
-        await self.learner.ready()
+        learner = self._learner(setup)
+        self.learner: RayLearner | LearnerOf = learner
+        """Of the run's own weights."""
+        await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
-            await self.learner.load_checkpoint(resumed.checkpoint)
+            await learner.load_checkpoint(resumed.checkpoint)
         self._view.phase("learner", "ready")
+        return learner
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
         if self._config.learner.placement == "driver":

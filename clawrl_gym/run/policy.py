@@ -107,6 +107,8 @@ class ServedPolicy:
         self.adapter: AdapterConfig | None = None
         """The form of the adapters that are published; None: weights are. Taken when it is
         opened."""
+        self.adapters_of_users: dict[str, tuple[int, Path]] = {}
+        """Version and folder of each user's own that serves from the start."""
 
     async def open(self, stack: AsyncExitStack, *, resume: bool = False) -> UpdateRow | None:
         """Open the store; returns the update to go on from. What is opened is closed by `stack`."""
@@ -180,7 +182,7 @@ class ServedPolicy:
             checkpoint = Path(resumed.checkpoint)
         if self.adapter is not None:
             folder = None if checkpoint is None else checkpoint / ADAPTER
-            return await self.servers.start_adapters(self.version, folder)
+            return await self.servers.start_adapters(self.version, folder, self.adapters_of_users)
         if resumed is None or checkpoint is None:
             return await self.servers.start()
         if not holds_adapter(checkpoint):
@@ -223,6 +225,13 @@ class ServedPolicy:
         pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take)
         self.version = self.gateway.version = version
         return pause_s
+
+    async def withdraw_adapters(self, user: str) -> None:
+        """Answer a user whose requests have ended with the run's own adapter; nothing of theirs
+        stays."""
+        self.servers.withdraw_adapters(user)
+        for folder in (self.folder.serving / "adapters").glob(f"{user}@*"):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def publish_adapter(
         self, folder: Path | str, version: int, take: Take = "copy", user: str = OWNER

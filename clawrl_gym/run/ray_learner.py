@@ -93,3 +93,10 @@ class RayLearner:
 
     async def load_checkpoint(self, folder: str) -> None:
         await self._call("load_checkpoint", folder)
+
+    async def use(self, user: str, checkpoint: str | None) -> None:
+        """Go on with a user's adapter and optimizer, as `Learner.use`."""
+        await self._call("use", user, checkpoint)
+
+    async def forget(self, user: str) -> None:
+        await self._call("forget", user)

@@ -10,10 +10,12 @@ import asyncio
 import socket
 import sys
 from contextlib import AsyncExitStack
+from functools import partial
 
 from clawrl_gym.config import ServeConfig
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.queue import JudgeQueue
@@ -24,6 +26,7 @@ from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
 from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
+from clawrl_gym.run.lines import UserLines
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.users import Departures
@@ -33,6 +36,7 @@ from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.ui.serving import SERVING
 from clawrl_gym.ui.transcripts import find_tokenizer
 from clawrl_gym.ui.view import RunView, make_view
@@ -62,6 +66,18 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
         view.close()
 
 
+def _weights_of_users(config: ServeConfig, have_own: bool) -> str:
+    """Whose weights answer whom, in words."""
+    if have_own:
+        return "users have weights of their own, which learn of their own sessions alone"
+    way = (
+        "policy.serve=adapters gives each their own"
+        if config.learner.adapter is not None
+        else "learner=lora gives each their own"
+    )
+    return f"one set of weights answers all users and learns of all of them; {way}"
+
+
 class Service:
     """What serves and learns, alive."""
 
@@ -86,16 +102,27 @@ class Service:
         """Open the store and listen; nothing slow."""
         config, parts = self._config, self._parts
         self._resumed = await parts.open(stack, resume=True)
-        self._ready = BatchQueue.live(config.live, parts.policy.store)
+        store = parts.policy.store
+        self._lines = UserLines(
+            config.learner, parts.folder, parts.policy, self._users, parts.timeline,
+            self._view.message,
+        )  # fmt: skip
+        self._lines.on_update = self._on_user_update
+        self._ready = UserQueues(
+            lambda user: BatchQueue.live(config.live, store, user),
+            separate=parts.policy.adapter is not None,
+            on_new=self._lines.begin,
+        )
         algorithm = build_algorithm(config.trainer, None)
         judge = parts.judging(stack, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
             config.live,
-            parts.policy.store,
+            store,
             algorithm,
             self._ready,
             judged=judge is not None,
             enhancer=parts.enhancer() if algorithm.needs_hints else None,
+            make_algorithm=lambda: build_algorithm(config.trainer, None),
         )
         self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)
         self._observer = Observer(
@@ -113,10 +140,14 @@ class Service:
             on_end=self._on_end,
             on_delete=self._on_delete,
         )
+        if parts.policy.adapter is not None:
+            await self._lines.restore(self._ready)
         if config.learn:
             await self._collector.restore()
         await parts.policy.listen(stack, hooks, sock)
         self._view.message(judge_in_words(config.judge))
+        if self._users.all() and config.learn:
+            self._view.message(_weights_of_users(config, parts.policy.adapter is not None))
         self._view.message(f"base URL: {parts.policy.address.base_url}/v1   key: {self._key_place}")
 
     async def run(self, stack: AsyncExitStack) -> None:
@@ -138,8 +169,14 @@ class Service:
                 running.create_task(self._hold_cluster())
 
     async def _departures(self) -> None:
+        await Departures(self._parts.folder.path, self._users, self._remove_user).run()
+
+    async def _remove_user(self, user: str) -> None:
         gateway = self._parts.policy.gateway
-        await Departures(self._parts.folder.path, self._users, gateway.remove_user).run()
+        await gateway.turn_out(user)
+        await self._lines.end(user)
+        await gateway.delete_user(user)
+        self._collector.forget_user(user)
 
     async def _report_at_the_end(self) -> None:
         """It is written beside the closing of everything, for which there is little time."""
@@ -172,28 +209,33 @@ class Service:
 
     async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts
-        await parts.start_learner(resumed)
+        learner = await parts.start_learner(resumed)
+        turns = self._lines.turns(learner)
+        parts.learner = turns.of(OWNER)
         loop = TrainLoop(
             config.learner,
             parts.learner,
-            self._next_batch,
+            partial(self._next_batch, self._ready.own),
             parts.publish,
             self._on_update,
             parts.folder.checkpoints,
             parts.timeline,
             say=self._view.message,
+            turn=turns.lock,
         )
         parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)
-        await loop.run(parts.policy.version, _FOREVER)
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(loop.run(parts.policy.version, _FOREVER))
+            loops.create_task(self._lines.run(self._ready, self._next_batch))
 
-    async def _next_batch(self, number: int, version: int) -> Batch:
-        """What is ready when it is time to learn."""
+    async def _next_batch(self, ready: BatchQueue, number: int, version: int) -> Batch:
+        """What is ready of one line of weights when it is time to learn."""
         gateway = self._parts.policy.gateway
         training_time = TrainingTime(self._config.live, gateway.stats.quiet_for_s, self._on_wait)
-        await self._ready.due(version)
+        await ready.due(version)
         while await training_time.come():
-            await self._ready.due(version)  # what was ready may have been withdrawn meanwhile
-        return await self._ready.batch(number, version)
+            await ready.due(version)  # what was ready may have been withdrawn meanwhile
+        return await ready.batch(number, version)
 
     def _on_wait(self, awaited: str | None) -> None:
         """Learning waits for its time, or (None) has it."""
@@ -216,6 +258,14 @@ class Service:
     def _on_delete(self, session_id: str) -> None:
         self._collector.deleted(session_id)
         self._last_report.session_deleted(session_id)
+
+    async def _on_user_update(self, user: str, update: Update) -> None:
+        learning = self._parts.policy.gateway.stats.learning
+        learning.updates += 1
+        learning.samples += len(update.batch.samples)
+        self._view.message(
+            f"{user}@{update.version} serves, of {len(update.batch.samples)} samples of theirs"
+        )
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)

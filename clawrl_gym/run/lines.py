@@ -1,0 +1,194 @@
+"""The users who have weights of their own: each has a line of versions beside the run's own.
+
+A line begins with the first sample of its user: then the adapter is the run's own as it is, and the
+count of versions goes on from there. Its checkpoints lie in the user's folder, one for each update,
+and what serves after a restart is the newest of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from clawrl_gym.config import AdapterConfig, LearnerConfig
+from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
+from clawrl_gym.policy.serving_folder import Take
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.users import user_folder
+from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.store.users import Users
+from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.turns import LearnerTurns, SharedLearner
+from clawrl_gym.trainers.user_queues import UserQueues
+
+NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
+_FOREVER = sys.maxsize
+
+
+class ServesUsers(Protocol):
+    """What lines need of a `ServedPolicy`."""
+
+    store: Store
+    version: int
+    adapter: AdapterConfig | None
+    adapters_of_users: dict[str, tuple[int, Path]]
+
+    async def publish_adapter(
+        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWNER
+    ) -> None: ...
+
+    async def withdraw_adapters(self, user: str) -> None: ...
+
+
+class UserLines:
+    """All of them, while it serves and learns."""
+
+    def __init__(
+        self,
+        config: LearnerConfig,
+        folder: RunFolder,
+        policy: ServesUsers,
+        users: Users,
+        timeline: Timeline,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config = config.model_copy(update={"checkpoint_every": 1})
+        self._folder = folder
+        self._policy = policy
+        self._users = users
+        self._timeline = timeline
+        self._say = say
+        self._versions: dict[str, int] = {}
+        """The newest of each user's own, checkpointed."""
+        self._begun: asyncio.Queue[str] = asyncio.Queue()
+        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._turns: LearnerTurns | None = None
+        self.on_update: Callable[[str, Update], Awaitable[None]] = _ignore
+
+    async def restore(self, queues: UserQueues) -> None:
+        """Go on with what an earlier process trained: it is served when the policy starts.
+
+        Raises TrainerError where a checkpoint is gone.
+        """
+        for user, row in (await self._policy.store.newest_of_users()).items():
+            if self._users.get(user) is None:
+                continue
+            folder = checkpoint_dir(self._checkpoints(user), row.version)
+            if not (folder / ADAPTER).is_dir():
+                raise TrainerError(
+                    f"{user}'s newest checkpoint {folder} is not there: restore it, or remove the "
+                    f"user (python -m clawrl_gym.users remove {user})"
+                )
+            self._versions[user] = row.version
+            self._policy.adapters_of_users[user] = (row.version, folder / ADAPTER)
+            queues.of(user).version = row.version
+
+    def begin(self, user: str) -> None:
+        """A user has a sample of their own, or had one in an earlier process."""
+        if user != OWNER:
+            self._begun.put_nowait(user)
+
+    def turns(self, learner: SharedLearner) -> LearnerTurns:
+        """Whose turn it is at the learner."""
+        self._turns = LearnerTurns(learner, self._checkpoint_of)
+        return self._turns
+
+    async def run(self, queues: UserQueues, next_batch: NextBatch) -> None:
+        """A training loop for each user who begins, for ever; what one raises is raised here.
+
+        `next_batch`: what is ready in a queue when it is time to learn.
+        """
+        assert self._turns is not None
+        async with asyncio.TaskGroup() as loops:
+            while True:
+                user = await self._begun.get()
+                if user not in self._loops and self._users.get(user) is not None:
+                    ready = partial(next_batch, queues.of(user))
+                    loop = self._loop(user, ready, self._turns)
+                    began = self._versions.get(user, self._policy.version)
+                    self._loops[user] = loops.create_task(loop.run(began, _FOREVER))
+
+    async def end(self, user: str) -> None:
+        """A user is removed: the update under way ends first, and nothing of it is left."""
+        if self._turns is None or self._policy.adapter is None:
+            return
+        async with self._turns.lock:
+            running = self._loops.pop(user, None)
+            if running is not None:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([running])
+            self._versions.pop(user, None)
+            await self._turns.forget(user)
+            await self._policy.withdraw_adapters(user)
+
+    def _loop(
+        self,
+        user: str,
+        next_batch: Callable[[int, int], Awaitable[Batch]],
+        turns: LearnerTurns,
+    ) -> TrainLoop:
+        learner = turns.of(user)
+
+        async def publish(version: int) -> float:
+            adapter = self._folder.new_weights / ADAPTER
+            await learner.save_adapter(str(adapter))
+            await self._policy.publish_adapter(adapter, version, "move", user)
+            return 0.0
+
+        async def record(update: Update) -> None:
+            row = UpdateRow(
+                update.version,
+                tokens=update.stats.tokens if update.stats else 0,
+                duration_s=update.stats.duration_s if update.stats else 0.0,
+                groups=update.batch.groups,
+                metrics=update.stats.metrics if update.stats else {},
+            )
+            assert update.checkpoint is not None
+            await self._policy.store.add_user_update(user, row, update.checkpoint)
+            self._versions[user] = update.version
+            await self.on_update(user, update)
+
+        return TrainLoop(
+            self._config,
+            learner,
+            next_batch,
+            publish,
+            record,
+            self._checkpoints(user),
+            self._timeline,
+            say=self._say,
+            turn=turns.lock,
+        )
+
+    def _checkpoints(self, user: str) -> Path:
+        return user_folder(self._folder.path, user) / CHECKPOINTS
+
+    def _checkpoint_of(self, user: str) -> str | None:
+        if user != OWNER:
+            version = self._versions.get(user)
+            return (
+                None if version is None else str(checkpoint_dir(self._checkpoints(user), version))
+            )
+        version = self._policy.version
+        if version and version not in list_checkpoints(self._folder.checkpoints):
+            raise TrainerError(
+                f"the learner died while version {version} of the run's own weights had no "
+                "checkpoint: go on from the last one with resume=, or take "
+                "learner.checkpoint_every=1"
+            )
+        return str(checkpoint_dir(self._folder.checkpoints, version)) if version else None
+
+
+async def _ignore(user: str, update: Update) -> None:
+    pass

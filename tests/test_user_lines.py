@@ -1,0 +1,329 @@
+"""Users with weights of their own: one learner, a line of versions for each, nothing shared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+
+from clawrl_gym.config import AdapterConfig, LearnerConfig, LiveConfig, TrainerConfig
+from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.metrics import Timeline
+from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
+from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.lines import UserLines
+from clawrl_gym.run.users import user_folder
+from clawrl_gym.store import SessionRow, Store
+from clawrl_gym.store.users import Users
+from clawrl_gym.trainers.batch_queue import BatchQueue
+from clawrl_gym.trainers.learner import Learner
+from clawrl_gym.trainers.turns import LearnerTurns
+from clawrl_gym.trainers.user_queues import UserQueues
+from tests.reference.tiny_model import make_samples, write_tiny_qwen3
+from tests.test_adapter import logprobs, make_learner, rewarded
+
+_TASK = TaskRef(None, 0, "train")
+LENGTHS = [5, 30, 17]
+
+
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_tiny_qwen3(tmp_path_factory.mktemp("model"))
+
+
+# The learner.
+
+
+def train_once(learner: Learner, seed: int, version: int) -> None:
+    samples = make_samples(LENGTHS, seed=seed)
+    learner.step(rewarded(samples, learner), version)
+
+
+def words(learner: Learner) -> torch.Tensor:
+    return logprobs(learner.model, make_samples(LENGTHS))
+
+
+@pytest.mark.parametrize("way", ["memory", "checkpoint"])
+def test_users_who_take_turns_learn_as_if_each_were_alone(
+    model_dir: str, tmp_path: Path, way: str
+) -> None:
+    alone = {}
+    for number, user in enumerate(("anna", "ben", "")):
+        learner = make_learner(model_dir)
+        for version in range(3):
+            train_once(learner, number, version)
+        alone[user] = words(learner)
+    together = make_learner(model_dir)
+    for version in range(3):
+        for number, user in enumerate(("anna", "ben")):
+            folder = tmp_path / user
+            together.use(user, str(folder) if folder.exists() else None)
+            train_once(together, number, version)
+            together.save_checkpoint(str(folder))
+            if way == "checkpoint":
+                together.use("", None)
+                together.forget(user)
+    together.use("", None)
+    for version in range(3):
+        train_once(together, 2, version)
+    assert torch.equal(words(together), alone[""])
+    for user in ("anna", "ben"):
+        together.use(user, str(tmp_path / user))
+        assert torch.equal(words(together), alone[user])
+    assert not torch.allclose(alone["anna"], alone["ben"], atol=1e-3)
+
+
+def test_a_user_begins_as_the_runs_own_adapter_is_then(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    first = words(learner)
+    train_once(learner, 1, 0)
+    own = words(learner)
+    learner.use("anna", None)
+    assert torch.equal(words(learner), own)
+    assert learner.updates == 0
+    assert not learner.optimizer.state_dict()["state"]
+    train_once(learner, 2, 0)
+    learner.use("ben", None)  # not as anna is
+    assert torch.equal(words(learner), own)
+    assert not torch.equal(own, first)
+
+
+def test_all_weights_are_nobodys_alone(model_dir: str) -> None:
+    learner = Learner(TrainerConfig(), LearnerConfig(), model_dir, 0, "cpu")
+    with pytest.raises(TrainerError, match=r"got the turn of anna .* \(learner=lora\)"):
+        learner.use("anna", None)
+    learner.use("", None)
+
+
+def test_the_checkpoint_of_another_rank_is_refused(model_dir: str, tmp_path: Path) -> None:
+    make_learner(model_dir).save_checkpoint(str(tmp_path / "c"))
+    learner = make_learner(model_dir, adapter=AdapterConfig(rank=2, alpha=8))
+    with pytest.raises(TrainerError, match="rank"):
+        learner.use("anna", str(tmp_path / "c"))
+
+
+# Lines.
+
+
+@dataclass
+class FakeShared:
+    """A learner that knows whose state it has; dies in steps of `dies_for`, once each."""
+
+    user: str = ""
+    calls: list[str] = field(default_factory=list)
+    dies_for: list[str] = field(default_factory=list)
+    going: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def use(self, user: str, checkpoint: str | None) -> None:
+        self.user = user
+        self.calls.append(f"use {user or 'own'} {Path(checkpoint).name if checkpoint else '-'}")
+
+    async def forget(self, user: str) -> None:
+        self.calls.append(f"forget {user}")
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        users = {sample.session_id.partition("/")[0] for sample in samples}
+        self.calls.append(f"step {self.user} {version}")
+        assert users == {self.user}
+        await self.going.wait()
+        if self.user in self.dies_for:
+            self.dies_for.remove(self.user)
+            raise LearnerDied("died")
+        return StepStats({}, 1, 0.1)
+
+    async def save_weights(self, folder: str) -> None:
+        raise AssertionError("adapters are published")
+
+    async def save_adapter(self, folder: str) -> None:
+        await asyncio.to_thread(Path(folder).mkdir, parents=True, exist_ok=True)
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await asyncio.to_thread((Path(folder) / ADAPTER).mkdir, parents=True)
+
+    async def load_checkpoint(self, folder: str) -> None:
+        self.calls.append("load")
+
+    async def revive(self, checkpoint: str | None) -> None:
+        self.user = ""
+        self.calls.append(f"revive {Path(checkpoint).name if checkpoint else '-'}")
+
+
+@dataclass
+class FakePolicy:
+    """Notes what is published."""
+
+    store: Store
+    version: int = 0
+    adapter: AdapterConfig | None = field(default_factory=AdapterConfig)
+    adapters_of_users: dict[str, tuple[int, Path]] = field(default_factory=dict)
+    published: list[str] = field(default_factory=list)
+
+    async def publish_adapter(
+        self, folder: Path | str, version: int, take: str = "copy", user: str = ""
+    ) -> None:
+        self.published.append(f"{user}@{version}")
+
+    async def withdraw_adapters(self, user: str) -> None:
+        self.published.append(f"-{user}")
+
+
+@dataclass
+class House:
+    """Lines of a serving folder, going on."""
+
+    lines: UserLines
+    queues: UserQueues
+    policy: FakePolicy
+    learner: FakeShared
+    turns: LearnerTurns
+
+    async def teach(self, user: str, number: int) -> None:
+        session_id = f"{user}/one" if user else "one"
+        row = SessionRow(session_id, None, None, "train", "live", 10.0)
+        await self.policy.store.add_session(row)
+        episode = Episode(session_id, number, _TASK, StopReason.TERMINATED, 1.0, turns=1)
+        group = Group(number, _TASK, [episode], version=0)
+        await self.queues.accept(group, [lesson(session_id, number)], [])
+
+    async def until(self, *published: str) -> None:
+        for _ in range(500):
+            if self.policy.published == list(published):
+                return
+            await asyncio.sleep(0.01)
+        assert self.policy.published == list(published)
+
+
+def lesson(session_id: str, number: int) -> Sample:
+    return Sample(session_id, number, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
+
+
+@asynccontextmanager
+async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
+    users = Users(folder)
+    for name in ("anna", "ben"):
+        if users.get(name) is None:
+            users.add(name)
+    store = Store.open(folder)
+    policy = FakePolicy(store)
+    with closing(Timeline(folder)) as timeline:
+        lines = UserLines(
+            LearnerConfig(), RunFolder(folder), policy, users, timeline, lambda _: None
+        )
+        live = LiveConfig(batch_turns=1)
+        queues = UserQueues(
+            lambda user: BatchQueue.live(live, store, user), separate=True, on_new=lines.begin
+        )
+        try:
+            await lines.restore(queues)
+        except TrainerError:
+            await store.close()
+            raise
+        queues.restore(await store.untrained_groups())
+        turns = lines.turns(learner)
+        running = asyncio.create_task(lines.run(queues, BatchQueue.batch))
+        try:
+            yield House(lines, queues, policy, learner, turns)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await store.close()
+
+
+async def test_each_user_has_versions_and_checkpoints_of_their_own(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        house.policy.version = 3  # the run's own, with which a line begins
+        await house.teach("anna", 1)
+        await house.until("anna@4")
+        await house.teach("ben", 2)
+        await house.until("anna@4", "ben@4")
+        await house.teach("anna", 3)
+        await house.until("anna@4", "ben@4", "anna@5")
+        own = user_folder(tmp_path, "anna") / "checkpoints"
+        for _ in range(100):
+            newest = await house.policy.store.newest_of_users()
+            if newest["anna"].version == 5:
+                break
+        assert (own / "000005" / ADAPTER).is_dir()
+        assert await house.policy.store.updates() == []
+        assert house.queues.own.waiting_groups == 0
+    again = FakeShared()
+    again.going.set()
+    async with living(tmp_path, again) as house:
+        assert {user: version for user, (version, _) in house.policy.adapters_of_users.items()} == {
+            "anna": 5, "ben": 4,
+        }  # fmt: skip
+        await house.teach("anna", 4)
+        await house.until("anna@6")
+        assert again.calls[:2] == ["use anna 000005", "step anna 5"]
+
+
+async def test_turns_come_in_the_order_in_which_batches_were_ready(tmp_path: Path) -> None:
+    learner = FakeShared()
+    async with living(tmp_path, learner) as house:
+        for number, user in enumerate(["anna", "anna", "ben", "anna"]):
+            await house.teach(user, number)
+            await asyncio.sleep(0.02)
+        learner.going.set()
+        await house.until("anna@1", "ben@1", "anna@2", "anna@3")
+
+
+async def test_a_learner_that_dies_comes_back_with_whose_turn_it_is(tmp_path: Path) -> None:
+    learner = FakeShared(dies_for=["anna"])
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        await house.until("anna@1")
+        assert learner.calls == [
+            "use anna -", "step anna 0", "revive -", "use anna -", "step anna 0",
+        ]  # fmt: skip
+
+
+async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) -> None:
+    learner = FakeShared()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        await asyncio.sleep(0.05)
+        await house.teach("anna", 2)
+        Users(tmp_path).begin_removal("anna")
+        ending = asyncio.create_task(house.lines.end("anna"))
+        await asyncio.sleep(0.05)
+        assert not ending.done(), "the update under way ends first"
+        learner.going.set()
+        await ending
+        assert house.policy.published == ["anna@1", "-anna"]
+        assert learner.calls[-2:] == ["use own -", "forget anna"]
+        await house.teach("anna", 3)  # a verdict that comes late
+        await house.teach("ben", 4)
+        await house.until("anna@1", "-anna", "ben@1")
+
+
+async def test_a_checkpoint_that_is_gone_is_told_at_the_start(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        await house.until("anna@1")
+    (user_folder(tmp_path, "anna") / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(TrainerError, match=r"anna's newest checkpoint .* is not there"):
+        async with living(tmp_path, learner):
+            pass
+
+
+async def test_where_all_share_weights_there_is_one_queue(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    queues = UserQueues(lambda user: BatchQueue.live(LiveConfig(batch_turns=2), store, user))
+    house = House(None, queues, FakePolicy(store), FakeShared(), None)  # type: ignore[arg-type]
+    await house.teach("anna", 1)
+    await house.teach("", 2)
+    batch = await queues.own.batch(0, 0)
+    assert [sample.session_id for sample in batch.samples] == ["anna/one", "one"]
+    assert [group.user for group in await store.untrained_groups()] == ["", ""]
+    await store.close()

@@ -1,0 +1,65 @@
+"""What a learner puts away of one user while it is another's turn: adapter and optimizer.
+
+It lies in the machine's memory, wherever the learner computes, and takes three times the adapter's
+size. Only so many stay; whoever comes back after that is read from their checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from clawrl_gym.core.ownership import OWNER
+
+_MOST_IN_MEMORY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RestingState:
+    """Of one user, all that training changes."""
+
+    trained: list[Tensor]
+    """In the order of the parameters."""
+    optimizer: dict[str, Any]
+    updates: int
+    skipped: int
+    rng: Tensor
+    average: list[Tensor] | None
+    """The moving average of the weights, where it teaches."""
+
+
+class RestingStates:
+    """Those in memory; the run's own always stays, because users begin as it is."""
+
+    def __init__(self, most: int = _MOST_IN_MEMORY) -> None:
+        self._most = most
+        self._states: OrderedDict[str, RestingState] = OrderedDict()
+
+    def put(self, user: str, state: RestingState) -> None:
+        self._states[user] = state
+        self._states.move_to_end(user)
+        users = [one for one in self._states if one != OWNER]
+        if len(users) > self._most:
+            del self._states[users[0]]
+
+    def take(self, user: str) -> RestingState | None:
+        """The state, which rests no more; None where it is not in memory."""
+        return self._states.pop(user, None)
+
+    def own(self) -> RestingState:
+        """The run's own; only while it is another's turn."""
+        return self._states[OWNER]
+
+
+def in_memory(state: Any) -> Any:
+    """A copy of a state in the machine's memory, which nothing that trains changes."""
+    if isinstance(state, Tensor):
+        return state.detach().to("cpu", copy=True)
+    if isinstance(state, dict):
+        return {key: in_memory(value) for key, value in state.items()}
+    if isinstance(state, list):
+        return [in_memory(value) for value in state]
+    return state

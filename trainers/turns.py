@@ -1,0 +1,93 @@
+"""One learner for several: the run's own weights, and those of users who have their own.
+
+There is one base in memory, and beside it the adapter and the optimizer of whose turn it is. Each
+has a training loop of their own, which waits for a batch of its own and then for its turn; turns
+come in the order in which batches were ready, so nobody's waits for more than one update of each
+other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.loop import LearnerHandle
+
+CheckpointOf = Callable[[str], str | None]
+"""A user's newest checkpoint. Raises TrainerError where what serves has none."""
+
+
+class SharedLearner(LearnerHandle, Protocol):
+    """A learner that can put one user's state away and take another's."""
+
+    async def use(self, user: str, checkpoint: str | None) -> None: ...
+
+    async def forget(self, user: str) -> None: ...
+
+    async def save_adapter(self, folder: str) -> None: ...
+
+
+class LearnerTurns:
+    """Whose turn it is at one learner."""
+
+    def __init__(self, learner: SharedLearner, checkpoint_of: CheckpointOf) -> None:
+        self.lock = asyncio.Lock()
+        """Held by whose turn it is, for one update; first come, first served."""
+        self._learner = learner
+        self._checkpoint_of = checkpoint_of
+        self._user = OWNER
+
+    def of(self, user: str) -> LearnerOf:
+        """The learner as one user's loop has it."""
+        return LearnerOf(self, user)
+
+    async def take(self, user: str) -> SharedLearner:
+        """The learner with this user's state."""
+        if user != self._user:
+            await self._learner.use(user, None if user == OWNER else self._checkpoint_of(user))
+            self._user = user
+        return self._learner
+
+    async def revive(self, user: str, checkpoint: str | None) -> None:
+        """A new process, with the run's own state and then this user's as in the checkpoint."""
+        own = checkpoint if user == OWNER else self._checkpoint_of(OWNER)
+        await self._learner.revive(own)
+        self._user = OWNER
+        if user != OWNER:
+            await self._learner.use(user, checkpoint)
+            self._user = user
+
+    async def forget(self, user: str) -> None:
+        """A user is removed: nothing of their weights stays in memory."""
+        if self._user == user:
+            await self.take(OWNER)
+        await self._learner.forget(user)
+
+
+class LearnerOf:
+    """The learner of one user's training loop, which calls it only while it is their turn."""
+
+    def __init__(self, turns: LearnerTurns, user: str) -> None:
+        self._turns = turns
+        self._user = user
+
+    async def step(self, samples: list[Sample], version: int) -> StepStats:
+        return await (await self._turns.take(self._user)).step(samples, version)
+
+    async def save_weights(self, folder: str) -> None:
+        await (await self._turns.take(self._user)).save_weights(folder)
+
+    async def save_adapter(self, folder: str) -> None:
+        await (await self._turns.take(self._user)).save_adapter(folder)
+
+    async def save_checkpoint(self, folder: str) -> None:
+        await (await self._turns.take(self._user)).save_checkpoint(folder)
+
+    async def load_checkpoint(self, folder: str) -> None:
+        await (await self._turns.take(self._user)).load_checkpoint(folder)
+
+    async def revive(self, checkpoint: str | None) -> None:
+        await self._turns.revive(self._user, checkpoint)
