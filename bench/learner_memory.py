@@ -1,11 +1,12 @@
-"""Peak memory of one learner step on a random model of a real one's size: all weights against an
-adapter.
+"""Peak memory of a learner on a random model of a real one's size, and the arithmetic of it.
 
-`python bench/learner_memory.py [--layers 28] [--tokens 4096] [--forms all,adapter,layers]` makes a
-model of Qwen3-0.6B's widths in bfloat16 and takes one step of one full pack with each form, in a
-process of its own: `all` weights in float32, an `adapter` of rank 16 beside bfloat16 weights, and
-the same with `layers` whose activations are made again. Prints the peak of the process less what
-it takes without a model, the arithmetic of `dry_run=true`, and seconds.
+`python bench/learner_memory.py [--layers 28] [--tokens 4096] [--packs 2] [--forms all,layers]`
+makes a model of Qwen3-0.6B's widths in bfloat16 and takes two steps of so many full packs with each
+form, in a process of its own: `all` weights in float32, the same in bfloat16 with the optimizer
+`offload`ed, an `adapter` of rank 16 beside bfloat16 weights, the same with `layers` whose
+activations are made again, and beside weights in 4 bits (`nf4`, `nf4layers`). Prints the peak of
+the process less what it takes without a model, the arithmetic of `dry_run=true`, how much too high
+it is, its parts and seconds.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from clawrl_gym.config import LearnerConfig, RunConfig, TrainerConfig
+from clawrl_gym.config import LearnerConfig, TrainerConfig
 from clawrl_gym.core.types import Sample
-from clawrl_gym.policy.servable import model_size
-from clawrl_gym.run.needs import needs_of
+from clawrl_gym.policy.shape import shape_of_folder
+from clawrl_gym.trainers.memory import learner_memory, offloaded_gib
 
 FORMS: dict[str, dict[str, Any]] = {
     "all": {},
     "adapter": {"adapter": {"rank": 16}},
     "layers": {"adapter": {"rank": 16}, "checkpoint_layers": True},
+    "nf4": {"adapter": {"rank": 16}, "base": "nf4"},
+    "nf4layers": {"adapter": {"rank": 16}, "base": "nf4", "checkpoint_layers": True},
+    "offload": {"offload": True, "checkpoint_layers": True},
 }
 VOCAB = 151_936
 GIB = 2**30
@@ -77,26 +82,29 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def step(folder: str, form: str, tokens: int) -> None:
-    """In a process of its own: one step, and what it took as JSON."""
+def steps(folder: str, form: str, tokens: int, packs: int) -> None:
+    """In a process of its own: two steps, and what they took as JSON."""
     from clawrl_gym.trainers.learner import Learner
 
-    bare = peak_gib()
     trainer = TrainerConfig(max_tokens_per_pack=tokens)
     config = LearnerConfig.model_validate({"threads": 2, **FORMS[form]})
+    batch = samples(tokens * packs)
+    import peft  # noqa: F401
+
+    bare = peak_gib()
     learner = Learner(trainer, config, folder, 0, "cpu")
     loaded = peak_gib()
     start_s = time.perf_counter()
-    learner.step(samples(tokens), 0)
-    run = RunConfig(trainer=trainer, learner=config)
-    model = Path(folder)
-    needs = needs_of(run, model, model_size(model), "cuda")
+    for version in range(2):
+        learner.step(batch, version)
+    shape = shape_of_folder(Path(folder))
+    parts = learner_memory(trainer, config, shape, "cpu")
+    expected = parts.total + offloaded_gib(config, shape)
+    peak = peak_gib() - bare
     figures = {
-        "peak": peak_gib() - bare,
-        "loaded": loaded - bare,
-        "expected": needs.gpu_learner + needs.activations,
-        "seconds": time.perf_counter() - start_s,
-    }
+        "peak": peak, "loaded": loaded - bare, "expected": expected,
+        "ratio": expected / peak, **asdict(parts), "seconds": time.perf_counter() - start_s,
+    }  # fmt: skip
     sys.stdout.write(json.dumps(figures) + "\n")
 
 
@@ -104,19 +112,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--packs", type=int, default=2)
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--step", nargs=2, metavar=("FOLDER", "FORM"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
         folder, form = options.step
-        step(folder, form, options.tokens)
+        steps(folder, form, options.tokens, options.packs)
         return
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, options.layers)
-        print(f"{options.layers} layers, one pack of {options.tokens} tokens; GiB")
+        print(f"{options.layers} layers, {options.packs} packs of {options.tokens} tokens; GiB")
         for form in options.forms.split(","):
             command = [sys.executable, __file__, "--step", folder, form]
-            command += ["--tokens", str(options.tokens)]
+            command += ["--tokens", str(options.tokens), "--packs", str(options.packs)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{form:8} ended with exit code {done.returncode}: {done.stderr[-200:]}")

@@ -1,6 +1,9 @@
 """python -m clawrl_gym.doctor: what this machine can run, what is missing, what mends it.
 
---json prints the same for programs. The exit code is 1 when something that is required is missing.
+With a run's arguments (policy=qwen3_4b learner=lora) it says instead what memory this run takes on
+a GPU, part by part, and whether that fits this one and cards of 16, 24, 48 and 80 GB, by arithmetic
+from the model's configuration: the model need not be here. --json prints the same for programs.
+The exit code is 1 when something that is required is missing, 2 for arguments that do not fit.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rich import box
 from rich.console import Console
@@ -17,6 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from clawrl_gym.checks import MachineCheck, Status, run_checks
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.run.cards import as_fields, card_lines, cards_here, memory_lines
+from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.model_plan import shape_of
+from clawrl_gym.run.needs import needs_of
 
 _WIDE = 100
 """Columns from which the table also says what each thing is for."""
@@ -82,11 +91,33 @@ def is_ready(checks: Sequence[MachineCheck]) -> bool:
     return all(check.status is not Status.MISSING for check in checks)
 
 
+def fit(overrides: Sequence[str], *, as_json: bool, out: TextIO) -> None:
+    """Memory of one run by part, and on cards of several sizes. Raises ConfigError."""
+    config = load_config(list(overrides))
+    shape = shape_of(config.policy.model)
+    cards = cards_here()
+    if as_json:
+        out.write(json.dumps(as_fields(config, shape, cards), indent=1) + "\n")
+        return
+    out.write(f"{config.policy.model}: {shape.parameters:,} parameters; by arithmetic, in GiB\n")
+    needs = needs_of(config, shape, "cuda")
+    for line in (*memory_lines(needs), *card_lines(config, shape, cards)):
+        out.write(f"  {line}\n")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m clawrl_gym.doctor", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
+    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("run", nargs="*", metavar="KEY=VALUE", help="arguments of a run")
     options = parser.parse_args(arguments)
+    if options.run:
+        try:
+            fit(options.run, as_json=options.json, out=sys.stdout)
+        except ConfigError as error:
+            sys.stderr.write(f"clawrl_gym.doctor: {error}\n")
+            return 2
+        return 0
     checks = run_checks(Path("runs").absolute())
     if options.json:
         rows = {"ok": is_ready(checks), "checks": [_fields(check) for check in checks]}

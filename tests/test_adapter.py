@@ -145,7 +145,7 @@ def test_peft_itself_loads_the_adapter_of_a_checkpoint(model_dir: str, tmp_path:
 
 @pytest.mark.parametrize("base", ["float32", "bfloat16"])
 def test_it_goes_on_from_a_checkpoint_bit_by_bit(model_dir: str, tmp_path: Path, base: str) -> None:
-    form = {"adapter": AdapterConfig(rank=4, alpha=8, base=base)}
+    form = {"adapter": AdapterConfig(rank=4, alpha=8), "base": base}
     samples = make_samples(LENGTHS)
     learner = make_learner(model_dir, **form)
     train(learner, samples, range(2))
@@ -160,7 +160,7 @@ def test_it_goes_on_from_a_checkpoint_bit_by_bit(model_dir: str, tmp_path: Path,
 
 
 def test_frozen_weights_of_half_the_size_teach_the_same(model_dir: str) -> None:
-    half = make_learner(model_dir, adapter=AdapterConfig(rank=4, base="bfloat16"))
+    half = make_learner(model_dir, adapter=AdapterConfig(rank=4), base="bfloat16")
     sizes = {p.dtype for p in half.model.net.parameters() if not p.requires_grad}
     assert sizes == {torch.bfloat16}
     samples = make_samples(LENGTHS)

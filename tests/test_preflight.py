@@ -15,7 +15,9 @@ import clawrl_gym as cg
 from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import PolicyConfig, ServeConfig
 from clawrl_gym.core.reach import why_unreachable
-from clawrl_gym.policy.servable import ModelSize, model_problems, model_size
+from clawrl_gym.policy.memory import EngineMemory
+from clawrl_gym.policy.servable import model_problems
+from clawrl_gym.policy.shape import shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import missing_hints
@@ -25,10 +27,12 @@ from clawrl_gym.run.preflight import measured_tasks, preflight_serving
 from clawrl_gym.store import Store
 from clawrl_gym.store.store import LOCK_FILE
 from clawrl_gym.trainers.algorithm import build_algorithm
+from clawrl_gym.trainers.memory import LearnerMemory
 
 MAINS = {"train": train.main, "serve": serve.main, "evaluate": evaluate.main, "bench": bench.main}
 TINY = shipped_dir("tiny")
-QWEN_4B = ModelSize(parameters=4_022_000_000, layers=36, hidden=2560)
+QWEN_4B = shape_of_hub_model("Qwen/Qwen3-4B")
+assert QWEN_4B is not None
 
 
 def words_of(part: object) -> str:
@@ -169,26 +173,31 @@ def test_a_resumed_run_needs_its_newest_checkpoint(tmp_path: Path) -> None:
 
 def test_the_shipped_model_is_servable() -> None:
     assert list(model_problems(TINY, PolicyConfig())) == []
-    assert model_size(TINY) == ModelSize(818_368, 3, 128)
+    shape = shape_of_folder(TINY)
+    assert (shape.parameters, shape.layers, shape.hidden) == (818_368, 3, 128)
 
 
 def test_a_large_model_needs_its_optimizer_and_its_cache() -> None:
     config = cg.load_config(["policy=qwen3_4b", "policy.dtype=bfloat16"])
-    needs = needs_of(config, TINY, QWEN_4B, "cpu")
+    needs = needs_of(config, QWEN_4B, "cpu")
     assert needs.host_memory == pytest.approx(4.022e9 * (2 + 16) / 2**30 + 4 + 2.7, rel=0.05)
     assert needs.disk > (2 * 12 + 2 * 4) * 4.022e9 / 2**30
-    on_gpu = needs_of(config, TINY, QWEN_4B, "cuda")
+    on_gpu = needs_of(config, QWEN_4B, "cuda")
     assert on_gpu.host_memory < 4
-    assert (on_gpu.gpu_server, on_gpu.gpu_learner) == pytest.approx((7.5, 59.9), rel=0.01)
+    assert on_gpu.engine.weights == pytest.approx(7.5, rel=0.01)
+    assert on_gpu.learner.resident == pytest.approx(67.4, rel=0.01)
     reference = cg.load_config(["policy=qwen3_4b", "trainer.kl_coef=0.1"])
-    assert needs_of(reference, TINY, QWEN_4B, "cuda").gpu_learner > on_gpu.gpu_learner + 14
+    assert needs_of(reference, QWEN_4B, "cuda").learner.others > 14
+    away = cg.load_config(["policy=qwen3_4b", "learner=full"])
+    assert needs_of(away, QWEN_4B, "cuda").learner.resident == pytest.approx(7.5, rel=0.01)
+    assert needs_of(away, QWEN_4B, "cuda").host_memory > 60
 
 
 def test_what_only_serves_needs_no_learner() -> None:
     config = cg.load_config(["policy=qwen3_4b", "learn=false"], "serve")
-    assert needs_of(config, TINY, QWEN_4B, "cuda").gpu_learner == 0
+    assert needs_of(config, QWEN_4B, "cuda").learner.total == 0
     measured = cg.load_config(["policy=qwen3_4b"], "evaluate")
-    assert needs_of(measured, TINY, QWEN_4B, "cpu").host_memory < 20
+    assert needs_of(measured, QWEN_4B, "cpu").host_memory < 20
 
 
 @pytest.mark.parametrize(
@@ -204,7 +213,9 @@ def test_what_only_serves_needs_no_learner() -> None:
 def test_what_does_not_fit_is_refused(
     memory_gib: float, gpu_gib: float | None, says: list[str]
 ) -> None:
-    needs = Needs(host_memory=3.0, gpu_server=7.5, gpu_learner=59.9, activations=9.0, disk=1.0)
+    engine = EngineMemory(weights=7.5, adapters=0.0, kv_cache=0.5, working=1.0)
+    learner = LearnerMemory(base=15.0, gradients=15.0, optimizer=29.9, activations=99.0)
+    needs = Needs(3.0, engine, learner, disk=1.0)
     problems = "\n".join(memory_problems(needs, PolicyConfig(), memory_gib, gpu_gib))
     assert all(part in problems for part in says)
     assert bool(problems) == bool(says)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from clawrl_gym.config import AdapterConfig
 from clawrl_gym.core.errors import ConfigError, TrainerError
 from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS, BEFORE_NAMES
+from clawrl_gym.trainers import nf4
 
 _NAME = "default"
 
@@ -50,19 +51,21 @@ def merged(net: nn.Module) -> dict[str, Tensor]:
 
     Where the adapter changes a weight it is float32.
     """
-    from peft.tuners.lora.layer import Linear
+    from peft.tuners.lora import LoraLayer
 
-    state: dict[str, Tensor] = {
+    state = {
         name.replace(".base_layer.", "."): tensor
-        for name, tensor in net.state_dict().items()
+        for name, tensor in nf4.forget(net.state_dict()).items()
         if ".lora_" not in name
     }
     with torch.no_grad():
         for name, module in net.named_modules():
-            if isinstance(module, Linear):
-                weight = state[f"{name}.weight"]
-                delta = module.get_delta_weight(_NAME)
-                state[f"{name}.weight"] = weight.float() + delta.float()
+            if isinstance(module, LoraLayer):
+                layer: Any = module
+                delta: Tensor = layer.get_delta_weight(_NAME)
+                state[f"{name}.weight"] = nf4.dense(module.get_base_layer()).float() + delta.float()
+            elif nf4.is_rounded(module) and not name.endswith(".base_layer"):
+                state[f"{name}.weight"] = nf4.dense(module)
     return state
 
 
@@ -93,16 +96,15 @@ def trained(net: nn.Module) -> dict[str, Tensor]:
 def names_in_files(net: nn.Module) -> dict[str, str] | None:
     """Weights with an adapter that the model's files call otherwise than `net` does; None where a
     weight is kept otherwise than in the files, too: then the sum cannot be made of these."""
-    from peft.tuners.lora.layer import Linear
+    from peft.tuners.lora import LoraLayer
     from transformers.core_model_loading import revert_weight_conversion
 
     names = {}
     for name, module in net.named_modules():
-        if isinstance(module, Linear):
+        if isinstance(module, LoraLayer):
             weight = f"{name}.weight"
-            assert module.out_features is not None
-            assert module.in_features is not None  # of every linear layer
-            empty = torch.empty(module.out_features, module.in_features, device="meta")
+            layer: Any = module
+            empty = torch.empty(layer.out_features, layer.in_features, device="meta")
             stored = revert_weight_conversion(net, {weight: empty})
             if [tensor.shape for tensor in stored.values()] != [empty.shape]:
                 return None

@@ -13,10 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from clawrl_gym.core.errors import TrainerError
+
 ATTENTION = "clawrl_packed"
 """Our attention's name in the registry of transformers."""
 EVEN = 0.75
 """Sequences attend together when the shortest has at least this share of the longest's length."""
+_OTHER_KINDS = ("sliding_window", "softcap", "s_aux", "chunk_size")
+"""What models hand to attention that is not plain: windows, caps of scores, sinks, chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +38,15 @@ class Block:
     """Cells that are tokens, in pack order."""
 
 
-def make_blocks(lengths: list[int], even: float, device: torch.device) -> list[Block]:
+class Packing(list[Block]):
+    """The blocks of a pack, and whether any attention has met them."""
+
+    was_met = False
+
+
+def make_blocks(lengths: list[int], even: float, device: torch.device) -> Packing:
     """Blocks of neighbours whose lengths (longest first) differ by at most the factor `even`."""
-    blocks = []
+    blocks = Packing()
     start = 0
     for group in _neighbours(lengths, even):
         width = max(group)
@@ -64,11 +74,21 @@ def packed_attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    packing: list[Block],
+    packing: Packing,
     scaling: float | None = None,
-    **_: object,
+    **more: object,
 ) -> tuple[Tensor, None]:
-    """Causal attention inside each sequence; the signature is that of transformers' registry."""
+    """Causal attention inside each sequence; the signature is that of transformers' registry.
+
+    Raises TrainerError for what it would leave out.
+    """
+    packing.was_met = True
+    unknown = [name for name in _OTHER_KINDS if more.get(name) is not None]
+    if unknown:
+        raise TrainerError(
+            f"got a model whose attention has {', '.join(unknown)} ({type(module).__name__}), "
+            "expected plain causal attention: the learner cannot train this family"
+        )
     copies = query.shape[1] // key.shape[1]
     outputs = []
     for block in packing:

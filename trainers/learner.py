@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -26,17 +26,19 @@ from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.average import MovingAverage
+from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
-from clawrl_gym.trainers.optimizer import make_optimizer, optimizer_step, strength_of
+from clawrl_gym.trainers.optimizer import strength_of
 from clawrl_gym.trainers.packing import Pack, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
 from clawrl_gym.trainers.teacher import Teacher, TeacherReport
+from clawrl_gym.trainers.weights import trained_weights
 
 MAX_TAUGHT_TURNS = 4
 """Distilled turns of a step that are handed back for people to look at."""
@@ -66,7 +68,10 @@ class Learner:
         frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
-        with boundary(TrainerError, f"loading the learner's model from {model_dir!r}"):
+        with (
+            boundary(TrainerError, f"loading the learner's model from {model_dir!r}"),
+            memory_errors("for the learner's weights", trainer, learner),
+        ):
             self.model = PackedModel(model_dir, device, temperature, images, learner)
             if trainer.kl_coef > 0 or frozen:
                 self.first = (
@@ -93,14 +98,19 @@ class Learner:
             reduction=trainer.reduction,
             constant_length=trainer.constant_length,
         )
-        self.optimizer = make_optimizer(self.model.net, learner)
         self.user = OWNER
         """Whose adapter is trained now."""
         self._resting = RestingStates()
+        self.weights = trained_weights(self.model.net, learner)
+        self._finite = FiniteGradients(learner.max_skipped)
         self.updates = 0
         """Steps done so far, those before a resumption too."""
         self.skipped = 0
         """Optimizer steps left out because the gradient was not finite."""
+
+    @property
+    def optimizer(self) -> torch.optim.AdamW:
+        return self.weights.optimizer
 
     def step(self, samples: Sequence[Sample], version: int) -> StepStats:
         """Update once on the batch: weights of `version` become those of `version + 1`.
@@ -110,7 +120,8 @@ class Learner:
         """
         start_s = time.perf_counter()
         rate = learning_rate(version, self.trainer.steps, self.config)
-        readings = self._readings(samples)
+        with memory_errors("when the teacher read the batch", *self._limits):
+            readings = self._readings(samples)
         parts = split(
             samples,
             readings.of,
@@ -125,7 +136,9 @@ class Learner:
             self.trainer.distillation.gap_clip,
         )
         taught: list[Taught] = []
-        for part, old in zip(parts, self._proximal(parts), strict=True):
+        with memory_errors("for log-probs before the update", *self._limits):
+            before = self._proximal(parts)
+        for part, old in zip(parts, before, strict=True):
             taught.extend(self._update(part, old, rate, watch, MAX_TAUGHT_TURNS - len(taught)))
         self.updates += 1
         if self.average is not None and parts:
@@ -156,7 +169,7 @@ class Learner:
         """Make `folder` a model's folder that transformers and vLLM load, or an adapter's, with the
         learner's own state inside: all that `load_checkpoint` needs to go on bit by bit."""
         state: checkpoint.LearnerState = {
-            "optimizer": self.optimizer.state_dict(),
+            "optimizer": self.weights.state(),
             "updates": self.updates,
             "skipped": self.skipped,
             "rng": torch.get_rng_state(),
@@ -173,12 +186,12 @@ class Learner:
             if self.average is not None:
                 self.average.begin()
             if state is None:  # weights alone
-                self.optimizer = make_optimizer(self.model.net, self.config)
+                self.weights.begin()
                 return
             tensors = state.get("average")  # checkpoints of earlier versions have none
             if self.average is not None and tensors is not None:
                 self.average.load(tensors)
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.weights.take_state(state["optimizer"])
         self.updates, self.skipped = state["updates"], state["skipped"]
         torch.set_rng_state(state["rng"])
 
@@ -197,6 +210,7 @@ class Learner:
                 "with adapters (learner=lora): all share one set of weights"
             )
         self._resting.put(self.user, self._resting_state())
+        self._finite = FiniteGradients(self.config.max_skipped)
         state = self._resting.take(user)
         self.user = user
         if state is not None:
@@ -214,7 +228,7 @@ class Learner:
         average = None if self.average is None else self.average.tensors
         return RestingState(
             in_memory(self._trained()),
-            in_memory(self.optimizer.state_dict()),
+            in_memory(self.weights.state()),
             self.updates,
             self.skipped,
             torch.get_rng_state(),
@@ -226,7 +240,7 @@ class Learner:
 
     def _go_on(self, state: RestingState) -> None:
         self._begin_as(state)
-        self.optimizer.load_state_dict(state.optimizer)
+        self.weights.take_state(state.optimizer)
         self.updates, self.skipped = state.updates, state.skipped
         torch.set_rng_state(state.rng)
         if self.average is not None and state.average is not None:
@@ -236,7 +250,7 @@ class Learner:
         with torch.no_grad():
             for parameter, tensor in zip(self._trained(), state.trained, strict=True):
                 parameter.copy_(tensor)
-        self.optimizer = make_optimizer(self.model.net, self.config)
+        self.weights.begin()
         self.updates = self.skipped = 0
         if self.average is not None:
             self.average.begin()
@@ -288,25 +302,44 @@ class Learner:
         max_taught: int,
     ) -> list[Taught]:
         """One optimizer step on a minibatch; and some of its turns that were distilled."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.weights.forget_gradients()
         taught: list[Taught] = []
-        for index, pack in enumerate(part.packs):
-            scores = self.model.score(pack)
-            old_M = scores.logprobs_M.detach() if old is None else old[index]
-            mu_M = torch.from_numpy(pack.behaviour_M).to(old_M.device)
-            reference_M = self._reference(pack)
-            terms = pack_loss(
-                pack, part, scores, old_M, reference_M, self.settings, self.trainer.distillation
-            )
-            terms.loss.backward()  # type: ignore[no-untyped-call]
-            watch.pack(pack, scores, terms, old_M, mu_M)
-            taught.extend(islice(taught_turns(pack, part, terms), max_taught - len(taught)))
-        strength = strength_of(part.samples)
-        norm = optimizer_step(self.optimizer, rate, strength, self.config.max_grad_norm)
-        if not bool(norm.isfinite()):
-            self.skipped += 1
+        try:
+            for index, pack in enumerate(part.packs):
+                with memory_errors(f"in a pack of {len(pack.ids_T):,} tokens", *self._limits):
+                    of_pack = self._learn(pack, part, None if old is None else old[index], watch)
+                taught.extend(islice(of_pack, max_taught - len(taught)))
+            strength = strength_of(part.samples)
+            with memory_errors("for the optimizer", *self._limits):
+                norm = self.weights.step(rate, strength)
+        except TrainerError:
+            self.weights.forget_gradients()
+            raise
+        is_finite = bool(norm.isfinite())
+        self.skipped += not is_finite
         watch.step(float(norm), strength)
+        self._finite.saw(is_finite)
         return taught
+
+    @property
+    def _limits(self) -> tuple[TrainerConfig, LearnerConfig]:
+        return self.trainer, self.config
+
+    def _learn(
+        self, pack: Pack, part: Minibatch, old_M: Tensor | None, watch: StepMetrics
+    ) -> Iterator[Taught]:
+        """Add a pack's gradient; its turns that were distilled."""
+        scores = self.model.score(pack)
+        if old_M is None:
+            old_M = scores.logprobs_M.detach()
+        mu_M = torch.from_numpy(pack.behaviour_M).to(old_M.device)
+        reference_M = self._reference(pack)
+        terms = pack_loss(
+            pack, part, scores, old_M, reference_M, self.settings, self.trainer.distillation
+        )
+        terms.loss.backward()  # type: ignore[no-untyped-call]
+        watch.pack(pack, scores, terms, old_M, mu_M)
+        return taught_turns(pack, part, terms)
 
     def _reference(self, pack: Pack) -> Tensor | None:
         if self.first is None or self.trainer.kl_coef == 0:

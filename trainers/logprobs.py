@@ -18,9 +18,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
 from clawrl_gym.trainers.distillation import topk_logprobs
-
-MAX_LOGITS = 2**25
-"""Logits made at a time; a few buffers of this size exist beside each other."""
+from clawrl_gym.trainers.memory import MAX_LOGITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.policy.generation import UNSPOKEN_BIAS
 from clawrl_gym.policy.models import picture_ids, sees
+from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.adapter import add_adapter, left_out, merged
 from clawrl_gym.trainers.attention import ATTENTION, EVEN, make_blocks, packed_attention
 from clawrl_gym.trainers.average import MovingAverage
@@ -30,7 +31,7 @@ from clawrl_gym.trainers.packing import Pack
 from clawrl_gym.trainers.pictures import Images, PictureReader
 
 Layout = Literal["packed", "padded"]
-_BASES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+_BASES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "nf4": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class PackedModel:
         if images is not None and self._unspoken:
             self._reader = PictureReader(model_dir, images, self._unspoken[0])
         adapter = None if learner is None else learner.adapter
-        dtype = torch.float32 if adapter is None else _BASES.get(adapter.base, self.saved_dtype)
+        dtype = _held_dtype(learner, self.saved_dtype)
         self.base_dtype = str(dtype).removeprefix("torch.")
         """Element type in which the weights of `model_dir` are held."""
         self.net: nn.Module = _loader(model_dir).from_pretrained(
@@ -99,6 +100,8 @@ class PackedModel:
             dtype=dtype,
             attn_implementation=ATTENTION if self.layout == "packed" else "sdpa",
         )
+        if learner is not None and adapter is not None and learner.base == "nf4":
+            nf4.round_layers(self.net, device)
         self.net.to(device).eval()  # no dropout: old and new log-probs must be comparable
         self.adapted = adapter is not None
         """Whether an adapter is trained and the weights are frozen."""
@@ -187,6 +190,12 @@ class PackedModel:
             output = body(
                 ids_T[None], position_ids=positions_T[None], use_cache=False, packing=blocks
             )
+            if not blocks.was_met:
+                raise TrainerError(
+                    f"got a model whose attention is its own code ({type(body).__name__}), "
+                    "expected one of transformers' that takes another attention: the learner "
+                    "cannot train this family"
+                )
             return output.last_hidden_state[0]  # type: ignore[no-any-return]
         (block,) = make_blocks(pack.lengths, 0.0, self.device)
         rows = ids_T[block.gather].view(block.rows, block.width)
@@ -258,6 +267,13 @@ def _checkpoint_layers(net: nn.Module) -> None:
             module.attention_dropout = 0.0  # type: ignore[assignment]
 
 
+def _held_dtype(learner: LearnerConfig | None, saved: torch.dtype) -> torch.dtype:
+    """Element type of the weights in memory; of those in 4 bits, of all others."""
+    if learner is None or (learner.adapter is None and not learner.offload):
+        return torch.float32
+    return torch.bfloat16 if learner.adapter is None else _BASES.get(learner.base, saved)
+
+
 def _loader(model_dir: str) -> Any:
     """The class that reads the model with all its parts."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
@@ -267,4 +283,7 @@ def _loader(model_dir: str) -> Any:
 
 def _has_full_attention_only(config: object) -> bool:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    return kinds == {"full_attention"} and not getattr(config, "text_config", None)
+    windowed = getattr(config, "layer_types", None) is None and getattr(
+        config, "sliding_window", None
+    )
+    return kinds == {"full_attention"} and not windowed and not getattr(config, "text_config", None)

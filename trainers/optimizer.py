@@ -16,19 +16,19 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.optim import AdamW
 
 from clawrl_gym.config import LearnerConfig
 from clawrl_gym.core.types import Sample
 
 
-def make_optimizer(net: torch.nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
+def make_optimizer(parameters: Sequence[torch.nn.Parameter], config: LearnerConfig) -> AdamW:
     """AdamW; vectors (norms, biases) are not decayed."""
-    parameters = [p for p in net.parameters() if p.requires_grad]
     groups: list[dict[str, object]] = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+    return AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
 
 
 def strength_of(samples: Sequence[Sample]) -> float:
@@ -41,9 +41,7 @@ def strength_of(samples: Sequence[Sample]) -> float:
     return strong / whole if whole else 1.0
 
 
-def optimizer_step(
-    optimizer: torch.optim.AdamW, rate: float, strength: float, max_grad_norm: float
-) -> Tensor:
+def optimizer_step(optimizer: AdamW, rate: float, strength: float, max_grad_norm: float) -> Tensor:
     """Clip the gradient and step; returns its norm before. One that is not finite is no step."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     norm = torch.nn.utils.clip_grad_norm_(parameters, max_grad_norm * strength)
@@ -64,6 +62,6 @@ def optimizer_step(
     return norm
 
 
-def _scale_momenta(optimizer: torch.optim.AdamW, factor: float) -> None:
+def _scale_momenta(optimizer: AdamW, factor: float) -> None:
     for state in optimizer.state.values():
         state["exp_avg"].mul_(factor)

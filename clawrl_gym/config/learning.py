@@ -171,8 +171,6 @@ class AdapterConfig(Part):
     elsewhere, take a rate about eight times as high."""
     modules: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     """Names of linear layers, such as [q_proj,v_proj]; the output head is none of them."""
-    base: Literal["served", "float32", "bfloat16"] = "served"
-    """Element type of the frozen weights; `served`: as they are in the model's files."""
 
 
 class LearnerConfig(Part):
@@ -189,6 +187,12 @@ class LearnerConfig(Part):
     with a GPU for itself."""
     adapter: AdapterConfig | None = None
     """None trains all weights; `learner=lora` has one."""
+    base: Literal["served", "float32", "bfloat16", "nf4"] = "served"
+    """The frozen weights beside an adapter. `served`: in the element type of the model's files;
+    `nf4`: linear layers in 4 bits (QLoRA, arXiv 2305.14314), which needs bitsandbytes."""
+    offload: bool = False
+    """Without an adapter: float32 weights and Adam's moments stay in main memory, and the device
+    has the weights in bfloat16 alone: 2 bytes a parameter there, 16 here."""
     checkpoint_layers: bool = False
     """Make what layers compute again in the backward pass instead of keeping it: about a third
     more time, and memory for activations of one layer at a time."""
@@ -200,6 +204,8 @@ class LearnerConfig(Part):
     """Decay over `trainer.steps` after the warm-up, down to `min_lr_ratio`."""
     min_lr_ratio: float = Field(0.1, ge=0, le=1)
     max_grad_norm: float = Field(1.0, gt=0)
+    max_skipped: int = Field(5, ge=1)
+    """Steps in a row with a gradient that is not finite, each left out, that end a run."""
     threads: int = Field(1, ge=1)
     """Torch threads of the learner on a CPU."""
     checkpoint_every: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"

@@ -11,8 +11,6 @@ import functools
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 from clawrl_gym.config import PolicyConfig
@@ -24,26 +22,6 @@ _GENERATING = ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS", "_TRANSFORMERS_S
 """Tables of vLLM's registry whose keys are architectures that write text."""
 _INDEX = "model.safetensors.index.json"
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSize:
-    """What a model's files say of how large it is."""
-
-    parameters: int
-    layers: int
-    hidden: int
-    """Width of a layer; 0 where the configuration does not say."""
-
-
-def model_size(folder: Path) -> ModelSize:
-    """From the headers of its weights, of which nothing else is read."""
-    text = _text_part(model_config(folder))
-    return ModelSize(
-        sum(prod(shape) for shape in shapes(weight_files(folder)).values()),
-        _number(text, "num_hidden_layers"),
-        _number(text, "hidden_size"),
-    )
 
 
 def model_problems(folder: Path, policy: PolicyConfig) -> Iterator[str]:

@@ -34,6 +34,7 @@ def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
         yield from _without_effect(config.trainer)
         yield from _ports(config)
         yield from _placements(config)
+        yield from _forms(config)
     if isinstance(config, RunConfig):
         yield from _of_training(config)
     if isinstance(config, EvaluateConfig) and config.eval.also:
@@ -125,6 +126,21 @@ def _placements(config: CommandConfig) -> Iterator[str]:
             "got learner.placement=beside with policy.placement="
             f"{config.policy.placement}, expected policy.placement=nodes: there is no engine on a "
             "node that the learner could be beside"
+        )
+
+
+def _forms(config: CommandConfig) -> Iterator[str]:
+    if config.learner.offload and config.learner.adapter is not None:
+        yield (
+            "got learner.offload=true with an adapter (learner=lora), expected one of them: an "
+            "adapter's optimizer is small, and stays on the device; take learner.offload=false, or "
+            "learner=full for all weights"
+        )
+    if config.learner.offload and config.trainer.distillation.teacher == "average":
+        yield (
+            "got trainer.distillation.teacher=average with learner.offload=true, expected weights "
+            "in float32 on the device: their average would be lost in rounding; take "
+            "learner=adamw, learner=lora or another teacher"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.policy.shipped import SHIPPED
+from clawrl_gym.run.cards import card_lines, cards_here, memory_lines
 from clawrl_gym.run.folder import free_bytes
 from clawrl_gym.run.model_plan import ModelPlan
 from clawrl_gym.run.needs import GIB
@@ -18,6 +19,7 @@ _EPISODES_PER_S = {"terminal": 30.0, "toolcall": 26.0, "conversation": 20.0, "gu
 """Of the shipped models on two cores, learning included; see docs/measured.md."""
 _MEASURED_CORES = 2
 _START_S = 40.0
+_SMALL_PARAMETERS = 50e6
 _CPU_FLOPS = 15e9
 """Of a core, as reached by the learner and by vLLM on a CPU."""
 _GPU_FLOPS = 5e13
@@ -58,9 +60,10 @@ def _processes(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) 
 
 
 def _model(config: CommandConfig | EvaluateConfig, model: ModelPlan) -> str:
-    if model.folder is None or model.size is None:
+    if model.shape is None:
         return f"{config.policy.model}, to be downloaded"
-    return f"{config.policy.model}: {model.size.parameters:,} parameters, {model.folder}"
+    where = model.folder or "to be downloaded"
+    return f"{config.policy.model}: {model.shape.parameters:,} parameters, {where}"
 
 
 def _work(plan: AnyPreflight) -> Iterator[str]:
@@ -80,20 +83,25 @@ def _work(plan: AnyPreflight) -> Iterator[str]:
         yield f"  work       conversations{', ' + learns if config.learn else ', no learning'}"
 
 
+def _is_large(model: ModelPlan) -> bool:
+    """Whether its memory is worth a thought."""
+    return model.shape is not None and model.shape.parameters > _SMALL_PARAMETERS
+
+
 def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
     needs = model.needs
     assert needs is not None
     free_gib = provenance.memory_available_gb()
+    more = needs.learner.activations + needs.learner.logits
     yield (
         f"  memory     about {needs.host_memory:.1f} GiB of {free_gib:.1f} free"
-        + (f", up to {needs.activations:.1f} more for a full pack" if needs.activations else "")
-        + (
-            f"; on the GPU {needs.gpu_server:.1f} GiB of weights for vLLM and "
-            f"{needs.gpu_learner:.1f} for the learner"
-            if model.device == "cuda"
-            else ""
-        )
+        + (f", up to {more:.1f} more for a full pack" if more and model.device == "cpu" else "")
     )
+    for line in memory_lines(needs):
+        yield f"    {line}"
+    if isinstance(plan.config, CommandConfig) and model.shape is not None and _is_large(model):
+        for line in card_lines(plan.config, model.shape, cards_here()):
+            yield f"    {line}"
     folder = plan.folder.path
     free_gib = free_bytes(folder) / GIB
     yield f"  disk       about {needs.disk:.1f} GiB of {free_gib:.0f} free, in {folder}"
@@ -128,9 +136,9 @@ def _time(plan: AnyPreflight) -> str:
     if config.policy.model in SHIPPED and rate is not None:
         seconds = _START_S + episodes / rate * _MEASURED_CORES / cores
         return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
-    if plan.model.size is None:
+    if plan.model.shape is None:
         return "not known before the model is here"
-    parameters = plan.model.size.parameters
+    parameters = plan.model.shape.parameters
     flops = cores * _CPU_FLOPS if plan.model.device == "cpu" else _GPU_FLOPS
     tokens = min(config.env.max_turns, _TURNS) * config.policy.sampling.max_tokens / 2
     work = parameters * tokens * (2 * episodes + 3 * 8 * trained)  # prompts are learned over, too

@@ -9,9 +9,11 @@ from pathlib import Path
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.policy.chat_template import read_template, settings_of, token_text
 from clawrl_gym.policy.launch import reserve_port
 from clawrl_gym.policy.models import Device, find_model, resolve_device, sees
-from clawrl_gym.policy.servable import ModelSize, model_problems, model_size, setting_problems
+from clawrl_gym.policy.servable import model_problems, setting_problems
+from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.run.adapters import serving_problems
 from clawrl_gym.run.folder import RunFolder
@@ -34,9 +36,12 @@ class ModelPlan:
 
     device: Device
     folder: Path | None
-    """None: it is to be downloaded, and nothing more is known of it."""
-    size: ModelSize | None = None
+    """None: it is to be downloaded."""
+    shape: ModelShape | None = None
+    """None: nothing is known of it before it is here."""
     needs: Needs | None = None
+    gpu_gib: float | None = None
+    """Memory of the device; None without one, or where it cannot be asked."""
 
 
 def look_at_model(
@@ -59,18 +64,35 @@ def look_at_model(
         return None
     if model is None:
         problems.lines += setting_problems(policy)
-        return ModelPlan(device, None)
-    problems.lines += model_problems(model, policy)
+        shape = shape_of_hub_model(policy.model)
+        if shape is None:
+            return ModelPlan(device, None)
+    else:
+        problems.lines += model_problems(model, policy)
+        shape = shape_of_folder(model)
     if isinstance(config, CommandConfig):
-        problems.lines += adapter_problems(config, model)
-        problems.lines += serving_problems(config, sees=sees(model))
-    size = model_size(model)
-    needs = needs_of(config, model, size, device)
+        problems.lines += adapter_problems(config, shape)
+        problems.lines += serving_problems(config, sees=model is not None and sees(model))
+    needs = needs_of(config, shape, device)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None
     available_gib = provenance.memory_available_gb()
     problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)
     problems.lines += disk_problems(needs, folder.path)
-    return ModelPlan(device, model, size, needs)
+    return ModelPlan(device, model, shape, needs, gpu_gib)
+
+
+def shape_of(model: str) -> ModelShape:
+    """Of what `policy.model` names; nothing is downloaded. Raises ConfigError."""
+    known = shape_of_hub_model(model)
+    if known is not None:
+        return known
+    folder = find_model(model)
+    if folder is None:
+        raise ConfigError(
+            f"got policy.model={model!r}, which is not here, expected a preset (policy=qwen3_4b) "
+            "or a model's folder: only of these the size is known without a download"
+        )
+    return shape_of_folder(folder)
 
 
 def blindness(config: RunConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
@@ -99,6 +121,11 @@ def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
 
 
 def notes_of(model: ModelPlan | None) -> list[str]:
-    if model is not None and model.folder is None:
+    """What is no mistake and worth knowing of the model."""
+    if model is None:
+        return []
+    if model.folder is None:
         return ["the model is not here: it is downloaded first, and looked at then"]
-    return []
+    template = read_template(model.folder)
+    eos = token_text(settings_of(model.folder), "eos_token")
+    return [] if template is None else list(template.notes(eos))

@@ -86,7 +86,7 @@ def test_a_checkpoint_from_the_gpu_goes_on_there_and_loads_on_the_cpu(tmp_path: 
     second.load_checkpoint(str(tmp_path / "000001"))
     for name, tensor in first.model.state().items():
         assert torch.equal(second.model.state()[name], tensor), name
-    moments = [s["exp_avg"] for s in second.optimizer.state.values()]
+    moments = [s["exp_avg"] for s in second.weights.optimizer.state.values()]
     assert {moment.device.type for moment in moments} == {"cuda"}
     net = AutoModelForCausalLM.from_pretrained(tmp_path / "000001").state_dict()
     for name, tensor in first.model.state().items():

@@ -1,0 +1,190 @@
+"""Does it fit? The arithmetic is held to what PyTorch keeps, and presets to their cards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+import clawrl_gym as cg
+from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
+from clawrl_gym.doctor import main
+from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
+from clawrl_gym.run.cards import CardPlan, plan_card, words
+from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, learner_memory
+from clawrl_gym.trainers.model import PackedModel
+from clawrl_gym.trainers.packing import make_packs
+from tests.reference.tiny_model import make_samples
+
+WIDE = Qwen3Config(
+    vocab_size=64, hidden_size=64, intermediate_size=160, num_hidden_layers=3,
+    num_attention_heads=6, num_key_value_heads=2, head_dim=16, bos_token_id=None,
+    eos_token_id=None, dtype="bfloat16",
+)  # fmt: skip
+FORMS = {
+    "all weights in float32": LearnerConfig(),
+    "all weights in bfloat16": LearnerConfig(offload=True),
+    "an adapter beside float32": LearnerConfig(adapter=AdapterConfig(rank=4), base="float32"),
+    "an adapter beside bfloat16": LearnerConfig(adapter=AdapterConfig(rank=4)),
+}
+
+
+def shape_of(config: RunConfig) -> ModelShape:
+    shape = shape_of_hub_model(config.policy.model)
+    assert shape is not None
+    return shape
+
+
+def composed(*arguments: str, card_gib: float = 24) -> CardPlan:
+    config = load_config(list(arguments))
+    return plan_card(config, shape_of(config), card_gib)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("checkpoint_layers", [False, True])
+def test_activations_are_what_the_backward_pass_keeps(
+    form: str, checkpoint_layers: bool, tmp_path: Path
+) -> None:
+    net = Qwen3ForCausalLM(WIDE)
+    net.bfloat16().save_pretrained(tmp_path)
+    learner = FORMS[form].model_copy(update={"checkpoint_layers": checkpoint_layers})
+    model = PackedModel(str(tmp_path), "cpu", learner=learner)
+    (pack,) = make_packs(make_samples([700, 690]), 2000)
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.net.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in own:
+            kept[storage] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scores = model.score(pack)
+    assert scores.logprobs_M.requires_grad
+    trainer = TrainerConfig(max_tokens_per_pack=len(pack.ids_T))
+    shape = shape_of_folder(tmp_path)
+    memory = learner_memory(trainer, learner, shape, "cpu")
+    measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    expected = memory.activations * GIB
+    if checkpoint_layers:
+        assert measured < 0.6 * expected, "all of one layer comes on top, in the backward pass"
+    else:
+        passing = 0.5 / 3.5  # of half a layer more, of three and a half
+        assert measured == pytest.approx(expected * (1 - passing), rel=0.15)
+
+
+def test_each_part_grows_with_what_it_is_of() -> None:
+    shape = shape_of_config(json.loads(WIDE.to_json_string(use_diff=False)))
+    lora = LearnerConfig(adapter=AdapterConfig(rank=4))
+
+    def memory(
+        learner: LearnerConfig = lora, tokens: int = 1024, **trainer: object
+    ) -> LearnerMemory:
+        config = TrainerConfig.model_validate({"max_tokens_per_pack": tokens, **trainer})
+        return learner_memory(config, learner, shape, "cuda")
+
+    plain = memory()
+    assert memory(tokens=2048).activations == pytest.approx(2 * plain.activations)
+    wider = memory(LearnerConfig(adapter=AdapterConfig(rank=8)))
+    assert wider.optimizer == pytest.approx(2 * plain.optimizer)
+    assert wider.base == plain.base
+    rounded = memory(lora.model_copy(update={"base": "nf4"}))
+    assert rounded.base < plain.base
+    assert astuple(rounded)[1:] == astuple(plain)[1:]
+    kl = {"kl_coef": 0.1}
+    assert memory(**kl).others == 0, "the base is the reference"
+    assert memory(LearnerConfig(), **kl).others == pytest.approx(4 * shape.parameters / GIB)
+    offloaded = memory(LearnerConfig(offload=True))
+    assert offloaded.resident == pytest.approx(2 * shape.parameters / GIB)
+    longer = learner_memory(TrainerConfig(max_tokens_per_pack=1024), lora, shape, "cuda", 4096)
+    assert longer.activations == pytest.approx(4 * plain.activations)
+    assert memory(tokens=10**9).logits == pytest.approx(18 * MAX_LOGITS / GIB)
+
+
+@pytest.mark.parametrize(
+    "preset", ["qwen3_0_6b", "qwen3_1_7b", "qwen3_4b", "qwen3_5_4b", "llama3_2_3b"]
+)
+def test_presets_with_an_adapter_fit_24_gb_as_composed(preset: str) -> None:
+    plan = composed(f"policy={preset}", "learner=lora")
+    assert plan.fits
+    assert plan.settings == {}
+    assert plan.used_gib <= 22
+    assert plan.cached_tokens >= load_config([f"policy={preset}"]).policy.max_model_len
+
+
+@pytest.mark.parametrize("preset", ["qwen3_8b", "llama3_1_8b", "mistral_7b", "qwen3_vl_4b"])
+def test_larger_presets_with_an_adapter_fit_48_gb_as_composed(preset: str) -> None:
+    plan = composed(f"policy={preset}", "learner=lora", card_gib=48)
+    assert (plan.fits, plan.settings) == (True, {})
+
+
+def test_the_learner_of_4b_beside_bfloat16_weights_takes_14_gb() -> None:
+    config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
+    learner = needs_of(config, shape_of(config), "cuda").learner
+    assert learner.total + LEARNER_ON_GPU_GIB <= 14
+
+
+def test_what_does_not_fit_comes_with_settings_that_do() -> None:
+    long = ["policy=qwen3_4b", "learner=lora", "policy.max_model_len=32768"]
+    plan = composed(*long, card_gib=24)
+    assert plan.fits
+    assert plan.settings["policy.max_model_len"] == 16384
+    config = load_config(
+        [
+            "policy=qwen3_4b",
+            "learner=lora",
+            "policy.max_model_len=32768",
+            *words(plan.settings).split(),
+        ]
+    )
+    again = plan_card(config, shape_of(config), 24)
+    assert (again.fits, again.settings) == (True, {})
+    assert not composed("policy=qwen3_8b", "learner=lora", card_gib=16).fits
+    full = composed("policy=qwen3_4b", card_gib=48)
+    assert full.settings["learner.offload"] is True
+
+
+def test_the_doctor_says_it_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policy=qwen3_4b", "learner=lora"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Qwen/Qwen3-4B: 4,022,468,096 parameters")
+    (card,) = (line for line in lines if line.strip().startswith("24 GB"))
+    assert card.endswith("as composed")
+    assert main(["--json", "policy=qwen3_4b", "learner=lora"]) == 0
+    fields = json.loads(capsys.readouterr().out)
+    assert fields["cards"]["24 GB"]["fits"] is True
+    assert set(fields["learner_gib"]) == set(LearnerMemory.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["policy=qwen5"], "qwen5"),
+        (["policy=qwen3_4b", "learner.bse=nf4"], "did you mean 'learner.base'"),
+        (["learner.base=nf8"], "learner.base"),
+        (["policy.model=no/where/at/all"], "policy.model"),
+    ],
+)
+def test_the_doctor_refuses_what_it_cannot_know(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_an_adapter_s_optimizer_is_not_offloaded() -> None:
+    from clawrl_gym.run.contradictions import contradictions
+
+    config = cg.load_config(["learner=lora", "learner.offload=true"])
+    assert ["learner.offload=true with an adapter" in line for line in contradictions(config)] == [
+        True
+    ]

@@ -1,0 +1,159 @@
+"""What a learner keeps in memory, part by part, by arithmetic from the model's shape.
+
+Steady state: after the first update, with gradients of earlier packs, in the backward pass of the
+largest pack. What layers keep for the backward pass is counted byte by byte; `tests/test_memory_of_
+learner.py` holds it to what PyTorch keeps, `bench/learner_memory.py` the whole to a process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import Literal
+
+from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
+from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.policy.weights import DTYPE_BYTES
+from clawrl_gym.trainers.objectives import distils
+
+GIB = 2**30
+MAX_LOGITS = 2**25
+"""Logits made at a time; a few buffers of this size exist beside each other."""
+NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+"""Of a weight in 4 bits: itself, and its share of a scale in 8 bits for 64 and of one for 256."""
+_LOGIT_BYTES = 14
+"""Of a logit, at its most: itself and its probability in float32, both once more on their way."""
+_ADAM_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes that one layer keeps of a token for the backward pass, by each unit of its widths."""
+
+    hidden: int
+    queries: int
+    keys: int
+    inner: int
+
+    def of(self, shape: ModelShape) -> int:
+        """In one layer."""
+        return (
+            self.hidden * shape.hidden
+            + self.queries * shape.queries
+            + self.keys * shape.keys
+            + self.inner * shape.inner
+        )
+
+
+_ALL = {"float32": Kept(24, 28, 8, 16), "autocast": Kept(26, 16, 6, 8), "half": Kept(16, 16, 6, 8)}
+_ADAPTED = {
+    "float32": Kept(16, 24, 4, 16), "autocast": Kept(18, 14, 4, 8), "half": Kept(28, 16, 4, 10),
+}  # fmt: skip
+"""Of frozen layers beside adapters; in plain half precision the adapters read copies in float32."""
+_BACKWARD = 0.5
+"""Of what a layer keeps, once more for gradients on their way through it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerMemory:
+    """In GiB, on the learner's device."""
+
+    base: float = 0.0
+    """The model's weights, as they are held."""
+    adapter: float = 0.0
+    gradients: float = 0.0
+    optimizer: float = 0.0
+    others: float = 0.0
+    """What is read beside it: a teacher, the KL term's reference, a moving average."""
+    activations: float = 0.0
+    logits: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return float(sum(astuple(self)))
+
+    @property
+    def resident(self) -> float:
+        """What is there whatever a batch holds."""
+        return self.total - self.activations - self.logits
+
+
+def learner_memory(
+    trainer: TrainerConfig,
+    learner: LearnerConfig,
+    shape: ModelShape,
+    device: Literal["cpu", "cuda"],
+    longest: int = 0,
+) -> LearnerMemory:
+    """`longest`: tokens of the longest sequence, which has a pack of its own where it is longer
+    than one."""
+    adapter = learner.adapter
+    teaches = trainer.distillation.teacher if distils(trainer) else ""
+    foreign = bool(teaches) and trainer.distillation.is_another_model
+    first = adapter is None and (trainer.kl_coef > 0 or teaches == "frozen")
+    trained = shape.parameters if adapter is None else adapter_parameters(adapter, shape)
+    tokens = max(trainer.max_tokens_per_pack, longest)
+    activations = _activations(learner, shape, device, tokens)
+    logits = _LOGIT_BYTES * min(tokens * shape.vocab, max(MAX_LOGITS, shape.vocab))
+    if adapter is None:  # the head's gradient of a piece, before it is added to the others
+        logits += 4 * shape.vocab * shape.hidden
+    return LearnerMemory(
+        base=_base_bytes(learner, shape, device) / GIB,
+        adapter=0.0 if adapter is None else 4 * trained / GIB,
+        gradients=0.0 if learner.offload else 4 * trained / GIB,
+        optimizer=0.0 if learner.offload else _ADAM_BYTES * trained / GIB,
+        others=(4 * shape.parameters * (foreign + first) + 4 * trained * (teaches == "average"))
+        / GIB,
+        activations=activations / GIB,
+        logits=logits / GIB,
+    )
+
+
+def offloaded_gib(learner: LearnerConfig, shape: ModelShape) -> float:
+    """In main memory, beside the device: float32 weights, their gradients and Adam's moments."""
+    return (8 + _ADAM_BYTES) * shape.parameters / GIB if learner.offload else 0.0
+
+
+def adapter_parameters(adapter: AdapterConfig, shape: ModelShape) -> int:
+    """Of both factors, beside all the chosen layers."""
+    chosen = shape.linear if adapter.modules == "all-linear" else adapter.modules
+    return adapter.rank * sum(sum(s) for name in chosen for s in shape.linear.get(name, []))
+
+
+def _base_bytes(learner: LearnerConfig, shape: ModelShape, device: str) -> float:
+    if learner.adapter is None:
+        # under autocast a second copy, of half the size, from the forward to the backward pass
+        return (2 if learner.offload else 6 if device == "cuda" else 4) * shape.parameters
+    if learner.base == "nf4":
+        return NF4_BYTES * shape.linear_parameters + 2 * (
+            shape.parameters - shape.linear_parameters + shape.widest_layer
+        )
+    return base_bytes(learner, shape) * shape.parameters
+
+
+def base_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
+    """Of an element of the weights that are not in 4 bits."""
+    if learner.adapter is None:
+        return 2 if learner.offload else 4
+    dtype = {"served": shape.dtype, "nf4": "bfloat16"}.get(learner.base, learner.base)
+    return DTYPE_BYTES.get(dtype, 4)
+
+
+def _activations(learner: LearnerConfig, shape: ModelShape, device: str, tokens: int) -> float:
+    """Of one pack: what all layers keep and one passes back, or what goes into each layer and all
+    of one."""
+    element = base_bytes(learner, shape)
+    mode = "autocast" if device == "cuda" else "float32" if element == 4 else "half"
+    kept = (_ALL if learner.adapter is None else _ADAPTED)[mode].of(shape)
+    if learner.adapter is not None:
+        per_layer = max(1, shape.layers)
+        outputs = sum(len(several) for several in shape.linear.values()) / per_layer
+        kept += int(4 * learner.adapter.rank * outputs)
+    if learner.checkpoint_layers:
+        return tokens * (element * shape.hidden * shape.layers + (1 + _BACKWARD) * kept)
+    return tokens * (shape.layers + _BACKWARD) * kept
+
+
+def largest_part(memory: LearnerMemory) -> str:
+    """Its name."""
+    parts = zip(LearnerMemory.__dataclass_fields__, astuple(memory), strict=True)
+    return max(parts, key=lambda part: part[1])[0]
