@@ -14,7 +14,7 @@ from clawrl_gym.policy.chat_template import (
     template_source,
     token_text,
 )
-from clawrl_gym.policy.models import SHIPPED, shipped_dir
+from clawrl_gym.policy.shipped import SHIPPED, shipped_dir
 from tests.tiny_models import TEMPLATE
 
 LAST_WITH_TOOLS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -122,8 +123,9 @@ def test_an_adapter_learns_and_merges_to_the_same(
     still = [n for n, p in trained.items() if "lora_B" in n and not bool(p.detach().any())]
     assert len(trained) >= 28
     assert still == [], "a gradient has reached them all"
-    learner.save_checkpoint(str(tmp_path / "000002"))
-    merged = logprobs(PackedModel(str(tmp_path / "000002"), "cpu"), samples)
+    shutil.copytree(folder, tmp_path / "whole")
+    learner.save_weights(str(tmp_path / "whole"))
+    merged = logprobs(PackedModel(str(tmp_path / "whole"), "cpu"), samples)
     own = logprobs(learner.model, samples)
     assert not torch.allclose(begun, own, atol=1e-3)
     assert torch.allclose(merged, own, atol=1e-4)

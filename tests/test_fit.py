@@ -98,14 +98,13 @@ def test_each_part_grows_with_what_it_is_of() -> None:
     rounded = memory(lora.model_copy(update={"base": "nf4"}))
     assert rounded.base < plain.base
     assert astuple(rounded)[1:] == astuple(plain)[1:]
-    kl = {"kl_coef": 0.1}
-    assert memory(**kl).others == 0, "the base is the reference"
-    assert memory(LearnerConfig(), **kl).others == pytest.approx(4 * shape.parameters / GIB)
+    assert memory(kl_coef=0.1).others == 0, "the base is the reference"
+    assert memory(LearnerConfig(), kl_coef=0.1).others == pytest.approx(4 * shape.parameters / GIB)
     offloaded = memory(LearnerConfig(offload=True))
     assert offloaded.resident == pytest.approx(2 * shape.parameters / GIB)
     longer = learner_memory(TrainerConfig(max_tokens_per_pack=1024), lora, shape, "cuda", 4096)
     assert longer.activations == pytest.approx(4 * plain.activations)
-    assert memory(tokens=10**9).logits == pytest.approx(18 * MAX_LOGITS / GIB)
+    assert memory(tokens=10**9).logits == pytest.approx(14 * MAX_LOGITS / GIB)
 
 
 @pytest.mark.parametrize(

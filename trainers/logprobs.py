@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, linear
 
 from clawrl_gym.trainers.distillation import topk_logprobs
-from clawrl_gym.trainers.memory import MAX_LOGITS
+from clawrl_gym.trainers.memory import MAX_LOGITS as MAX_LOGITS
 
 
 @dataclass(frozen=True, slots=True)

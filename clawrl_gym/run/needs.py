@@ -11,14 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EvaluateConfig, PolicyConfig
+from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core import provenance
+from clawrl_gym.policy.launch import ADAPTER_RANKS
 from clawrl_gym.policy.memory import EngineMemory, engine_memory
 from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import ModelShape
+from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.folder import MIN_FREE_BYTES, free_bytes
 from clawrl_gym.trainers.memory import (
     LearnerMemory,
+    adapter_parameters,
     learner_memory,
     offloaded_gib,
 )
@@ -26,8 +29,8 @@ from clawrl_gym.trainers.memory import (
 GIB = 2**30
 _KEPT_BYTES = 12
 """Of a parameter in a checkpoint: itself and Adam's two moments."""
-_MERGED_BYTES = 4
-"""Of a parameter in a checkpoint of an adapter, with what it adds."""
+_WEIGHT_BYTES = 4
+"""Of a parameter in a large checkpoint that is not the newest."""
 _SERVER_GIB = 1.1
 """Of vLLM's processes, without weights and cache; measured with the tiny policy on a CPU."""
 _LEARNER_GIB = 0.8
@@ -55,16 +58,14 @@ class Needs:
 def needs_of(config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device) -> Needs:
     """What this configuration takes with a model of this shape."""
     policy = config.policy
-    engine = engine_memory(policy, shape, device)
+    engine = engine_memory(policy, shape, device, _served_adapter_parameters(config, shape, device))
     learner, offloaded, disk = LearnerMemory(), 0.0, _RECORDS_GIB
     if isinstance(config, CommandConfig) and learns(config):
         learner = learner_memory(
             config.trainer, config.learner, shape, device, policy.max_model_len
         )
         offloaded = offloaded_gib(config.learner, shape)
-        kept = config.learner.keep_checkpoints + 2  # the best one, and the one being written
-        in_each = _KEPT_BYTES if config.learner.adapter is None else _MERGED_BYTES
-        disk += (kept * in_each * shape.parameters) / GIB + 2 * engine.weights
+        disk += _checkpoint_bytes(config.learner, shape) / GIB + 2 * engine.weights
     host = _BASE_GIB + policy.servers * _SERVER_GIB + offloaded
     host += _LEARNER_GIB if learner.total else 0.0
     if device == "cpu":
@@ -126,6 +127,26 @@ def gpu_memory_gib() -> float | None:
         ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], timeout_s=2.0
     ).splitlines()
     return float(rows[0]) / 1024 if rows and rows[0].strip().isdigit() else None
+
+
+def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
+    """Of all checkpoints: the newest ones, the best one, and the one being written."""
+    older = 2 if learner.keep_checkpoints == "auto" else learner.keep_checkpoints
+    if learner.adapter is not None:
+        return (older + 2) * _KEPT_BYTES * adapter_parameters(learner.adapter, shape)
+    return (2 * _KEPT_BYTES + older * _WEIGHT_BYTES) * shape.parameters
+
+
+def _served_adapter_parameters(
+    config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device
+) -> int:
+    """Of all adapters that one vLLM holds ready on its device, where adapters are served."""
+    adapter = served_adapter(config, device) if isinstance(config, CommandConfig) else None
+    if adapter is None:
+        return 0
+    rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
+    largest = adapter.model_copy(update={"rank": rank})
+    return config.policy.max_adapters * adapter_parameters(largest, shape)
 
 
 def adapter_problems(config: CommandConfig, shape: ModelShape) -> Iterator[str]:
