@@ -48,6 +48,18 @@ def on_policy(learner: Learner, samples: list[Sample]) -> list[Sample]:
     return out
 
 
+def test_a_review_reads_what_a_step_would_and_changes_nothing(model_dir: str) -> None:
+    learner = make_learner(model_dir)
+    samples = on_policy(learner, make_samples(LENGTHS))
+    review = learner.review(samples)
+    for sample, logprobs in zip(samples, review.logprobs, strict=True):
+        known = [p for p, m in zip(sample.logprobs_T, sample.mask_T, strict=True) if m]
+        assert logprobs == pytest.approx(known, abs=1e-4)
+    entropy = learner.step(samples, 0).metrics["learner/entropy"]
+    assert review.entropy == pytest.approx(entropy, rel=1e-4)
+    assert learner.review([]).logprobs == []
+
+
 @pytest.mark.parametrize("algorithm", ["grpo", "binary", "hybrid"])
 @pytest.mark.parametrize("adapter", [None, {"rank": 4}], ids=["weights", "adapter"])
 def test_steps_raise_the_probability_of_rewarded_tokens(

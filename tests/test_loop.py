@@ -1,6 +1,7 @@
 """The training loop: order of an update, and a learner that dies in the middle of one."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
+from clawrl_gym.trainers.guard import Decision, Guard
 from clawrl_gym.trainers.loop import TrainLoop, Update
 
 
@@ -56,6 +58,7 @@ async def run(
     steps: int,
     config: LearnerConfig | None = None,
     best: int | None = None,
+    guard: Guard | None = None,
 ) -> tuple[list[Update], list[int]]:
     published: list[int] = []
     updates: list[Update] = []
@@ -82,6 +85,7 @@ async def run(
         timeline,
         lambda versions: [version for version in versions if version == best],
         learner.calls.append,
+        guard,
     )
     with closing(timeline):
         await loop.run(0, steps)
@@ -180,6 +184,51 @@ async def test_small_checkpoints_are_kept_to_go_back_to(
     config = LearnerConfig.model_validate({"keep_checkpoints": keep})
     await run(tmp_path, FakeLearner([]), 20, config)
     assert list(list_checkpoints(tmp_path / "c")) == kept
+
+
+class Refusing(Guard):
+    """Refuses the updates from some versions on."""
+
+    def __init__(self, config: LearnerConfig, refused: list[int]) -> None:
+        self.refused = refused
+        self.version = -1
+
+    async def before(self) -> None:
+        self.version += 1
+
+    async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:
+        why = ["it is worse"] if self.version in self.refused else []
+        return Decision({"guard/replay": 0.5}, why)
+
+
+async def guarded(folder: Path, learner: FakeLearner, refused: list[int]) -> list[Update]:
+    config = LearnerConfig(publish="if_not_worse")
+    updates, published = await run(folder, learner, 4, config, guard=Refusing(config, refused))
+    assert published == [1, 2, 3, 4]
+    return updates
+
+
+async def test_an_update_that_is_worse_is_undone_and_its_batch_is_used(tmp_path: Path) -> None:
+    learner = FakeLearner([])
+    updates = await guarded(tmp_path, learner, [2])
+    assert [update.events.get("guard/refused") for update in updates] == [None, None, 1.0, None]
+    assert all(update.batch.groups == 1 and update.checkpoint for update in updates)
+    at = learner.calls.index("step 2")
+    said, *calls = learner.calls[at + 1 : at + 5]
+    assert said == "update 3 is undone, version 2 serves on as 3: it is worse"
+    assert calls == ["load 000002", "weights", "step 3"], "its checkpoint is that of version 2"
+
+
+async def test_the_first_update_is_undone_too(tmp_path: Path) -> None:
+    learner = FakeLearner([])
+    await guarded(tmp_path, learner, [0])
+    assert learner.calls[2:4] == ["revive first weights", "weights"]
+
+
+async def test_updates_that_are_refused_again_and_again_end_the_run(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match=r"3 updates in a row were refused.*it is worse.*lr"):
+        await guarded(tmp_path, FakeLearner([]), [1, 2, 3])
+    await guarded(tmp_path / "b", FakeLearner([]), [0, 1, 3])
 
 
 class Serving:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from clawrl_gym.config import LearnerConfig, TrainerConfig
+from clawrl_gym.core.errors import TrainerError
 from clawrl_gym.core.files import cache_root, private_files
 from clawrl_gym.core.plugins import LEARNERS
 from clawrl_gym.core.scratch import Scratch
@@ -20,6 +21,7 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
 from clawrl_gym.policy.models import resolve_device
+from clawrl_gym.trainers.guard import Review
 
 if TYPE_CHECKING:
     from clawrl_gym.trainers.pictures import Images
@@ -58,6 +60,16 @@ class LearnerActor:
     def step(self, samples: list[Sample], version: int) -> StepStats:
         stats: StepStats = self._learner.step(samples, version)
         return stats
+
+    def review(self, samples: list[Sample]) -> Review:
+        """Raises TrainerError where the learner is a class of somebody's own that has none."""
+        if not hasattr(self._learner, "review"):
+            raise TrainerError(
+                f"got learner.publish=if_not_worse with {type(self._learner).__name__}, expected a "
+                "learner with the method review(samples) -> clawrl_gym.trainers.guard.Review"
+            )
+        review: Review = self._learner.review(samples)
+        return review
 
     def save_weights(self, folder: str) -> None:
         self._learner.save_weights(folder)
@@ -105,6 +117,9 @@ class LearnerAway:
 
     def step(self, samples: list[Sample], version: int) -> StepStats:
         return self._learner.step(samples, version)
+
+    def review(self, samples: list[Sample]) -> Review:
+        return self._learner.review(samples)
 
     def send_weights(self) -> Shipment:
         return self._sent(self._learner.save_weights)

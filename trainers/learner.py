@@ -26,13 +26,14 @@ from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
 from clawrl_gym.trainers.average import MovingAverage
+from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
 from clawrl_gym.trainers.loss import LossSettings
 from clawrl_gym.trainers.minibatch import Minibatch, pack_loss, split, taught_turns
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
 from clawrl_gym.trainers.optimizer import strength_of
-from clawrl_gym.trainers.packing import Pack, staleness
+from clawrl_gym.trainers.packing import Pack, make_packs, staleness
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
@@ -150,6 +151,19 @@ class Learner:
         metrics["learner/skipped"] = float(self.skipped)
         metrics["learner/tokens_per_s"] = tokens / duration_s
         return StepStats(metrics, tokens, duration_s, taught)
+
+    @torch.no_grad()
+    def review(self, samples: Sequence[Sample]) -> Review:
+        """What the weights of now say of samples, none of which is learned from."""
+        logprobs: list[list[float]] = [[] for _ in samples]
+        entropy, tokens = 0.0, 0
+        for pack in make_packs(samples, self.trainer.max_tokens_per_pack):
+            scores = self.model.score(pack)
+            entropy += float(scores.entropies_M.sum())
+            tokens += len(pack.rows_M)
+            for row, logprob in zip(pack.rows_M, scores.logprobs_M.tolist(), strict=True):
+                logprobs[pack.origins[row]].append(logprob)
+        return Review(entropy / max(tokens, 1), logprobs)
 
     def save_weights(self, folder: str) -> None:
         """Put `model.safetensors` into `folder`, in the element type of the first weights.

@@ -28,6 +28,7 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
+from clawrl_gym.trainers.guard import Guard
 
 RETURNED_TO = "learner/returned_to"
 """Metric of an update without a batch: the version whose weights came back."""
@@ -86,6 +87,9 @@ class _Progress:
     pause_s: float = 0.0
     published: bool = False
     checkpoint: str | None = None
+    events: dict[str, float] = field(default_factory=dict)
+    is_refused: bool = False
+    """By the guards: the learner is as it was."""
 
 
 class TrainLoop:
@@ -103,10 +107,11 @@ class TrainLoop:
         kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
         say: Callable[[str], None] = lambda _: None,
         turn: AbstractAsyncContextManager[object] | None = None,
+        guard: Guard | None = None,
     ) -> None:
         """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
         gets a line for a learner that is started again. `turn` is held through each update, where
-        several loops share a learner."""
+        several loops share a learner; `guard` decides which updates serve, None: all do."""
         self._turn: AbstractAsyncContextManager[object] = nullcontext() if turn is None else turn
         self._config = config
         self._learner = learner
@@ -117,6 +122,9 @@ class TrainLoop:
         self._timeline = timeline
         self._kept = kept
         self._say = say
+        self._guard = guard
+        self._refusals = 0
+        """Of the guard, in a row."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
     async def run(self, version: int, steps: int) -> None:
@@ -239,7 +247,15 @@ class TrainLoop:
                 if attempt == _REVIVALS:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
-        update = Update(new, batch, progress.stats, progress.pause_s, waited_s, progress.checkpoint)
+        update = Update(
+            new,
+            batch,
+            progress.stats,
+            progress.pause_s,
+            waited_s,
+            progress.checkpoint,
+            progress.events,
+        )
         await asyncio.shield(self._recorded(update))
         return new
 
@@ -258,8 +274,7 @@ class TrainLoop:
         """Step, publish, checkpoint; what a learner that died had published is not done twice."""
         new = version + 1
         if batch.samples:
-            with self._timeline.span("train", "step", version=new, samples=len(batch.samples)):
-                progress.stats = await self._learner.step(batch.samples, version)
+            await self._step(progress, batch.samples, version)
         if not progress.published:
             with self._timeline.span("serve", "swap", version=new):
                 progress.pause_s = await self._publish(new)
@@ -267,11 +282,43 @@ class TrainLoop:
         if last or await asyncio.to_thread(self._is_due, new):
             folder = str(checkpoint_dir(self._checkpoints, new))
             with self._timeline.span("train", "checkpoint", version=new):
-                await self._learner.save_checkpoint(folder)
+                if progress.is_refused:
+                    await self._keep_again(version, new)
+                else:
+                    await self._learner.save_checkpoint(folder)
             progress.checkpoint = folder
+
+    async def _step(self, progress: _Progress, samples: list[Sample], version: int) -> None:
+        """An update, undone where the guards refuse it. Raises TrainerError when they do so again
+        and again."""
+        new, guard = version + 1, self._guard
+        if guard is not None:
+            await guard.before()
+        with self._timeline.span("train", "step", version=new, samples=len(samples)):
+            progress.stats = await self._learner.step(samples, version)
+        if guard is None:
+            return
+        decision = await guard.decide(samples, progress.stats)
+        progress.events = decision.metrics
+        if not decision.refusals:
+            self._refusals = 0
+            return
+        self._refusals += 1
+        why = "; ".join(decision.refusals)
+        if self._refusals >= self._config.guards.most_refusals:
+            raise TrainerError(
+                f"{self._refusals} updates in a row were refused, the last one because {why}: "
+                "look at what the policy learns from, lower learner.lr, raise the threshold, or "
+                "take learner.publish=always"
+            )
+        self._say(f"update {new} is undone, version {version} serves on as {new}: {why}")
+        await self._load(version, version)
+        progress.is_refused, progress.events["guard/refused"] = True, 1.0
 
     def _is_due(self, version: int) -> bool:
         """Whether a version gets a checkpoint."""
+        if self._guard is not None:
+            return True  # what it refuses goes back there
         every = self._config.checkpoint_every
         if every != "auto":
             return version % every == 0

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.loop import LearnerHandle
 
 CheckpointOf = Callable[[str], str | None]
@@ -28,6 +29,8 @@ class SharedLearner(LearnerHandle, Protocol):
     async def forget(self, user: str) -> None: ...
 
     async def save_adapter(self, folder: str) -> None: ...
+
+    async def review(self, samples: list[Sample]) -> Review: ...
 
 
 class LearnerTurns:
@@ -76,6 +79,9 @@ class LearnerOf:
 
     async def step(self, samples: list[Sample], version: int) -> StepStats:
         return await (await self._turns.take(self._user)).step(samples, version)
+
+    async def review(self, samples: list[Sample]) -> Review:
+        return await (await self._turns.take(self._user)).review(samples)
 
     async def save_weights(self, folder: str) -> None:
         await (await self._turns.take(self._user)).save_weights(folder)

@@ -173,6 +173,32 @@ class AdapterConfig(Part):
     """Names of linear layers, such as [q_proj,v_proj]; the output head is none of them."""
 
 
+class GuardsConfig(Part):
+    """`publish=if_not_worse`: what an update may do at most. None switches a guard off.
+
+    Medians are those of the last 16 updates that served; before the fourth nothing is compared with
+    them.
+    """
+
+    entropy: float | None = Field(3.0, gt=1)
+    """How many times larger or smaller one update may make the entropy of what is replayed: a
+    policy that collapses or forgets how to end a word does so in few updates."""
+    reply_length: float | None = Field(8.0, gt=1)
+    """How many times longer or shorter than the median the replies may be that it learned from."""
+    logprob_gap: float | None = Field(0.2, gt=0)
+    """Mean distance of engine and learner on tokens of the current version, in nats: above it what
+    is learned from is not what was sampled. Rounding in bfloat16 is some hundredths."""
+    grad_norm: float | None = Field(20.0, gt=1)
+    """How many times the median the gradient may be, before it is clipped."""
+    replay: float | None = Field(0.2, gt=0)
+    """Nats a token of full advantage that the update may take from replies of earlier batches that
+    were good, or give to those that were bad."""
+    replay_samples: int = Field(32, ge=1)
+    """The newest ones of earlier batches, at most 8 of each."""
+    most_refusals: int = Field(3, ge=1)
+    """So many in a row end the run."""
+
+
 class LearnerConfig(Part):
     """The optimizer and its process."""
 
@@ -208,6 +234,10 @@ class LearnerConfig(Part):
     """Steps in a row with a gradient that is not finite, each left out, that end a run."""
     threads: int = Field(1, ge=1)
     """Torch threads of the learner on a CPU."""
+    publish: Literal["always", "if_not_worse"] = "always"
+    """`if_not_worse`: `guards` look at each update before its weights serve; one that they refuse
+    is undone, its samples count as used. It takes a checkpoint of every update."""
+    guards: GuardsConfig = GuardsConfig()
     checkpoint_every: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """Updates from one checkpoint to the next; the last update makes one anyway. `auto`: each
     update makes one, unless it is larger than 1 GiB: then as many updates go by as it has GiB, 16

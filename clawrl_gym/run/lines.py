@@ -27,6 +27,7 @@ from clawrl_gym.run.users import user_folder
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.turns import LearnerTurns, SharedLearner
 from clawrl_gym.trainers.user_queues import UserQueues
@@ -72,6 +73,7 @@ class UserLines:
         """The newest of each user's own, checkpointed."""
         self._begun: asyncio.Queue[str] = asyncio.Queue()
         self._loops: dict[str, asyncio.Task[None]] = {}
+        self._guards: dict[str, Guard] = {}
         self._turns: LearnerTurns | None = None
         self.on_update: Callable[[str, Update], Awaitable[None]] = _ignore
 
@@ -118,6 +120,11 @@ class UserLines:
                     began = self._versions.get(user, self._policy.version)
                     self._loops[user] = loops.create_task(loop.run(began, _FOREVER))
 
+    def deleted(self, session_id: str) -> None:
+        """Nothing of a session is read again."""
+        for guard in self._guards.values():
+            guard.forget(lambda sample: sample.session_id == session_id)
+
     async def end(self, user: str) -> None:
         """A user is removed: the update under way ends first, and nothing of it is left."""
         if self._turns is None or self._policy.adapter is None:
@@ -129,6 +136,7 @@ class UserLines:
                 with suppress(asyncio.CancelledError):
                     await asyncio.wait([running])
             self._versions.pop(user, None)
+            self._guards.pop(user, None)
             await self._turns.forget(user)
             await self._policy.withdraw_adapters(user)
 
@@ -152,13 +160,16 @@ class UserLines:
                 tokens=update.stats.tokens if update.stats else 0,
                 duration_s=update.stats.duration_s if update.stats else 0.0,
                 groups=update.batch.groups,
-                metrics=update.stats.metrics if update.stats else {},
+                metrics=(update.stats.metrics if update.stats else {}) | dict(update.events),
             )
             assert update.checkpoint is not None
             await self._policy.store.add_user_update(user, row, update.checkpoint)
             self._versions[user] = update.version
             await self.on_update(user, update)
 
+        guard = guard_of(self._config, learner)
+        if guard is not None:
+            self._guards[user] = guard
         return TrainLoop(
             self._config,
             learner,
@@ -169,6 +180,7 @@ class UserLines:
             self._timeline,
             say=self._say,
             turn=turns.lock,
+            guard=guard,
         )
 
     def _checkpoints(self, user: str) -> Path:

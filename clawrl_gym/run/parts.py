@@ -43,6 +43,7 @@ from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
+from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Update
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.turns import LearnerOf
@@ -180,6 +181,10 @@ class RunParts:
             )
         device = self._config.policy.device
         return RayLearnerAway(setup, self._depot, device, self._place_of_learner)
+
+    def guard(self) -> Guard | None:
+        """Decides which updates serve; None: all do."""
+        return guard_of(self._config.learner, self.learner)
 
     async def _needs_of_engines(self) -> EngineNeeds:
         await self._cluster_is_up.wait()

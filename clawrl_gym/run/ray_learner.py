@@ -11,6 +11,7 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.run.nodes import placed_on
 from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
+from clawrl_gym.trainers.guard import Review
 
 
 class RayLearner:
@@ -81,6 +82,10 @@ class RayLearner:
     async def step(self, samples: list[Sample], version: int) -> StepStats:
         stats: StepStats = await self._call("step", samples, version)
         return stats
+
+    async def review(self, samples: list[Sample]) -> Review:
+        review: Review = await self._call("review", samples)
+        return review
 
     async def save_weights(self, folder: str) -> None:
         await self._call("save_weights", folder)

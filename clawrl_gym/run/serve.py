@@ -35,6 +35,7 @@ from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
+from clawrl_gym.trainers.guard import Guard
 from clawrl_gym.trainers.loop import TrainLoop, Update
 from clawrl_gym.trainers.user_queues import UserQueues
 from clawrl_gym.ui.serving import SERVING
@@ -97,6 +98,7 @@ class Service:
         self._view = view
         self._last_report = LastReport(parts.folder.path, view.message)
         self._leaving_report: asyncio.Task[None] | None = None
+        self._guard: Guard | None = None
 
     async def start(self, stack: AsyncExitStack, sock: socket.socket) -> None:
         """Open the store and listen; nothing slow."""
@@ -212,6 +214,7 @@ class Service:
         learner = await parts.start_learner(resumed)
         turns = self._lines.turns(learner)
         parts.learner = turns.of(OWNER)
+        self._guard = parts.guard()
         loop = TrainLoop(
             config.learner,
             parts.learner,
@@ -222,6 +225,7 @@ class Service:
             parts.timeline,
             say=self._view.message,
             turn=turns.lock,
+            guard=self._guard,
         )
         parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)
         async with asyncio.TaskGroup() as loops:
@@ -257,6 +261,9 @@ class Service:
 
     def _on_delete(self, session_id: str) -> None:
         self._collector.deleted(session_id)
+        if self._guard is not None:
+            self._guard.forget(lambda sample: sample.session_id == session_id)
+        self._lines.deleted(session_id)
         self._last_report.session_deleted(session_id)
 
     async def _on_user_update(self, user: str, update: Update) -> None:

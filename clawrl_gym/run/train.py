@@ -239,6 +239,7 @@ class Run:
             parts.timeline,
             self._heldout.kept,
             self._view.message,
+            guard=parts.guard(),
         )
         async with parts.cluster.required(), asyncio.TaskGroup() as running:
             self._running = running

@@ -1,0 +1,173 @@
+"""Whether new weights are worse than those that serve: asked after an update and before they serve.
+
+What is looked at are the update's own numbers (gradient, distance between engine and learner,
+length of the replies that it learned from) and a replay: turns of earlier batches, whose advantages
+say which replies were good, read by the weights before and after. No reply is made for it, so that
+nobody waits; what only sampling would show is left to held-out evaluations.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from clawrl_gym.config import GuardsConfig, LearnerConfig
+from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.trainers.packing import trainable
+
+_REMEMBERED = 16
+"""Updates that served, whose medians the next one is compared with."""
+_FEWEST = 4
+"""Of them, before anything is compared."""
+_FROM_EACH = 8
+"""Samples of a batch that are replayed later."""
+_MOST_CHANGE = 1.0
+"""Of one token's log-prob, in nats: one that became impossible shall not outweigh all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What the learner's weights of now say of some samples."""
+
+    entropy: float
+    """Mean over sampled tokens, in nats."""
+    logprobs: Sequence[Sequence[float]]
+    """Of each sample's tokens that are learned from."""
+
+
+class Reviewer(Protocol):
+    """The learner."""
+
+    async def review(self, samples: list[Sample]) -> Review: ...
+
+
+@dataclass(slots=True)
+class Decision:
+    """What the guards made of an update."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What they looked at, as `guard/NAME`."""
+    refusals: list[str] = field(default_factory=list)
+    """Why it shall not serve; empty: it may."""
+
+    def check(self, name: str, value: float, threshold: float | None, words: str) -> None:
+        """`words` tells what was got; a value that is not a number passes."""
+        if math.isnan(value):
+            return
+        self.metrics[f"guard/{name}"] = value
+        if threshold is not None and value > threshold:
+            self.refusals.append(f"{words}, expected at most {threshold:g} (learner.guards.{name})")
+
+
+class Guard:
+    """Remembers what served, and compares."""
+
+    def __init__(self, config: GuardsConfig, learner: Reviewer) -> None:
+        self._config = config
+        self._learner = learner
+        self._replay: deque[Sample] = deque(maxlen=config.replay_samples)
+        self._norms: deque[float] = deque(maxlen=_REMEMBERED)
+        self._lengths: deque[float] = deque(maxlen=_REMEMBERED)
+        self._before: Review | None = None
+        self._replayed: list[Sample] = []
+
+    def forget(self, is_gone: Callable[[Sample], bool]) -> None:
+        """Samples that were deleted are not read again."""
+        kept = [sample for sample in self._replay if not is_gone(sample)]
+        self._replay = deque(kept, maxlen=self._config.replay_samples)
+
+    async def before(self) -> None:
+        """Note what the weights say before an update."""
+        self._replayed = list(self._replay)
+        self._before = await self._learner.review(self._replayed) if self._replayed else None
+
+    async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:
+        """On the update that the learner has just made of `samples`."""
+        config, decision = self._config, Decision()
+        norm = stats.metrics.get("learner/grad_norm", math.nan)
+        norm /= stats.metrics.get("learner/strength", 1.0)
+        length = statistics.fmean(map(_sampled, samples))
+        grown = _share(norm, self._norms)
+        decision.check(
+            "grad_norm", grown, config.grad_norm, f"the gradient is {grown:.3g} times as large"
+        )
+        apart = _apart(length, self._lengths)
+        decision.check(
+            "reply_length", apart, config.reply_length,
+            f"replies are {apart:.3g} times as long or short",
+        )  # fmt: skip
+        gap = stats.metrics.get("logprob_gap/mean", math.nan)
+        decision.check(
+            "logprob_gap", gap, config.logprob_gap, f"engine and learner are {gap:.3g} nats apart"
+        )
+        if self._before is not None:
+            self._compare(self._before, await self._learner.review(self._replayed), decision)
+        if not decision.refusals:
+            self._norms.extend([norm] if math.isfinite(norm) else [])
+            self._lengths.append(length)
+            self._replay.extend(_spread([s for s in samples if any(s.advantages_T)], _FROM_EACH))
+        return decision
+
+    def _compare(self, before: Review, after: Review, decision: Decision) -> None:
+        config = self._config
+        ratio = _ratio(after.entropy, before.entropy)
+        decision.check("entropy", ratio, config.entropy, f"entropy changed {ratio:.3g} times")
+        drop = -_gain(self._replayed, before, after)
+        decision.check(
+            "replay", drop, config.replay, f"replies that were good lost {drop:.3g} nats a token"
+        )
+
+
+def guard_of(config: LearnerConfig, learner: Reviewer) -> Guard | None:
+    """None where every update serves."""
+    return Guard(config.guards, learner) if config.publish == "if_not_worse" else None
+
+
+def _gain(samples: Sequence[Sample], before: Review, after: Review) -> float:
+    """By how much the weights moved towards what was good, in nats a token of full advantage."""
+    gain = weight = 0.0
+    for sample, old, new in zip(samples, before.logprobs, after.logprobs, strict=True):
+        for advantage, was, now in zip(_advantages(sample), old, new, strict=True):
+            gain += advantage * min(max(now - was, -_MOST_CHANGE), _MOST_CHANGE)
+            weight += abs(advantage)
+    return gain / weight if weight else math.nan
+
+
+def _advantages(sample: Sample) -> Iterator[float]:
+    """Of the tokens that are learned from."""
+    for advantage, is_learned in zip(sample.advantages_T, trainable(sample), strict=True):
+        if is_learned:
+            yield advantage
+
+
+def _sampled(sample: Sample) -> int:
+    return sum(sample.mask_T)
+
+
+def _share(value: float, earlier: Sequence[float]) -> float:
+    """Of the median of earlier ones; not a number while these are too few."""
+    if len(earlier) < _FEWEST or not (median := statistics.median(earlier)):
+        return math.nan
+    return math.inf if math.isnan(value) else value / median
+
+
+def _apart(value: float, earlier: Sequence[float]) -> float:
+    """How many times larger or smaller than the median of earlier ones, at least 1."""
+    share = _share(value, earlier)
+    return share if math.isnan(share) or share >= 1 else math.inf if not share else 1 / share
+
+
+def _ratio(new: float, old: float) -> float:
+    """How many times larger or smaller; differences below a hundredth of a nat count as none."""
+    new, old = new + 0.01, old + 0.01
+    return math.inf if math.isnan(new) else max(new / old, old / new)
+
+
+def _spread(samples: Sequence[Sample], count: int) -> list[Sample]:
+    """At most so many of them, evenly."""
+    step = max(1, math.ceil(len(samples) / count))
+    return list(samples[::step])
