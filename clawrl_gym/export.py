@@ -3,7 +3,8 @@
 python -m clawrl_gym.export runs/NAME OUT --step best --dtype bfloat16
 
 OUT holds configuration, tokenizer, weights and a model card, and nothing of the learner:
-transformers, vLLM and policy.model=OUT load it as it is.
+transformers, vLLM and policy.model=OUT load it as it is. With --form adapter it holds what
+learner=lora trained alone, for PEFT and vLLM, and the card.
 """
 
 from __future__ import annotations
@@ -36,11 +37,22 @@ def main(arguments: list[str] | None = None) -> int:
         choices=("float32", "bfloat16", "float16"),
         help="element type of the weights; what the run served in by default",
     )
+    parser.add_argument(
+        "--form",
+        choices=("merged", "adapter"),
+        default="merged",
+        help="a whole model (default), or the adapter of learner=lora alone",
+    )
     parser.add_argument("--force", action="store_true", help="replace an earlier export in OUT")
     options = parser.parse_args(arguments)
     try:
         exported = cg.export_run(
-            options.run, options.out, step=options.step, dtype=options.dtype, force=options.force
+            options.run,
+            options.out,
+            step=options.step,
+            dtype=options.dtype,
+            form=options.form,
+            force=options.force,
         )
     except cg.ClawError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -48,9 +60,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"stopped: {options.out} is as it was\n")
         return 130
+    next_step = f"go on from it: policy.model={exported.folder}"
+    if options.form == "adapter":
+        next_step = f"serve it: vllm serve BASE --enable-lora --lora-modules NAME={exported.folder}"
     sys.stdout.write(
         f"{exported.folder}: update {exported.step} of {options.run}, {exported.dtype}; "
-        f"README.md is its model card\ngo on from it: policy.model={exported.folder}\n"
+        f"README.md is its model card\n{next_step}\n"
     )
     return 0
 

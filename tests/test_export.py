@@ -247,3 +247,50 @@ def test_the_command_says_what_it_wrote_and_one_line_of_what_it_cannot(
     with pytest.raises(SystemExit):
         main([str(run), str(out), "--step", "frist"])
     assert "expected an update, best or last" in capsys.readouterr().err
+
+
+@pytest.fixture
+def adapted(run: Path) -> tuple[Path, Learner]:
+    """The run, with the checkpoint of an adapter after update 30, and its learner."""
+    config = LearnerConfig.model_validate({"lr": 1e-2, "adapter": {"rank": 4}})
+    trainer = TrainerConfig(token_ratio_min=0, sequence_ratio_min=0)
+    learner = Learner(trainer, config, str(shipped_dir()), 0, "cpu")
+    for version in range(2):
+        learner.step(make_samples([5, 30, 17]), version)
+    learner.save_checkpoint(str(run / "checkpoints" / "000030"))
+    return run, learner
+
+
+def test_an_adapter_and_the_merged_model_answer_as_the_learner_does(
+    adapted: tuple[Path, Learner], tmp_path: Path
+) -> None:
+    from peft import AutoPeftModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    run, learner = adapted
+    assert main([str(run), str(tmp_path / "adapter"), "--form", "adapter"]) == 0
+    assert main([str(run), str(tmp_path / "merged")]) == 0
+    names = {path.name for path in (tmp_path / "adapter").iterdir()}
+    assert names == {"adapter_config.json", "adapter_model.safetensors", "README.md"}
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    assert "library_name: peft" in card
+    assert "--enable-lora" in card
+    with torch.no_grad():
+        samples = make_samples([40])
+        ids = torch.tensor([samples[0].ids_T])
+        adapter = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter").eval()
+        merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
+        base = AutoModelForCausalLM.from_pretrained(shipped_dir()).eval()
+        logprobs = [net(ids).logits.log_softmax(-1)[0] for net in (adapter, merged, base)]
+        (own,) = learner.review(samples).logprobs
+    torch.testing.assert_close(logprobs[0], logprobs[1], rtol=0, atol=1e-4)
+    assert not torch.allclose(logprobs[1], logprobs[2], atol=1e-2)
+    where = [at for at, sampled in enumerate(samples[0].mask_T) if sampled]
+    theirs = [float(logprobs[1][at - 1, ids[0, at]]) for at in where]
+    assert own == pytest.approx(theirs, abs=1e-4)
+
+
+def test_all_weights_are_no_adapter(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(cg.ConfigError, match=r"holds all weights, expected .*learner=lora"):
+        cg.export_run(run, tmp_path / "out", form="adapter")
+    assert not (tmp_path / "out").exists()

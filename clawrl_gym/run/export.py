@@ -1,4 +1,5 @@
-"""A checkpoint of a run as a folder to hand on: the model, its card, nothing of the learner."""
+"""A checkpoint of a run as a folder to hand on: the model or its adapter alone, a card, nothing of
+the learner."""
 
 from __future__ import annotations
 
@@ -15,8 +16,14 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
+from clawrl_gym.policy.adapter_files import (
+    ADAPTER,
+    ADAPTER_SETTINGS,
+    ADAPTER_WEIGHTS,
+    AdapterFiles,
+)
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, WEIGHTS, list_checkpoints, run_of
-from clawrl_gym.policy.models import checkpoint_dtype, resolve_model
+from clawrl_gym.policy.models import HUB_ID, checkpoint_dtype, resolve_model
 from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_weights, weight_files
 from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
 from clawrl_gym.run.folder import RunFolder, free_bytes
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+Form = Literal["merged", "adapter"]
 _STORED = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 """What safetensors calls the element types that can be made of one another."""
 _MARGIN_BYTES = 100 << 20
@@ -48,39 +56,75 @@ def export_run(
     *,
     step: int | Literal["last", "best"] = "last",
     dtype: Dtype | None = None,
+    form: Form = "merged",
     force: bool = False,
 ) -> Exported:
     """Write a checkpoint of the run's folder `run` as a model's folder `out`, with a model card.
 
     `step` is an update, the newest one, or the best on held-out tasks; `dtype` None is what the run
-    served in. `force` replaces a folder that an export wrote, never another one. `out` appears when
-    it is whole. Raises ConfigError for what cannot be written.
+    served in, of an adapter what it was learned in. `form`: `merged` is a whole model, `adapter` a
+    folder of PEFT. `force` replaces a folder that an export wrote, never another one. `out` appears
+    when it is whole. Raises ConfigError for what cannot be written.
     """
     folder, out = RunFolder(_run_dir(Path(run))), Path(out)
     values = folder.read_values()
     chosen = _choose(folder, step)
     source = list_checkpoints(folder.checkpoints)[chosen]
     model = _model_of(source, values)
-    served = dtype or checkpoint_dtype(model)
+    served = dtype or ("float32" if form == "adapter" else checkpoint_dtype(model))
     wanted = served if served in DTYPE_BYTES else "float32"
+    weights = [_adapter_of(source).weights] if form == "adapter" else _weights_below(source, model)
     try:
-        size = sum(_size(path, wanted) for path in _weights_below(source, model))
+        size = sum(_size(path, wanted) for path in weights)
     except (OSError, ValueError) as error:
         raise ConfigError(f"the checkpoint {source} has no weights to export: {error}") from error
     _check_place(out, folder.path, force=force)
     _check_space(out, size)
     with _appearing(out) as partial:
-        for file in files_beside_weights(model):
-            shutil.copyfile(file, partial / file.name)
-        if holds_adapter(source):
-            write_whole(source, resolve_model, partial, wanted)
+        if form == "adapter":
+            _write_adapter(source, model, values, partial, wanted)
         else:
-            _write_weights(source / WEIGHTS, partial / WEIGHTS, wanted)
-        _name_dtype(partial / "config.json", wanted)
-        replace_text(
-            partial / CARD, model_card(folder, values, model, chosen, wanted, out.resolve().name)
-        )
+            _write_model(source, model, partial, wanted)
+        name = out.resolve().name
+        card = model_card(folder, values, model, chosen, wanted, name, is_adapter=form == "adapter")
+        replace_text(partial / CARD, card)
     return Exported(out, chosen, wanted)
+
+
+def _write_model(source: Path, model: Path, out: Path, dtype: str) -> None:
+    """A whole model, as transformers and vLLM load it."""
+    for file in files_beside_weights(model):
+        shutil.copyfile(file, out / file.name)
+    if holds_adapter(source):
+        write_whole(source, resolve_model, out, dtype)
+    else:
+        _write_weights(source / WEIGHTS, out / WEIGHTS, dtype)
+    _name_dtype(out / "config.json", dtype)
+
+
+def _write_adapter(
+    source: Path, model: Path, values: dict[str, object], out: Path, dtype: str
+) -> None:
+    """The adapter alone, as PEFT and vLLM load it; it names the model that it stands on."""
+    adapter = _adapter_of(source)
+    _write_weights(adapter.weights, out / ADAPTER_WEIGHTS, dtype)
+    settings = json.loads((adapter.folder / ADAPTER_SETTINGS).read_text(encoding="utf-8"))
+    policy = values.get("policy")
+    name = str(policy.get("model")) if isinstance(policy, dict) else ""
+    is_on_hub = HUB_ID.match(name) is not None and not Path(name).exists()
+    settings["base_model_name_or_path"] = name if is_on_hub else str(model.resolve())
+    replace_text(out / ADAPTER_SETTINGS, json.dumps(settings, indent=2) + "\n")
+
+
+def _adapter_of(source: Path) -> AdapterFiles:
+    """Raises ConfigError for a checkpoint of all weights."""
+    adapter = AdapterFiles(source / ADAPTER)
+    if not adapter.weights.is_file():
+        raise ConfigError(
+            f"got --form adapter for {source}, which holds all weights, expected a checkpoint of "
+            "learner=lora: take --form merged"
+        )
+    return adapter
 
 
 def _run_dir(path: Path) -> Path:

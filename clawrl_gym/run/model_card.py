@@ -47,9 +47,19 @@ class Measured:
 
 
 def model_card(
-    folder: RunFolder, values: dict[str, object], model: Path, step: int, dtype: str, name: str
+    folder: RunFolder,
+    values: dict[str, object],
+    model: Path,
+    step: int,
+    dtype: str,
+    name: str,
+    *,
+    is_adapter: bool = False,
 ) -> str:
-    """The card of the checkpoint after update `step`, in Markdown; `model` is its folder."""
+    """The card of the checkpoint after update `step`, in Markdown; `model` is its folder.
+
+    `is_adapter`: it holds the adapter alone, and `model` is what it stands on.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(  # it makes text, never a page
@@ -63,7 +73,8 @@ def model_card(
     starts = read_starts(folder.path)
     base, runs = _origin(str(_value(values, "policy.model")))
     return environment.get_template("model_card.md.j2").render(
-        front_matter=_front_matter(base),
+        front_matter=_front_matter(base, "peft" if is_adapter else "transformers"),
+        is_adapter=is_adapter,
         loader="AutoModelForImageTextToText" if sees(model) else "AutoModelForCausalLM",
         reader="AutoProcessor" if sees(model) else "AutoTokenizer",
         name=name,
@@ -83,10 +94,10 @@ def model_card(
     )
 
 
-def _front_matter(base: str) -> str:
+def _front_matter(base: str, library: str) -> str:
     """What the Hugging Face hub reads."""
     facts: dict[str, object] = {
-        "library_name": "transformers",
+        "library_name": library,
         "tags": [CARD_TAG, "reinforcement-learning"],
     }
     if HUB_ID.match(base):
