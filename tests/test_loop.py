@@ -85,7 +85,7 @@ async def run(
         timeline,
         lambda versions: [version for version in versions if version == best],
         learner.calls.append,
-        guard,
+        guard=guard,
     )
     with closing(timeline):
         await loop.run(0, steps)

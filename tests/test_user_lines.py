@@ -22,6 +22,7 @@ from clawrl_gym.run.users import user_folder
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import BatchQueue
+from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.turns import LearnerTurns
 from clawrl_gym.trainers.user_queues import UserQueues
@@ -136,6 +137,9 @@ class FakeShared:
             self.dies_for.remove(self.user)
             raise LearnerDied("died")
         return StepStats({}, 1, 0.1)
+
+    async def review(self, samples: list[Sample]) -> Review:
+        raise AssertionError("every update serves")
 
     async def save_weights(self, folder: str) -> None:
         raise AssertionError("adapters are published")
