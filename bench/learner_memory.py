@@ -1,9 +1,10 @@
 """Peak memory of a learner on a random model of a real one's size, and the arithmetic of it.
 
-`python bench/learner_memory.py [--layers 28] [--tokens 4096] [--packs 2] [--forms all,layers]`
-makes a model of Qwen3-0.6B's widths in bfloat16 and takes two steps of so many full packs with each
-form, in a process of its own: `all` weights in float32, the same in bfloat16 with the optimizer
-`offload`ed, an `adapter` of rank 16 beside bfloat16 weights, the same with `layers` whose
+`python bench/learner_memory.py [--layers 28] [--tokens 4096] [--packs 2] [--steps 2]
+[--forms all,layers]`
+makes a model of Qwen3-0.6B's widths in bfloat16 and takes so many steps of so many full packs with
+each form, in a process of its own: `all` weights in float32, the same in bfloat16 with the
+optimizer `offload`ed, an `adapter` of rank 16 beside bfloat16 weights, the same with `layers` whose
 activations are made again, and beside weights in 4 bits (`nf4`, `nf4layers`). Prints the peak of
 the process less what it takes without a model, the arithmetic of `dry_run=true`, how much too high
 it is, its parts and seconds.
@@ -82,8 +83,8 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def steps(folder: str, form: str, tokens: int, packs: int) -> None:
-    """In a process of its own: two steps, and what they took as JSON."""
+def take_steps(folder: str, form: str, tokens: int, packs: int, steps: int) -> None:
+    """In a process of its own: what they took as JSON."""
     from clawrl_gym.trainers.learner import Learner
 
     trainer = TrainerConfig(max_tokens_per_pack=tokens)
@@ -95,7 +96,7 @@ def steps(folder: str, form: str, tokens: int, packs: int) -> None:
     learner = Learner(trainer, config, folder, 0, "cpu")
     loaded = peak_gib()
     start_s = time.perf_counter()
-    for version in range(2):
+    for version in range(steps):
         learner.step(batch, version)
     shape = shape_of_folder(Path(folder))
     parts = learner_memory(trainer, config, shape, "cpu")
@@ -113,19 +114,21 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--packs", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--forms", default=",".join(FORMS))
-    parser.add_argument("--step", nargs=2, metavar=("FOLDER", "FORM"), help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=2, metavar=("FOLDER", "FORM"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.step:
-        folder, form = options.step
-        steps(folder, form, options.tokens, options.packs)
+    if options.child:
+        folder, form = options.child
+        take_steps(folder, form, options.tokens, options.packs, options.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
         write_model(folder, options.layers)
         print(f"{options.layers} layers, {options.packs} packs of {options.tokens} tokens; GiB")
         for form in options.forms.split(","):
-            command = [sys.executable, __file__, "--step", folder, form]
+            command = [sys.executable, __file__, "--child", folder, form]
             command += ["--tokens", str(options.tokens), "--packs", str(options.packs)]
+            command += ["--steps", str(options.steps)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
                 print(f"{form:8} ended with exit code {done.returncode}: {done.stderr[-200:]}")

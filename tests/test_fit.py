@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 import clawrl_gym as cg
 from clawrl_gym.config import AdapterConfig, LearnerConfig, RunConfig, TrainerConfig
@@ -16,17 +16,21 @@ from clawrl_gym.doctor import main
 from clawrl_gym.policy.shape import ModelShape, shape_of_config, shape_of_folder, shape_of_hub_model
 from clawrl_gym.run.cards import CardPlan, plan_card, words
 from clawrl_gym.run.configure import load_config
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.model_plan import ModelPlan, look_at_model, notes_of
 from clawrl_gym.run.needs import LEARNER_ON_GPU_GIB, needs_of
+from clawrl_gym.run.problems import Problems
+from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.memory import GIB, MAX_LOGITS, LearnerMemory, learner_memory
 from clawrl_gym.trainers.model import PackedModel
 from clawrl_gym.trainers.packing import make_packs
 from tests.reference.tiny_model import make_samples
 
-WIDE = Qwen3Config(
-    vocab_size=64, hidden_size=64, intermediate_size=160, num_hidden_layers=3,
-    num_attention_heads=6, num_key_value_heads=2, head_dim=16, bos_token_id=None,
-    eos_token_id=None, dtype="bfloat16",
-)  # fmt: skip
+WIDE: dict[str, Any] = {
+    "model_type": "qwen3", "vocab_size": 64, "hidden_size": 64, "intermediate_size": 160,
+    "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16,
+    "bos_token_id": None, "eos_token_id": None, "dtype": "bfloat16",
+}  # fmt: skip
 FORMS = {
     "all weights in float32": LearnerConfig(),
     "all weights in bfloat16": LearnerConfig(offload=True),
@@ -51,8 +55,9 @@ def composed(*arguments: str, card_gib: float = 24) -> CardPlan:
 def test_activations_are_what_the_backward_pass_keeps(
     form: str, checkpoint_layers: bool, tmp_path: Path
 ) -> None:
-    net = Qwen3ForCausalLM(WIDE)
-    net.bfloat16().save_pretrained(tmp_path)
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    Qwen3ForCausalLM(Qwen3Config(**WIDE)).bfloat16().save_pretrained(tmp_path)
     learner = FORMS[form].model_copy(update={"checkpoint_layers": checkpoint_layers})
     model = PackedModel(str(tmp_path), "cpu", learner=learner)
     (pack,) = make_packs(make_samples([700, 690]), 2000)
@@ -81,7 +86,7 @@ def test_activations_are_what_the_backward_pass_keeps(
 
 
 def test_each_part_grows_with_what_it_is_of() -> None:
-    shape = shape_of_config(json.loads(WIDE.to_json_string(use_diff=False)))
+    shape = shape_of_config(WIDE)
     lora = LearnerConfig(adapter=AdapterConfig(rank=4))
 
     def memory(
@@ -187,3 +192,26 @@ def test_an_adapter_s_optimizer_is_not_offloaded() -> None:
     assert ["learner.offload=true with an adapter" in line for line in contradictions(config)] == [
         True
     ]
+
+
+def test_where_a_full_pack_does_not_fit_it_is_said_what_to_set() -> None:
+    config = load_config(["policy=qwen3_4b", "learner=lora", "learner.base=served"])
+    shape = shape_of(config)
+    here = ModelPlan("cuda", None, shape, needs_of(config, shape, "cuda"), 24.0)
+    (first, second) = notes_of(config, here)
+    assert "set learner.base=nf4" in first
+    assert "downloaded" in second
+    assert len(list(notes_of(config, replace(here, gpu_gib=80.0)))) == 1
+
+
+def test_without_its_package_4_bits_are_refused_before_a_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(nf4, "PACKAGE", "no_such_package")
+    config = load_config(["learner=lora", "learner.base=nf4"])
+    problems = Problems()
+    look_at_model(problems, config, RunFolder(tmp_path))
+    assert ["expected the package no_such_package" in line for line in problems.lines] == [True]
+    problems = Problems()
+    look_at_model(problems, load_config(["learner.base=nf4"]), RunFolder(tmp_path))
+    assert problems.lines == [], "without an adapter it is not asked for"

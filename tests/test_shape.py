@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from clawrl_gym.config.compose import conf_dir
 from clawrl_gym.policy.shape import (
@@ -32,6 +31,8 @@ PARAMETERS = {
 
 @pytest.mark.parametrize("model", KNOWN)
 def test_counts_are_those_of_the_model_on_the_meta_device(model: str) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+
     words = dict(KNOWN[model])
     sees = "vision_config" in words
     config = AutoConfig.for_model(words.pop("model_type"), **words)

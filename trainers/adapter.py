@@ -46,10 +46,11 @@ def add_adapter(net: nn.Module, config: AdapterConfig) -> None:
             parameter.data = parameter.data.float()
 
 
-def merged(net: nn.Module) -> dict[str, Tensor]:
+def merged(net: nn.Module, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     """The weights of one model that is the same as `net` with its adapter, by its own names.
 
-    Where the adapter changes a weight it is float32.
+    Where the adapter changes a weight it is summed in float32, and kept as `dtype` in main memory:
+    the device has no room for the whole of it.
     """
     from peft.tuners.lora import LoraLayer
 
@@ -63,9 +64,10 @@ def merged(net: nn.Module) -> dict[str, Tensor]:
             if isinstance(module, LoraLayer):
                 layer: Any = module
                 delta: Tensor = layer.get_delta_weight(_NAME)
-                state[f"{name}.weight"] = nf4.dense(module.get_base_layer()).float() + delta.float()
+                whole = nf4.dense(module.get_base_layer()).float() + delta.float()
+                state[f"{name}.weight"] = whole.to("cpu", dtype)
             elif nf4.is_rounded(module) and not name.endswith(".base_layer"):
-                state[f"{name}.weight"] = nf4.dense(module)
+                state[f"{name}.weight"] = nf4.dense(module).to("cpu", dtype)
     return state
 
 

@@ -171,7 +171,8 @@ class Learner:
         The folder must not hold an index of weight shards, which would hide the file.
         """
         with boundary(TrainerError, f"writing weights to {folder!r}"):
-            checkpoint.write_weights(self.model.state(), Path(folder), self.model.saved_dtype)
+            dtype = self.model.saved_dtype
+            checkpoint.write_weights(self.model.state(dtype), Path(folder), dtype)
 
     def save_adapter(self, folder: str) -> None:
         """Make `folder` hold the adapter alone, as PEFT and vLLM load it."""

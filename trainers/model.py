@@ -155,11 +155,14 @@ class PackedModel:
         compared = pack.topk_ids_MK is not None
         return Predictions(logprobs_MK[:, 0], logprobs_MK[:, 1:] if compared else None, ids, best)
 
-    def state(self) -> dict[str, Tensor]:
-        """The tensors by the names of a model's files; a tied output head only once."""
+    def state(self, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+        """The tensors by the names of a model's files; a tied output head only once.
+
+        `dtype`: of those that an adapter changes.
+        """
         from transformers.core_model_loading import revert_weight_conversion
 
-        state = merged(self.net) if self.adapted else self.net.state_dict()
+        state = merged(self.net, dtype) if self.adapted else self.net.state_dict()
         if self.tied:
             state.pop("lm_head.weight", None)
         # transformers keeps some models otherwise than their files do: a layer's experts as one

@@ -8,12 +8,14 @@ weights, so `dense` gives these wherever whole weights are written.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
-
-from torch import Tensor, nn
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.installation import how_to_install
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 PACKAGE = "bitsandbytes"
 _HEAD = "lm_head"
@@ -25,7 +27,7 @@ def check_installed() -> None:
     if importlib.util.find_spec(PACKAGE) is None:
         raise ConfigError(
             f"got learner.base=nf4, expected the package {PACKAGE}, which is not installed: run: "
-            f"{how_to_install('nf4')}, or take learner.base=served"
+            f"{shlex.quote(sys.executable)} -m pip install {PACKAGE}, or take learner.base=served"
         )
 
 
@@ -33,6 +35,7 @@ def round_layers(net: nn.Module, device: str) -> None:
     """Put the model on the device, its linear layers in 4 bits; one whole layer at a time."""
     check_installed()
     from bitsandbytes.nn import Linear4bit, Params4bit
+    from torch import nn
 
     layers = [
         (name, module)

@@ -16,6 +16,7 @@ from clawrl_gym.policy.servable import model_problems, setting_problems
 from clawrl_gym.policy.shape import ModelShape, shape_of_folder, shape_of_hub_model
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.run.adapters import serving_problems
+from clawrl_gym.run.cards import plan_card, words
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.needs import (
@@ -23,10 +24,12 @@ from clawrl_gym.run.needs import (
     adapter_problems,
     disk_problems,
     gpu_memory_gib,
+    learns,
     memory_problems,
     needs_of,
 )
 from clawrl_gym.run.problems import Problems
+from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.objectives import distils
 
 
@@ -71,6 +74,9 @@ def look_at_model(
         problems.lines += model_problems(model, policy)
         shape = shape_of_folder(model)
     if isinstance(config, CommandConfig):
+        if learns(config) and config.learner.adapter is not None and config.learner.base == "nf4":
+            with problems.noted():
+                nf4.check_installed()
         problems.lines += adapter_problems(config, shape)
         problems.lines += serving_problems(config, sees=model is not None and sees(model))
     needs = needs_of(config, shape, device)
@@ -120,12 +126,20 @@ def check_teacher(config: CommandConfig, policy: ModelPlan | None) -> None:
         check_vocabulary(str(folder), str(policy.folder))
 
 
-def notes_of(model: ModelPlan | None) -> list[str]:
+def notes_of(config: CommandConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
     """What is no mistake and worth knowing of the model."""
     if model is None:
-        return []
+        return
+    if isinstance(config, CommandConfig) and model.shape is not None and model.gpu_gib is not None:
+        plan = plan_card(config, model.shape, model.gpu_gib)
+        if plan.settings or not plan.fits:
+            yield (
+                "by arithmetic, a full pack does not fit this GPU beside vLLM: "
+                + (f"set {words(plan.settings)}" if plan.fits else "nothing here makes it fit")
+            )
     if model.folder is None:
-        return ["the model is not here: it is downloaded first, and looked at then"]
+        yield "the model is not here: it is downloaded first, and looked at then"
+        return
     template = read_template(model.folder)
-    eos = token_text(settings_of(model.folder), "eos_token")
-    return [] if template is None else list(template.notes(eos))
+    if template is not None:
+        yield from template.notes(token_text(settings_of(model.folder), "eos_token"))

@@ -99,7 +99,7 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     if sampler is None or problems.lines:
         raise problems.error()
     heldout = sampler.heldout(config.eval.tasks)
-    notes = [*config.env.left_out(), *notes_of(model)]
+    notes = [*config.env.left_out(), *notes_of(config, model)]
     if config.eval.tasks and not heldout:
         notes.append(f"env={config.env.type} holds no task back: nothing is measured")
     return Preflight(config, folder, model, sampler, heldout, others, unprepared, notes)
@@ -121,7 +121,7 @@ def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
     with problems.noted():
         listen(config.gateway).close()
     problems.raise_if_any()
-    return Preflight(config, folder, model, notes=notes_of(model))
+    return Preflight(config, folder, model, notes=list(notes_of(config, model)))
 
 
 def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[EvaluateConfig]:
@@ -145,7 +145,7 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     if sampler is None or problems.lines:
         raise problems.error()
     tasks = measured_tasks(config, sampler)
-    notes = [*config.env.left_out(), *notes_of(model)]
+    notes = [*config.env.left_out(), *notes_of(config, model)]
     return Preflight(config, folder, model, sampler, tasks, unprepared=unprepared, notes=notes)
 
 
