@@ -105,8 +105,8 @@ def _remove(options: argparse.Namespace) -> int:
 
     asyncio.run(remove_user(_checked(options.dir), options.name))
     sys.stdout.write(
-        f"{options.name} is removed with all sessions and what was made of them; what the weights "
-        "that all share have learned of them stays\n"
+        f"{options.name} is removed with all sessions, weights and what was made of them; what "
+        "weights that users share have learned of them stays\n"
     )
     return 0
 

@@ -331,3 +331,20 @@ async def test_where_all_share_weights_there_is_one_queue(tmp_path: Path) -> Non
     assert [sample.session_id for sample in batch.samples] == ["anna/one", "one"]
     assert [group.user for group in await store.untrained_groups()] == ["", ""]
     await store.close()
+
+
+async def test_a_session_that_is_deleted_before_its_turn_is_not_learned_from(
+    tmp_path: Path,
+) -> None:
+    learner = FakeShared()
+    async with living(tmp_path, learner) as house:
+        await house.teach("ben", 1)  # it is his turn for long
+        await asyncio.sleep(0.05)
+        await house.teach("anna", 2)
+        await asyncio.sleep(0.05)
+        assert house.queues.of("anna").waiting_groups == 0, "her batch waits for its turn"
+        house.queues.forget("anna/one")
+        await house.policy.store.delete_session("anna/one")
+        learner.going.set()
+        await house.until("ben@1", "anna@1")
+        assert [call for call in learner.calls if call.startswith("step")] == ["step ben 0"]

@@ -98,6 +98,8 @@ class BatchQueue:
         self._rule = rule
         self._max_staleness = max_staleness
         self._waiting: deque[_QueuedGroup] = deque()
+        self._taken: list[Sample] = []
+        """Those of the newest batch."""
         self._order = asyncio.Lock()
         self._arrived = asyncio.Event()
         self.version = 0
@@ -165,7 +167,11 @@ class BatchQueue:
         return self._drop(lambda sample: sample.turn_id == turn_id)
 
     def forget(self, session_id: str) -> int:
-        """Empty the groups of a session's waiting samples; returns how many samples that were."""
+        """Empty the groups of a session's waiting samples; returns how many samples that were.
+
+        A batch that was taken and still waits for its turn loses them, too.
+        """
+        self._taken[:] = [sample for sample in self._taken if sample.session_id != session_id]
         return self._drop(lambda sample: sample.session_id == session_id)
 
     async def batch(self, number: int, version: int) -> Batch:
@@ -241,6 +247,7 @@ class BatchQueue:
             elif waiting.samples:
                 self.counters["groups/dropped_stale"] += 1
                 self.counters["samples/dropped_stale"] += len(waiting.samples)
+        self._taken = samples
         return Batch(number, groups, samples, outstanding)
 
     def _effective(self, waiting: _QueuedGroup) -> int:
