@@ -103,10 +103,24 @@ def test_all_weights_are_nobodys_alone(model_dir: str) -> None:
 
 
 def test_the_checkpoint_of_another_rank_is_refused(model_dir: str, tmp_path: Path) -> None:
-    make_learner(model_dir).save_checkpoint(str(tmp_path / "c"))
+    larger = make_learner(model_dir)
+    larger.use("anna", None)
+    larger.save_checkpoint(str(tmp_path / "c"))
     learner = make_learner(model_dir, adapter=AdapterConfig(rank=2, alpha=8))
     with pytest.raises(TrainerError, match="rank"):
         learner.use("anna", str(tmp_path / "c"))
+
+
+def test_the_checkpoint_of_another_user_is_refused(model_dir: str, tmp_path: Path) -> None:
+    learner = make_learner(model_dir)
+    learner.use("ben", None)
+    learner.save_checkpoint(str(tmp_path / "c"))
+    again = make_learner(model_dir)
+    with pytest.raises(TrainerError, match=r"got a checkpoint of ben .*, expected one of anna"):
+        again.use("anna", str(tmp_path / "c"))
+    with pytest.raises(TrainerError, match="expected one of owner"):
+        make_learner(model_dir).load_checkpoint(str(tmp_path / "c"))
+    make_learner(model_dir).use("ben", str(tmp_path / "c"))
 
 
 # Lines.

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.ownership import OWNER_NAME
 from clawrl_gym.core.whole_folder import begin_folder, end_folder, finish_folder
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import LEARNER, WEIGHTS
@@ -44,6 +45,8 @@ class LearnerState(TypedDict):
     """Of torch."""
     average: NotRequired[list[Tensor] | None]
     """The moving average of the weights, where it is the teacher."""
+    user: NotRequired[str]
+    """Whose weights they are."""
 
 
 def write_weights(state: dict[str, Tensor], folder: Path, dtype: torch.dtype) -> None:
@@ -86,6 +89,20 @@ def write_checkpoint(
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def check_user(folder: Path, user: str) -> None:
+    """Raises TrainerError for a checkpoint whose state says that it is somebody else's."""
+    path = folder / LEARNER / STATE
+    if not path.is_file():
+        return
+    state: LearnerState = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    written_for = state.get("user", user)  # checkpoints of earlier versions do not say
+    if written_for != user:
+        raise TrainerError(
+            f"got a checkpoint of {written_for or OWNER_NAME} ({folder}), expected one of "
+            f"{user or OWNER_NAME}: restore the right one, or remove it"
+        )
 
 
 def read_checkpoint(model: PackedModel, model_dir: Path, folder: Path) -> LearnerState | None:

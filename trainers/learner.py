@@ -189,6 +189,7 @@ class Learner:
             "skipped": self.skipped,
             "rng": torch.get_rng_state(),
             "average": None if self.average is None else self.average.tensors,
+            "user": self.user,
         }
         with boundary(TrainerError, f"writing the checkpoint {folder!r}"):
             checkpoint.write_checkpoint(self.model, state, self.model_dir, Path(folder))
@@ -197,6 +198,7 @@ class Learner:
         """Go on from a checkpoint of the same model and configuration; the optimizer begins anew
         where it holds the weights alone."""
         with boundary(TrainerError, f"reading the checkpoint {folder!r}"):
+            checkpoint.check_user(Path(folder), self.user)
             state = checkpoint.read_checkpoint(self.model, self.model_dir, Path(folder))
             if self.average is not None:
                 self.average.begin()

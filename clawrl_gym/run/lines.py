@@ -91,6 +91,7 @@ class UserLines:
                     f"{user}'s newest checkpoint {folder} is not there: restore it, or remove the "
                     f"user (python -m clawrl_gym.users remove {user})"
                 )
+            await asyncio.to_thread(_check_user, folder, user)
             self._versions[user] = row.version
             self._policy.adapters_of_users[user] = (row.version, folder / ADAPTER)
             queues.of(user).version = row.version
@@ -200,6 +201,12 @@ class UserLines:
                 "learner.checkpoint_every=1"
             )
         return str(checkpoint_dir(self._folder.checkpoints, version)) if version else None
+
+
+def _check_user(folder: Path, user: str) -> None:
+    from clawrl_gym.trainers.checkpoint import check_user
+
+    check_user(folder, user)
 
 
 async def _ignore(user: str, update: Update) -> None:
