@@ -297,11 +297,18 @@ async def test_a_learner_that_dies_comes_back_with_whose_turn_it_is(tmp_path: Pa
     learner = FakeShared(dies_for=["anna"])
     learner.going.set()
     async with living(tmp_path, learner) as house:
+        own = tmp_path / "checkpoints" / "000003"
+        await asyncio.to_thread(own.mkdir, parents=True)
+        house.policy.version = 3
         await house.teach("anna", 1)
-        await house.until("anna@1")
+        await house.until("anna@4")
         assert learner.calls == [
-            "use anna -", "step anna 0", "revive -", "use anna -", "step anna 0",
+            "use anna -", "step anna 3", "revive 000003", "use anna -", "step anna 3",
         ]  # fmt: skip
+        learner.dies_for.append("anna")
+        await house.teach("anna", 2)
+        await house.until("anna@4", "anna@5")
+        assert learner.calls[-3:] == ["revive 000003", "use anna 000004", "step anna 4"]
 
 
 async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) -> None:

@@ -108,10 +108,12 @@ class TrainLoop:
         say: Callable[[str], None] = lambda _: None,
         turn: AbstractAsyncContextManager[object] | None = None,
         guard: Guard | None = None,
+        begins_at: int = 0,
     ) -> None:
         """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
         gets a line for a learner that is started again. `turn` is held through each update, where
-        several loops share a learner; `guard` decides which updates serve, None: all do."""
+        several loops share a learner; `guard` decides which updates serve, None: all do.
+        `begins_at`: the version that needs no checkpoint, because its weights can be had again."""
         self._turn: AbstractAsyncContextManager[object] = nullcontext() if turn is None else turn
         self._config = config
         self._learner = learner
@@ -123,6 +125,7 @@ class TrainLoop:
         self._kept = kept
         self._say = say
         self._guard = guard
+        self._begins_at = begins_at
         self._refusals = 0
         """Of the guard, in a row."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
@@ -332,12 +335,14 @@ class TrainLoop:
     def _checkpoint_of(self, version: int) -> str | None:
         """Raises TrainerError when the weights that serve were never checkpointed."""
         folder = checkpoint_dir(self._checkpoints, version)
-        if version and not folder.is_dir():
+        if version == self._begins_at:
+            return None
+        if not folder.is_dir():
             raise TrainerError(
                 f"the learner died at version {version}, which has no checkpoint: go on from the "
                 "last one with resume=, or take learner.checkpoint_every=1"
             )
-        return str(folder) if version else None
+        return str(folder)
 
     def _kept_count(self, checkpoints: Mapping[int, Path]) -> int:
         """How many of the newest stay."""

@@ -36,9 +36,11 @@ class SharedLearner(LearnerHandle, Protocol):
 class LearnerTurns:
     """Whose turn it is at one learner."""
 
-    def __init__(self, learner: SharedLearner, checkpoint_of: CheckpointOf) -> None:
-        self.lock = asyncio.Lock()
-        """Held by whose turn it is, for one update; first come, first served."""
+    def __init__(
+        self, learner: SharedLearner, checkpoint_of: CheckpointOf, lock: asyncio.Lock
+    ) -> None:
+        """`lock` is held by whose turn it is, for one update; first come, first served."""
+        self.lock = lock
         self._learner = learner
         self._checkpoint_of = checkpoint_of
         self._user = OWNER

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -74,6 +73,7 @@ class UserLines:
         self._begun: asyncio.Queue[str] = asyncio.Queue()
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._guards: dict[str, Guard] = {}
+        self._lock = asyncio.Lock()
         self._turns: LearnerTurns | None = None
         self.on_update: Callable[[str, Update], Awaitable[None]] = _ignore
 
@@ -103,7 +103,7 @@ class UserLines:
 
     def turns(self, learner: SharedLearner) -> LearnerTurns:
         """Whose turn it is at the learner."""
-        self._turns = LearnerTurns(learner, self._checkpoint_of)
+        self._turns = LearnerTurns(learner, self._checkpoint_of, self._lock)
         return self._turns
 
     async def run(self, queues: UserQueues, next_batch: NextBatch) -> None:
@@ -117,8 +117,9 @@ class UserLines:
                 user = await self._begun.get()
                 if user not in self._loops and self._users.get(user) is not None:
                     ready = partial(next_batch, queues.of(user))
-                    loop = self._loop(user, ready, self._turns)
                     began = self._versions.get(user, self._policy.version)
+                    begins_at = 0 if user in self._versions else began
+                    loop = self._loop(user, ready, self._turns, begins_at)
                     self._loops[user] = loops.create_task(loop.run(began, _FOREVER))
 
     def deleted(self, session_id: str) -> None:
@@ -128,17 +129,17 @@ class UserLines:
 
     async def end(self, user: str) -> None:
         """A user is removed: the update under way ends first, and nothing of it is left."""
-        if self._turns is None or self._policy.adapter is None:
+        if self._policy.adapter is None:
             return
-        async with self._turns.lock:
+        async with self._lock:
             running = self._loops.pop(user, None)
             if running is not None:
                 running.cancel()
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait([running])
+                await asyncio.wait([running])
             self._versions.pop(user, None)
             self._guards.pop(user, None)
-            await self._turns.forget(user)
+            if self._turns is not None:
+                await self._turns.forget(user)
             await self._policy.withdraw_adapters(user)
 
     def _loop(
@@ -146,6 +147,7 @@ class UserLines:
         user: str,
         next_batch: Callable[[int, int], Awaitable[Batch]],
         turns: LearnerTurns,
+        begins_at: int,
     ) -> TrainLoop:
         learner = turns.of(user)
 
@@ -182,6 +184,7 @@ class UserLines:
             say=self._say,
             turn=turns.lock,
             guard=guard,
+            begins_at=begins_at,
         )
 
     def _checkpoints(self, user: str) -> Path:
