@@ -47,12 +47,13 @@ class Run:
         entropy: float = 1.0,
         **metrics: float,
     ) -> Decision:
-        await self.guard.before()
+        batch = list(samples) or [sample()]
+        await self.guard.before(batch)
         self.weights.logprob += logprob
         self.weights.entropy *= entropy
         named = {name.replace("__", "/"): value for name, value in metrics.items()}
         stats = StepStats(HEALTHY | named, 1, 0.1)
-        return await self.guard.decide(samples or [sample()], stats)
+        return await self.guard.decide(batch, stats)
 
     async def healthy(self, updates: int = 4) -> None:
         for _ in range(updates):
@@ -135,6 +136,10 @@ async def test_deleted_sessions_are_not_read_again() -> None:
     run.guard.forget(lambda one: one.session_id == "gone")
     await run.update()
     assert {one.session_id for one in run.weights.read[-1]} == {"here"}
+
+
+async def test_the_first_update_is_compared_on_its_own_batch() -> None:
+    assert (await Run().update(logprob=-0.5)).refusals
 
 
 async def test_few_of_each_batch_are_replayed_and_none_without_an_advantage() -> None:

@@ -193,7 +193,7 @@ class Refusing(Guard):
         self.refused = refused
         self.version = -1
 
-    async def before(self) -> None:
+    async def before(self, samples: Sequence[Sample]) -> None:
         self.version += 1
 
     async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:

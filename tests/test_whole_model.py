@@ -120,6 +120,9 @@ def test_a_base_that_was_changed_or_is_gone_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(model)
     with pytest.raises(ConfigError, match=r"holds an adapter, and the model .* is not here: put"):
         whole_model(checkpoint, resolve_model)
+    shutil.rmtree(checkpoint / "adapter")
+    with pytest.raises(ConfigError, match="has no adapter that can be read"):
+        whole_model(checkpoint, resolve_model)
     (checkpoint / "base.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"base.json cannot be read"):
         whole_model(checkpoint, resolve_model)

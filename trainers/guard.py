@@ -80,9 +80,10 @@ class Guard:
         kept = [sample for sample in self._replay if not is_gone(sample)]
         self._replay = deque(kept, maxlen=self._config.replay_samples)
 
-    async def before(self) -> None:
-        """Note what the weights say before an update."""
-        self._replayed = list(self._replay)
+    async def before(self, samples: Sequence[Sample]) -> None:
+        """Note what the weights say before an update of `samples`, of which some are read where
+        there is nothing earlier."""
+        self._replayed = list(self._replay) or _spread(_valued(samples), _FROM_EACH)
         self._before = await self._learner.review(self._replayed) if self._replayed else None
 
     async def decide(self, samples: Sequence[Sample], stats: StepStats) -> Decision:
@@ -109,7 +110,7 @@ class Guard:
         if not decision.refusals:
             self._norms.extend([norm] if math.isfinite(norm) else [])
             self._lengths.append(length)
-            self._replay.extend(_spread([s for s in samples if any(s.advantages_T)], _FROM_EACH))
+            self._replay.extend(_spread(_valued(samples), _FROM_EACH))
         return decision
 
     def _compare(self, before: Review, after: Review, decision: Decision) -> None:
@@ -165,6 +166,11 @@ def _ratio(new: float, old: float) -> float:
     """How many times larger or smaller; differences below a hundredth of a nat count as none."""
     new, old = new + 0.01, old + 0.01
     return math.inf if math.isnan(new) else max(new / old, old / new)
+
+
+def _valued(samples: Sequence[Sample]) -> list[Sample]:
+    """Those that were good or bad."""
+    return [sample for sample in samples if any(sample.advantages_T)]
 
 
 def _spread(samples: Sequence[Sample], count: int) -> list[Sample]:

@@ -296,7 +296,7 @@ class TrainLoop:
         and again."""
         new, guard = version + 1, self._guard
         if guard is not None:
-            await guard.before()
+            await guard.before(samples)
         with self._timeline.span("train", "step", version=new, samples=len(samples)):
             progress.stats = await self._learner.step(samples, version)
         if guard is None:

@@ -53,6 +53,7 @@ class VersionsApi:
             raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
         version = int(text)
         returning = asyncio.ensure_future(self._keeper().return_to(version))
+        returning.add_done_callback(_forget)
         try:
             async with asyncio.timeout(_ANSWER_S):
                 served_as = await asyncio.shield(returning)
@@ -61,7 +62,6 @@ class VersionsApi:
         except ClawError as error:
             raise Refusal(500, str(error), "version_not_served") from error
         except TimeoutError:
-            returning.add_done_callback(_forget)
             return web.json_response({"returned_to": version, "version": None}, status=202)
         return web.json_response({"returned_to": version, "version": served_as})
 
@@ -74,6 +74,6 @@ class VersionsApi:
 
 
 def _forget(returning: asyncio.Future[int]) -> None:
-    """Its error was told in the run's own words."""
+    """Its error is told in the run's own words, too, where nobody waits for it any more."""
     if not returning.cancelled():
         returning.exception()

@@ -81,8 +81,14 @@ def whole_model(checkpoint: Path, find: Find) -> Path:
     does. Raises ConfigError when the base is not at hand, or another one."""
     base = _base_of(checkpoint)
     key = hashlib.sha256(repr(base).encode())
-    for path in sorted((checkpoint / ADAPTER).iterdir()):
-        key.update(path.read_bytes())
+    try:
+        for path in sorted((checkpoint / ADAPTER).iterdir()):
+            key.update(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            f"the checkpoint {checkpoint} has no adapter that can be read ({error.strerror}), "
+            "expected a whole one"
+        ) from error
     return _made(key.hexdigest(), checkpoint, find).folder
 
 

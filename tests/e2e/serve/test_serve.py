@@ -63,6 +63,23 @@ def test_feedback_on_the_last_turn_wins_and_is_trained(serving: Serving) -> None
     assert [(v["kind"], v["value"]) for v in verdicts] == [("feedback", -1)]
 
 
+def test_an_earlier_version_serves_again_and_is_learned_from(serving: Serving) -> None:
+    kept = serving.http.get("/v1/versions").json()["data"]
+    earlier = next(one["version"] for one in kept if one["version"])
+    seen, before = len(serving.lines), serving.version()
+    answer = serving.http.post(f"/v1/versions/{earlier}")
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == {"returned_to": earlier, "version": before + 1}
+    assert serving.version() == before + 1
+    serving.wait_for(f"the weights of version {earlier} are back", after=seen)
+    source, copy = (serving.folder / "checkpoints" / f"{n:06d}" for n in (earlier, before + 1))
+    assert (copy / "model.safetensors").samefile(source / "model.safetensors")
+    assert serving.http.get("/v1/versions").json()["data"][-1]["returned_to"] == earlier
+    talk(serving, "after", "Sort the lines of y.txt.")
+    serving.http.post("/v1/feedback", json={"session_id": "after", "thumb": "down"})
+    serving.wait_for(f"update {before + 2}", after=seen)
+
+
 def test_a_persons_correction_is_distilled_while_serving(serving: Serving) -> None:
     seen = len(serving.lines)
     serving.chat("corrected", [{"role": "user", "content": "Tom has 3 pens and gets 4 more."}])
