@@ -32,7 +32,7 @@ from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.trainers.grpo import Grpo
-from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.trainers.simulated import SimulatedLearner
 
 
@@ -101,9 +101,9 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
     dispatcher = Dispatcher(rollout, 1, tasks, pool, on_group, lambda episode: None)
     collector = Collector(rollout, store, Grpo(), dispatcher.release)
 
-    async def publish(version: int) -> float:
+    async def publish(version: int) -> Publication:
         engine.version = dispatcher.version = version
-        return 0.0
+        return Publication()
 
     async def on_update(update: Update) -> None:
         dispatcher.release(update.batch.groups)

@@ -1,9 +1,11 @@
-"""How long a weight swap pauses vLLM, and that it fails no request.
+"""What a publication costs those who are being answered, and that it fails no request.
 
-    python bench/swap.py [--swaps 50] [--requests 24]
+    python bench/swap.py [--form weights|adapters] [--publications 30] [--streams 64]
 
-Serves the tiny policy, keeps requests of 120 tokens in flight and publishes its weights again and
-again as new versions. Prints one line of JSON.
+Serves the tiny policy, keeps that many streams in flight and publishes new versions again and
+again: its weights, swapped while requests wait, or adapters of rank 16 beside them. The gap between
+two tokens of a stream is compared between those that a publication falls into and all others.
+Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -15,64 +17,147 @@ import random
 import statistics
 import sys
 import tempfile
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
-from clawrl_gym.config import PolicyConfig
+from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
 from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.models import resolve_model
-from clawrl_gym.policy.server import PolicyServer
-from clawrl_gym.policy.swap import WeightSwap
+from clawrl_gym.policy.servers import PolicyServers
+
+Form = Literal["weights", "adapters"]
+Gap = tuple[float, float]
+"""When it began and when it ended."""
+PROMPT_TOKENS, REPLY_TOKENS = 40, 120
+PAUSE_S = 0.4
 
 
-async def _load(client: PolicyClient, stop: asyncio.Event, versions: list[list[int]]) -> None:
-    draw = random.Random(id(stop) + len(versions))
+async def stream(
+    servers: PolicyServers,
+    client: PolicyClient,
+    draw: random.Random,
+    stop: asyncio.Event,
+    gaps: list[Gap],
+    versions: list[list[int]],
+) -> None:
+    """One reply after the other, until told to stop."""
     while not stop.is_set():
-        prompt = [draw.randrange(10, 900) for _ in range(40)]
-        generation = await client.generate(prompt, Sampling(1.0, 1.0, 120), version=0)
-        versions.append(generation.versions_T)
+        prompt = [draw.randrange(10, 900) for _ in range(PROMPT_TOKENS)]
+        sampling, last_s = Sampling(1.0, 1.0, REPLY_TOKENS), 0.0
+        async for piece in client.stream(prompt, sampling, None, version=servers.version):
+            now_s = time.perf_counter()
+            if last_s:
+                gaps.append((last_s, now_s))
+            last_s = now_s
+            if piece.generation is not None:
+                versions.append(piece.generation.versions_T)
 
 
-async def measure(swaps: int, requests: int, folder: Path) -> dict[str, float]:
+def make_adapter(model: Path, folder: Path, form: AdapterConfig) -> Path:
+    """One that changes what is said, as a trained one does."""
+    import torch
+
+    from clawrl_gym.trainers.adapter import trained
+    from clawrl_gym.trainers.learner import Learner
+
+    learner = Learner(TrainerConfig(), LearnerConfig(adapter=form), str(model), 0, "cpu")
+    with torch.no_grad():
+        for tensor in trained(learner.model.net).values():
+            tensor.normal_(0, 0.01)
+    learner.save_adapter(str(folder))
+    return folder
+
+
+async def publications(publish: Callable[[int], Awaitable[object]], count: int) -> list[Gap]:
+    """When each began and ended."""
+    spans = []
+    for version in range(1, count + 1):
+        await asyncio.sleep(PAUSE_S)
+        began_s = time.perf_counter()
+        await publish(version)
+        spans.append((began_s, time.perf_counter()))
+    return spans
+
+
+async def measure(form: Form, count: int, streams: int, folder: Path) -> dict[str, object]:
     """Any failed request raises."""
     config = PolicyConfig(dtype="float32", max_model_len=1024)
     model = resolve_model("tiny")
-    server = PolicyServer(
-        config, model, folder / "serving", folder / "vllm.log", lambda phase: print(phase)
+    adapter = AdapterConfig(rank=16) if form == "adapters" else None
+    source = None if adapter is None else make_adapter(model, folder / "adapter", adapter)
+    servers = PolicyServers(
+        config, model, folder / "serving", folder / "logs", print, adapter=adapter
     )
-    pauses_s: list[float] = []
+    gaps: list[Gap] = []
     versions: list[list[int]] = []
+
+    async def publish(version: int) -> None:
+        if source is None:
+            await servers.publish(version, model / "model.safetensors")
+        else:
+            await servers.publish_adapter(version, source)
+
     try:
-        await server.start()
-        client = PolicyClient(server.base_url, server.key, server.model_name, 60.0, 2 * requests)
-        swap, stop = WeightSwap(server), asyncio.Event()
+        (client,) = servers.fleet(2 * streams).policies
+        await (servers.start() if adapter is None else servers.start_adapters())
+        stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            for _ in range(requests):
-                group.create_task(_load(client, stop, versions))
-            for version in range(1, swaps + 1):
-                await asyncio.sleep(0.2)
-                pauses_s.append(await swap.publish(version, model / "model.safetensors"))
+            for number in range(streams):
+                draw = random.Random(number)
+                group.create_task(stream(servers, client, draw, stop, gaps, versions))
+            await asyncio.sleep(2.0)
+            spans = await publications(publish, count)
             stop.set()
-        await client.close()
     finally:
-        await server.stop()
+        await servers.stop()
+        await servers.close_clients()
+    return {"form": form, "streams": streams} | figures(gaps, spans, versions)
+
+
+def figures(gaps: list[Gap], spans: list[Gap], versions: list[list[int]]) -> dict[str, object]:
+    """Milliseconds between two tokens of a stream, with a publication in between and without."""
+    met = [gap for gap in gaps if any(gap[0] < end and gap[1] > began for began, end in spans)]
+    others = sorted(set(gaps) - set(met))
+    longest = [
+        max((end - began for began, end in met if began < over and end > start), default=0.0)
+        for start, over in spans
+    ]
+    usual = statistics.median(end - began for began, end in others)
     return {
-        "swaps": swaps,
-        "pause_p50_s": round(statistics.median(pauses_s), 3),
-        "pause_max_s": round(max(pauses_s), 3),
-        "requests_answered": len(versions),
-        "requests_failed": 0,
-        "requests_that_lived_through_a_swap": sum(len(set(reply)) > 1 for reply in versions),
+        "publications": len(spans),
+        "publication_p50_ms": _ms(statistics.median(end - began for began, end in spans)),
+        "token_p50_ms": _ms(usual),
+        "token_p99_ms": _ms(_quantile([end - began for began, end in others], 0.99)),
+        "token_in_publication_p50_ms": _ms(statistics.median(e - b for b, e in met)),
+        "longest_in_publication_p50_ms": _ms(statistics.median(longest)),
+        "longest_in_publication_max_ms": _ms(max(longest)),
+        "added_to_the_longest_p50_ms": _ms(statistics.median(longest) - usual),
+        "replies": len(versions),
+        "replies_of_several_versions": sum(len(set(reply)) > 1 for reply in versions),
     }
+
+
+def _quantile(values: list[float], share: float) -> float:
+    return sorted(values)[int(share * (len(values) - 1))]
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 1)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--swaps", type=int, default=50)
-    parser.add_argument("--requests", type=int, default=24)
+    parser.add_argument("--form", choices=("weights", "adapters"), default="weights")
+    parser.add_argument("--publications", type=int, default=30)
+    parser.add_argument("--streams", type=int, default=64)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(options.swaps, options.requests, Path(folder)))
-    sys.stdout.write(json.dumps(figures) + "\n")
+        measured = asyncio.run(
+            measure(options.form, options.publications, options.streams, Path(folder))
+        )
+    sys.stdout.write(json.dumps(measured) + "\n")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from clawrl_gym.core.types import Group, Lesson, Sample, StepStats, TaskRef
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.trainers.advantage import group_advantages
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, ByGroups, ByTurns
-from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from tests.fakes_judge import a_turn, live_session, stored
 
 TASK = TaskRef("t", 0, "train")
@@ -343,9 +343,9 @@ async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_p
     ready, learner = live(store, turns=2), Learner()
     published: asyncio.Queue[int] = asyncio.Queue()
 
-    async def publish(version: int) -> float:
+    async def publish(version: int) -> Publication:
         published.put_nowait(version)
-        return 0.0
+        return Publication()
 
     async def record(update: Update) -> None:
         row = UpdateRow(update.version, 0, 0.0, update.batch.groups)

@@ -1,20 +1,20 @@
 """The training loop: order of an update, and a learner that dies in the middle of one."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Decision, Guard
-from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 
 
 def sample() -> Sample:
@@ -59,6 +59,7 @@ async def run(
     config: LearnerConfig | None = None,
     best: int | None = None,
     guard: Guard | None = None,
+    refused: Collection[int] = (),
 ) -> tuple[list[Update], list[int]]:
     published: list[int] = []
     updates: list[Update] = []
@@ -66,10 +67,11 @@ async def run(
     async def next_batch(number: int, version: int) -> Batch:
         return Batch(number, 1, [sample()], 1)
 
-    async def publish(version: int) -> float:
+    async def publish(version: int) -> Publication:
         await learner.save_weights(str(folder))
         published.append(version)
-        return 0.1
+        refusal = "it has not arrived" if version in refused else None
+        return Publication(0.1, {"learner/refused": float(version in refused)}, refusal)
 
     async def on_update(update: Update) -> None:
         updates.append(update)
@@ -116,6 +118,37 @@ async def test_a_learner_that_dies_goes_on_from_the_last_checkpoint_and_repeats_
     revived = f"revive {version:06d}" if version else "revive first weights"
     assert revived in learner.calls
     assert learner.calls.count(f"step {version}") == 2, "the same batch is stepped again"
+
+
+async def test_a_publication_that_is_refused_is_told_and_the_next_one_is_tried(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner([])
+    updates, published = await run(tmp_path, learner, 5, refused=[1, 2, 4])
+    assert published == [update.version for update in updates] == [1, 2, 3, 4, 5]
+    assert [update.events["learner/refused"] for update in updates] == [1, 1, 0, 1, 0]
+    told = "version 2 is not served, the one before goes on: it has not arrived"
+    assert learner.calls.count(told) == 1
+    assert not any(call.startswith("revive") for call in learner.calls)
+
+
+async def test_publications_that_are_refused_in_a_row_end_the_run(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError, match=r"3 publications in a row were refused, .* not arrived"):
+        await run(tmp_path, FakeLearner([]), 9, refused=range(2, 9))
+
+
+async def test_an_earlier_version_that_is_refused_leaves_learner_and_service_as_they_are(
+    tmp_path: Path,
+) -> None:
+    async with Serving(tmp_path, FakeLearner([])) as serving:
+        await serving.update()
+        await serving.update()
+        serving.refused.add(3)
+        with pytest.raises(ConfigError, match="version 1 cannot come back: it has not arrived"):
+            await serving.loop.return_to(1)
+        assert serving.learner.calls[-1] == "revive 000002"
+        serving.refused.clear()
+        assert (await serving.update()).version == 3
 
 
 async def test_a_death_and_a_revival_are_told_and_one_that_dies_in_it_is_revived_again(
@@ -239,6 +272,7 @@ class Serving:
         self.batches: asyncio.Queue[Batch] = asyncio.Queue()
         self.updates: asyncio.Queue[Update] = asyncio.Queue()
         self.published: list[int] = []
+        self.refused: set[int] = set()
         self.timeline = Timeline(folder)
         self.loop = TrainLoop(
             LearnerConfig(keep_checkpoints=3),
@@ -253,9 +287,11 @@ class Serving:
     async def _next_batch(self, number: int, version: int) -> Batch:
         return await self.batches.get()
 
-    async def _publish(self, version: int) -> float:
+    async def _publish(self, version: int) -> Publication:
         self.published.append(version)
-        return 0.1
+        if version in self.refused:
+            return Publication(refusal="it has not arrived")
+        return Publication(0.1)
 
     async def update(self) -> Update:
         self.batches.put_nowait(Batch(0, 1, [sample()], 1))

@@ -21,6 +21,7 @@ from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.policy.model_cache import ModelCache
 from clawrl_gym.policy.model_source import ModelFinder, ModelSource
 from clawrl_gym.policy.models import resolve_device
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ class LearnerActor:
         review: Review = self._learner.review(samples)
         return review
 
+    def probe(self) -> Reading | None:
+        """None from a class of somebody's own that has no probe."""
+        probe = getattr(self._learner, "probe", None)
+        return None if probe is None else probe()
+
     def save_weights(self, folder: str) -> None:
         self._learner.save_weights(folder)
 
@@ -120,6 +126,9 @@ class LearnerAway:
 
     def review(self, samples: list[Sample]) -> Review:
         return self._learner.review(samples)
+
+    def probe(self) -> Reading | None:
+        return self._learner.probe()
 
     def send_weights(self) -> Shipment:
         return self._sent(self._learner.save_weights)

@@ -22,6 +22,7 @@ from clawrl_gym.core.errors import ConfigError, TrainerError, boundary
 from clawrl_gym.core.ownership import OWNER, OWNER_NAME
 from clawrl_gym.core.types import Sample, StepStats, Taught
 from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
@@ -35,6 +36,7 @@ from clawrl_gym.trainers.objectives import check_objectives, distils, objectives
 from clawrl_gym.trainers.optimizer import strength_of
 from clawrl_gym.trainers.packing import Pack, make_packs, staleness
 from clawrl_gym.trainers.pictures import Images
+from clawrl_gym.trainers.probing import probe_sample
 from clawrl_gym.trainers.resting import RestingState, RestingStates, in_memory
 from clawrl_gym.trainers.schedule import learning_rate
 from clawrl_gym.trainers.step_metrics import StepMetrics
@@ -164,6 +166,14 @@ class Learner:
             for row, logprob in zip(pack.rows_M, scores.logprobs_M.tolist(), strict=True):
                 logprobs[pack.origins[row]].append(logprob)
         return Review(entropy / max(tokens, 1), logprobs)
+
+    def probe(self) -> Reading:
+        """What the weights of now say of a short text, which is the same throughout a run."""
+        sample = probe_sample(self.model_dir, self.model.width, self.model.context)
+        (pack,) = make_packs([sample], len(sample.ids_T))
+        with torch.no_grad():
+            logprobs_M = self.model.unheated().score(pack).logprobs_M
+        return Reading(sample.ids_T, logprobs_M.tolist())
 
     def save_weights(self, folder: str) -> None:
         """Put `model.safetensors` into `folder`, in the element type of the first weights.

@@ -1,8 +1,9 @@
 """The training loop: batch, step, publish, record; then the next batch.
 
 It knows no environment and no model: batches come in, a learner steps, weights go out. An update
-is recorded only after its weights serve; its samples count as trained only with a checkpoint. A
-learner whose process dies is started again from the last checkpoint and repeats the update.
+is recorded only after its weights serve or were refused; its samples count as trained only with a
+checkpoint. A learner whose process dies is started again from the last checkpoint and repeats the
+update.
 
 Versions only ever count up: weights that come back from an earlier version serve as the next one,
 by an update without a batch.
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import LearnerConfig
-from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
@@ -37,6 +38,8 @@ _SMALL_BYTES = 1 << 30
 _MOST_KEPT = 16
 _MOST_UPDATES = 16
 """Between two checkpoints, however large they are."""
+_MOST_REFUSALS = 3
+"""Publications that are refused in a row before the run ends."""
 _REVIVALS = 2
 """How often one update is repeated because the learner's process died."""
 
@@ -56,8 +59,19 @@ class LearnerHandle(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Publication:
+    """What became of weights that were to serve."""
+
+    pause_s: float = 0.0
+    """For which requests waited."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    refusal: str | None = None
+    """Why the older ones serve on; None: the new ones serve."""
+
+
+@dataclass(frozen=True, slots=True)
 class Update:
-    """One update that serves."""
+    """One update that serves, or whose publication was refused."""
 
     version: int
     """Of the new weights."""
@@ -84,8 +98,7 @@ class _Progress:
     """How far an update has come."""
 
     stats: StepStats | None = None
-    pause_s: float = 0.0
-    published: bool = False
+    publication: Publication | None = None
     checkpoint: str | None = None
     events: dict[str, float] = field(default_factory=dict)
     is_refused: bool = False
@@ -100,7 +113,7 @@ class TrainLoop:
         config: LearnerConfig,
         learner: LearnerHandle,
         next_batch: Callable[[int, int], Awaitable[Batch]],
-        publish: Callable[[int], Awaitable[float]],
+        publish: Callable[[int], Awaitable[Publication]],
         on_update: Callable[[Update], Awaitable[None]],
         checkpoints: Path,
         timeline: Timeline,
@@ -128,6 +141,8 @@ class TrainLoop:
         self._begins_at = begins_at
         self._refusals = 0
         """Of the guard, in a row."""
+        self._unserved = 0
+        """Publications that were refused, in a row."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
     async def run(self, version: int, steps: int) -> None:
@@ -203,12 +218,15 @@ class TrainLoop:
         new = version + 1
         with self._timeline.span("train", "return", version=new, to=earlier):
             await self._load(earlier, version)
-            pause_s = await self._publish(new)
+            publication = await self._published(new)
+            if publication.refusal is not None:
+                await self._learner.revive(self._checkpoint_of(version))
+                raise ConfigError(f"version {earlier} cannot come back: {publication.refusal}")
             folder = await self._keep_again(earlier, new)
         self._say(f"the weights of version {earlier} are back, as version {new}")
         nothing = Batch(version, 0, [], 0)
-        events = {RETURNED_TO: float(earlier)}
-        return Update(new, nothing, None, pause_s, 0.0, folder, events)
+        events = {**publication.metrics, RETURNED_TO: float(earlier)}
+        return Update(new, nothing, None, publication.pause_s, 0.0, folder, events)
 
     async def _load(self, earlier: int, version: int) -> None:
         """Have the learner be as it was at a version that is kept.
@@ -250,14 +268,15 @@ class TrainLoop:
                 if attempt == _REVIVALS:
                     raise
                 self._say(f"{error}; starting it again from version {version}")
+        publication = progress.publication or Publication()
         update = Update(
             new,
             batch,
             progress.stats,
-            progress.pause_s,
+            publication.pause_s,
             waited_s,
             progress.checkpoint,
-            progress.events,
+            {**progress.events, **publication.metrics},
         )
         await asyncio.shield(self._recorded(update))
         return new
@@ -278,10 +297,8 @@ class TrainLoop:
         new = version + 1
         if batch.samples:
             await self._step(progress, batch.samples, version)
-        if not progress.published:
-            with self._timeline.span("serve", "swap", version=new):
-                progress.pause_s = await self._publish(new)
-            progress.published = True
+        if progress.publication is None:
+            progress.publication = await self._published(new)
         if last or await asyncio.to_thread(self._is_due, new):
             folder = str(checkpoint_dir(self._checkpoints, new))
             with self._timeline.span("train", "checkpoint", version=new):
@@ -331,6 +348,23 @@ class TrainLoop:
         size_bytes = _size_bytes(checkpoint_dir(self._checkpoints, max(earlier)))
         updates = min(math.ceil(size_bytes / _SMALL_BYTES), _MOST_UPDATES)
         return version - max(earlier) >= updates
+
+    async def _published(self, version: int) -> Publication:
+        """One that is refused leaves the older weights in service; learning goes on, and the next
+        version is published again. Raises PolicyError when that happens again and again."""
+        with self._timeline.span("serve", "swap", version=version):
+            publication = await self._publish(version)
+        if publication.refusal is None:
+            self._unserved = 0
+            return publication
+        self._unserved += 1
+        self._say(f"version {version} is not served, the one before goes on: {publication.refusal}")
+        if self._unserved == _MOST_REFUSALS:
+            raise PolicyError(
+                f"{self._unserved} publications in a row were refused, the last one because "
+                f"{publication.refusal}"
+            )
+        return publication
 
     def _checkpoint_of(self, version: int) -> str | None:
         """Raises TrainerError when the weights that serve were never checkpointed."""

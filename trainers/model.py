@@ -122,6 +122,12 @@ class PackedModel:
         first._is_first = True
         return first
 
+    def unheated(self) -> PackedModel:
+        """The model as its weights say, without any setting of the sampling; of the same memory."""
+        unheated = copy(self)
+        unheated.temperature, unheated._unspoken = 1.0, []
+        return unheated
+
     def averaged(self, average: MovingAverage) -> PackedModel:
         """The model with the weights of `average`, of the same memory."""
         averaged = copy(self)

@@ -9,7 +9,8 @@
     ├── PolicyError        vLLM or the gateway failed
     │   ├── ContextError   the prompt does not fit the model's context (a clean truncation)
     │   ├── RequestError   vLLM refused the request itself: asking again is useless
-    │   └── ReplyTimeout   a policy that works had not ended its reply in time
+    │   ├── ReplyTimeout   a policy that works had not ended its reply in time
+    │   └── NotServed      new weights or an adapter were refused; the old ones serve on
     ├── TrainerError       the learner failed
     │   └── LearnerDied    its process ended: it can be started again from the last checkpoint
     ├── ClusterError       Ray, which holds workers and learner, did not start or has ended
@@ -84,6 +85,10 @@ class RequestError(PolicyError):
 
 class ReplyTimeout(PolicyError):
     """A policy that works had not ended its reply in time: the reply is too long."""
+
+
+class NotServed(PolicyError):
+    """New weights, or a new adapter, were refused: the old ones serve on."""
 
 
 class TrainerError(ClawError):

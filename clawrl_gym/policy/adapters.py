@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable, boundary
+from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable, boundary
 from clawrl_gym.core.ownership import OWNER, wrong_name
 from clawrl_gym.policy.adapter_files import ADAPTER_SETTINGS, ADAPTER_WEIGHTS
 from clawrl_gym.policy.serving_folder import PUT, Take
@@ -120,7 +120,7 @@ class Adapters:
             self._end_if_over(adapter)
 
     async def room(self, user: str, limit_s: float) -> None:
-        """Wait until another version of this user's may be alive. Raises PolicyError."""
+        """Wait until another version of this user's may be alive. Raises NotServed."""
         try:
             async with asyncio.timeout(limit_s):
                 while len(waited := self._of(user)) >= self._most_versions:
@@ -128,7 +128,7 @@ class Adapters:
                     await self._left.wait()
         except TimeoutError:
             oldest = waited[0]
-            raise PolicyError(
+            raise NotServed(
                 f"{oldest.requests} request(s) that began with {oldest.name} have not ended for "
                 f"{limit_s:g} s, and at most {self._most_versions} versions are served at a time"
             ) from None

@@ -116,6 +116,21 @@ class PolicyClient:
         stamp = None if name is None else version
         return read_generation(prompt_ids, answer["choices"][0], stamp)
 
+    async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:
+        """Of all ids but the first, as the weights say without any setting of the sampling; read
+        afresh, whatever the cache holds."""
+        sampling: JsonObject = {"temperature": 1.0, "max_tokens": 1, "prompt_logprobs": 0}
+        body = self._generate(ids, Sampling(1.0, 1.0, 1), version, None)
+        with self._holding(user, version) as name:
+            answer = await self._connections.post(
+                "/inference/v1/generate",
+                body | {"model": name or self._model, "sampling_params": sampling},
+            )
+        rows = answer["prompt_logprobs"] or []
+        if len(rows) != len(ids):
+            raise PolicyError(f"vLLM sent log-probs of {len(rows)} ids, expected {len(ids)}")
+        return [row[str(token)]["logprob"] for row, token in zip(rows[1:], ids[1:], strict=True)]
+
     def stream(
         self,
         prompt_ids: list[int],

@@ -71,14 +71,17 @@ class Depot:
             return self._staged[version]
 
     async def commit(self, version: int) -> None:
-        """Make staged weights current."""
+        """Make staged weights current; those before stay until `settle`."""
         async with self._busy:
-            previous = self._folder.version
-            if version != previous:
+            if version != self._folder.version:
                 self._folder.switch(version)
                 self._own_weights = False
-                self._staged.clear()
-                await asyncio.to_thread(self._folder.discard, previous)
+
+    async def settle(self) -> None:
+        """Nothing but what is current has to be kept."""
+        async with self._busy:
+            self._staged.clear()
+            await asyncio.to_thread(self._folder.settle)
 
     def of_version(self, version: int) -> Path:
         """Where weights lie."""

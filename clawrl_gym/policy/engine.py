@@ -61,7 +61,11 @@ class Engine(Protocol):
 
     async def switch(self, version: int) -> float:
         """Serve staged weights; the seconds for which requests were paused. One that is down takes
-        them when it comes back."""
+        them when it comes back. The version before stays at hand, to be switched back to."""
+        ...
+
+    async def settle(self) -> None:
+        """What is served stays so: older weights may go."""
         ...
 
     async def renew(self, version: int, weights: Path) -> None:
@@ -127,6 +131,9 @@ class LocalEngine:
 
     async def switch(self, version: int) -> float:
         return await self._swap.switch(version)
+
+    async def settle(self) -> None:
+        await self._swap.settle()
 
     async def renew(self, version: int, weights: Path) -> None:
         server = self.server

@@ -115,6 +115,12 @@ class EngineHost:
         assert self._swap is not None
         return await self._swap.switch(version)
 
+    async def settle(self) -> None:
+        """What is served stays so: older weights may go."""
+        self._started()
+        assert self._swap is not None
+        await self._swap.settle()
+
     async def news(self, phases: int, log_bytes: int) -> News:
         """What is new to one who has heard so many phases and read so much of the log; waits some
         seconds for something. An answer that is lost is given again.

@@ -20,13 +20,13 @@ from math import sqrt
 
 from clawrl_gym.core.errors import PolicyError
 
-GAP, ARRIVED, REFUSED = "learner/probe_gap", "learner/probe_arrived", "learner/probe_refused"
+GAP, ARRIVED, REFUSED = "learner/probe_gap", "learner/probe_arrived", "learner/refused"
 EXACT_GAP = 1e-4
 _MOST_AT_START = {True: 1e-2, False: 0.5}
 """What engine and learner may differ by on the same weights: at most in float32, else on average.
 More are other weights."""
 _ARRIVED = 0.5
-_MOVED = 4.0
+_MOVED = 3.0
 """Times the noise, from where on a movement is one."""
 _LEAST_NOISE = 1e-7
 

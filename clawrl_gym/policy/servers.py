@@ -11,15 +11,23 @@ import asyncio
 import math
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.core.errors import ConfigError, PolicyError
+from clawrl_gym.core.errors import ConfigError, NotServed, PolicyError
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy import launch
 from clawrl_gym.policy.adapters import Adapter, Adapters
@@ -37,9 +45,12 @@ _ROOM_S = 600.0
 _LINGER_S = 30.0
 """How long the files of an adapter stay after its last request: an engine may be just ending it."""
 
+T = TypeVar("T")
 OnPhase = Callable[[str], None]
 MakeEngine = Callable[[int, OnPhase, Hold], Engine]
 """Makes the engine with a number; it is started later."""
+Prove = Callable[[PolicyClient], Awaitable[None]]
+"""Looks whether an engine has what was published. Raises NotServed when it has not."""
 
 
 class PolicyServers:
@@ -151,23 +162,32 @@ class PolicyServers:
         for engine in self._engines:
             engine.reserve()
         clients = [
-            PolicyClient(
-                partial(_base_url, engine),
-                engine.key,
-                engine.model_name,
-                self._config.request_timeout_s,
-                max_connections,
-                always_parse=self._config.reasoning_parser is not None,
-                unspoken=unspoken,
-                with_pictures=with_pictures,
-                adapters=self.adapters,
-            )
+            self._client(engine, max_connections, with_pictures, unspoken)
             for engine in self._engines
         ]
         for engine, client in zip(self._engines, clients, strict=True):
             engine.when_lost(client.close)
         self._clients += clients
         return Fleet(clients)
+
+    def _client(
+        self,
+        engine: Engine,
+        max_connections: int,
+        with_pictures: WithPictures | None = None,
+        unspoken: Sequence[int] = (),
+    ) -> PolicyClient:
+        return PolicyClient(
+            partial(_base_url, engine),
+            engine.key,
+            engine.model_name,
+            self._config.request_timeout_s,
+            max_connections,
+            always_parse=self._config.reasoning_parser is not None,
+            unspoken=unspoken,
+            with_pictures=with_pictures,
+            adapters=self.adapters,
+        )
 
     async def close_clients(self) -> None:
         """Close the connections of all fleets."""
@@ -216,13 +236,17 @@ class PolicyServers:
         """
         await _all([self._keep(engine) for engine in self._engines])
 
-    async def publish(self, version: int, weights: Path, take: Take = "copy") -> float:
+    async def publish(
+        self, version: int, weights: Path, take: Take = "copy", prove: Prove | None = None
+    ) -> float:
         """Serve `weights` as `version` everywhere; the longest pause of a server, in seconds.
 
-        The weights are taken once. PolicyError when no server takes them: all serve the old ones
-        then. A server that alone cannot take them is started again with them.
+        The weights are taken once. PolicyError when no server takes them, NotServed when what one
+        serves is not what `prove` expects: all serve the old ones then. A server that alone cannot
+        take them is started again with them.
         """
         async with self._publishing:
+            previous = self._version
             first, *rest = self._engines
             await first.stage(version, weights, take)
             await asyncio.gather(
@@ -240,18 +264,30 @@ class PolicyServers:
                         f"a server could not take version {version} ({result}): starting it again"
                     )
                     await engine.renew(version, whole[0].of_version(version))
+            try:
+                await self._prove(prove)
+            except NotServed:
+                await asyncio.gather(*(engine.switch(previous) for engine in self._engines))
+                raise
+            finally:
+                await asyncio.gather(*(engine.settle() for engine in self._engines))
             self._version = version
             return max(result for result in results if isinstance(result, float))
 
     async def publish_adapter(
-        self, version: int, folder: Path, take: Take = "copy", user: str = OWNER
+        self,
+        version: int,
+        folder: Path,
+        take: Take = "copy",
+        user: str = OWNER,
+        prove: Prove | None = None,
     ) -> None:
         """Answer this user's requests that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
 
         Nobody pauses: requests that have begun keep their version. Waits while too many older
-        versions have requests. PolicyError when a server does not take it: the older version goes
-        on, everywhere.
+        versions have requests. NotServed when a server does not take it, or serves not what `prove`
+        expects: the older version goes on, everywhere.
         """
         adapters = self.adapters
         assert adapters is not None
@@ -260,12 +296,37 @@ class PolicyServers:
             adapter = await adapters.stage(user, version, folder, take)
             try:
                 await _all([engine.load_adapter(adapter) for engine in self._engines])
+                await self._prove(prove)
             except BaseException:
                 adapters.discard(adapter)
                 raise
             adapters.promote(adapter)
             if user == OWNER:
                 self._version = version
+
+    async def _prove(self, prove: Prove | None) -> None:
+        """Of all engines that are there; one that is not takes what is current by itself."""
+        if prove is None:
+            return
+        for engine in self._engines:
+            if not engine.alive:
+                continue
+            client = self._client(engine, 2)
+            try:
+                await prove(client)
+            finally:
+                await client.close()
+
+    async def measure(self, ask: Callable[[PolicyClient], Awaitable[T]]) -> T | None:
+        """What the first engine that is there answers; None when none is."""
+        engine = next((engine for engine in self._engines if engine.alive), None)
+        if engine is None:
+            return None
+        client = self._client(engine, 8)
+        try:
+            return await ask(client)
+        finally:
+            await client.close()
 
     def withdraw_adapters(self, user: str) -> None:
         """Answer a user with the run's own adapter; theirs leave with their last requests."""

@@ -77,6 +77,12 @@ class ServingFolder:
         link.symlink_to(f"v{version}")
         link.replace(self.current)
 
+    def settle(self) -> None:
+        """Delete all versions that are not current."""
+        for folder in self._root.glob("v[0-9]*"):
+            if folder.name != f"v{self.version}":
+                shutil.rmtree(folder, ignore_errors=True)
+
     def discard(self, version: int) -> None:
         """Delete a version that is no longer current."""
         if version != self.version:

@@ -102,14 +102,20 @@ class WeightSwap:
         """
         async with self._lock:
             await asyncio.to_thread(self._folder.stage, version, weights)
-            return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
+            return await asyncio.shield(asyncio.ensure_future(self._swap(version, settles=True)))
 
     async def switch(self, version: int) -> float:
-        """Serve a version whose weights are already staged in the server's folder."""
+        """Serve a version whose weights are already staged in the server's folder; those before it
+        stay there until `settle`."""
         async with self._lock:
             return await asyncio.shield(asyncio.ensure_future(self._swap(version)))
 
-    async def _swap(self, version: int) -> float:
+    async def settle(self) -> None:
+        """What is current stays so: nothing else has to be kept."""
+        async with self._lock:
+            await asyncio.to_thread(self._folder.settle)
+
+    async def _swap(self, version: int, *, settles: bool = False) -> float:
         server = self._server
         # connections of its own: a swap must not queue behind the requests that it pauses
         client = PolicyClient(server.base_url, server.key, server.model_name, self._timeout_s, 2)
@@ -124,7 +130,8 @@ class WeightSwap:
                     raise
         finally:
             await client.close()
-        await asyncio.to_thread(self._folder.discard, previous)
+        if settles:
+            await asyncio.to_thread(self._folder.settle)
         return paused_s
 
     async def _load(self, client: PolicyClient, version: int) -> float:

@@ -176,6 +176,12 @@ class RemoteEngine:
             await self._depot.commit(version)
             return paused_s
 
+    async def settle(self) -> None:
+        if self.alive:
+            with contextlib.suppress(Lost, PolicyError):  # it has room for both until the next
+                await self._ask("settle")
+        await self._depot.settle()
+
     async def renew(self, version: int, weights: Path) -> None:
         await self._let_go()
 

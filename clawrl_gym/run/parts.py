@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
 from clawrl_gym.config import CommandConfig, EnvConfig
-from clawrl_gym.core.errors import ConfigError, PolicyUnavailable, StoreError
+from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.gateway.requests import renderable
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Judge
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.depot import Depot
-from clawrl_gym.policy.models import sees
+from clawrl_gym.policy.models import checkpoint_dtype, sees
 from clawrl_gym.run.adapters import served_adapter
 from clawrl_gym.run.admission import compare_machine
 from clawrl_gym.run.cluster import Cluster
@@ -39,12 +40,13 @@ from clawrl_gym.run.placement import (
     needs_of_engines,
 )
 from clawrl_gym.run.policy import ServedPolicy
+from clawrl_gym.run.proofs import Proof, Proofs, refused
 from clawrl_gym.run.ray_learner import RayLearner
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.guard import Guard, guard_of
-from clawrl_gym.trainers.loop import Update
+from clawrl_gym.trainers.loop import Publication, Update
 from clawrl_gym.trainers.pictures import Images
 from clawrl_gym.trainers.turns import LearnerOf
 from clawrl_gym.ui.live_page import LivePage
@@ -167,8 +169,21 @@ class RunParts:
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
             await learner.load_checkpoint(resumed.checkpoint)
+        self._proofs = Proofs(
+            self.policy.servers, self._view.message, is_exact=self._computes_exactly()
+        )
+        self._proofs.begin(await learner.probe())
         self._view.phase("learner", "ready")
         return learner
+
+    def _computes_exactly(self) -> bool:
+        """Engine and learner alike, in float32."""
+        policy, adapter = self._config.policy, self._config.learner.adapter
+        own = checkpoint_dtype(self.policy.model)
+        served = own if policy.dtype == "auto" else policy.dtype
+        learned = "float32" if adapter is None else adapter.base
+        learned = own if learned == "served" else learned
+        return self.policy.device == "cpu" and served == learned == "float32"
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
         if self._config.learner.placement == "driver":
@@ -209,16 +224,27 @@ class RunParts:
             return None
         return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
 
-    async def publish(self, version: int) -> float:
-        """Serve the learner's weights as `version`; returns the seconds that requests waited."""
+    async def publish(self, version: int, user: str = OWNER) -> Publication:
+        """Serve the learner's weights as `version`, or, where adapters are served, its adapter as
+        one of `user`'s; the older ones go on when what vLLM has is not what the learner has."""
+        proof = await self._proofs.of(
+            await self.learner.probe(), user, version, self.policy.version
+        )
+        try:
+            pause_s = await self._published(version, user, proof)
+        except NotServed as error:
+            return Publication(metrics=refused(proof), refusal=str(error))
+        return Publication(pause_s, {} if proof is None else proof.metrics)
+
+    async def _published(self, version: int, user: str, proof: Proof | None) -> float:
         if self.policy.adapter is not None:
             adapter = self.folder.new_weights / ADAPTER
             await self.learner.save_adapter(str(adapter))
-            await self.policy.publish_adapter(adapter, version, "move")
+            await self.policy.publish_adapter(adapter, version, "move", user, proof)
             return 0.0
         weights = self.folder.new_weights
         await self.learner.save_weights(str(weights))
-        return await self.policy.publish(weights, version, "move")
+        return await self.policy.publish(weights, version, "move", proof)
 
     async def record(self, update: Update) -> None:
         """Store an update that serves, with its batch."""

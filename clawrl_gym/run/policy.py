@@ -32,7 +32,7 @@ from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
-from clawrl_gym.policy.servers import MakeEngine, PolicyServers
+from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
 from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.policy.whole_model import holds_adapter, write_whole
 from clawrl_gym.rollout.chat import PolicyAddress
@@ -213,16 +213,21 @@ class ServedPolicy:
         return replace(resumed, checkpoint=str(place))
 
     async def publish(
-        self, weights: Path | str, version: int | None = None, take: Take = "copy"
+        self,
+        weights: Path | str,
+        version: int | None = None,
+        take: Take = "copy",
+        prove: Prove | None = None,
     ) -> float:
         """Serve a folder's `model.safetensors` as the next version, or as a later one.
 
         `copy` lets the file be overwritten afterwards, `move` takes it away. Returns the longest
         pause of a server in seconds; requests wait meanwhile. Raises PolicyError when no server
-        takes the weights: the old ones serve on.
+        takes the weights, NotServed when what is served is not what `prove` expects: the old ones
+        serve on.
         """
         version = self.version + 1 if version is None else version
-        pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take)
+        pause_s = await self.servers.publish(version, Path(weights) / WEIGHTS, take, prove)
         self.version = self.gateway.version = version
         return pause_s
 
@@ -234,15 +239,21 @@ class ServedPolicy:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def publish_adapter(
-        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWNER
+        self,
+        folder: Path | str,
+        version: int,
+        take: Take = "copy",
+        user: str = OWNER,
+        prove: Prove | None = None,
     ) -> None:
         """Answer requests of `user` that begin from now on with version `version` of their
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
 
-        Nobody pauses, and requests that have begun keep their version. Raises PolicyError when no
-        server takes it: the older version goes on.
+        Nobody pauses, and requests that have begun keep their version. Raises PolicyError when a
+        server does not take it, NotServed when it is not what `prove` expects: the older version
+        goes on.
         """
-        await self.servers.publish_adapter(version, Path(folder), take, user)
+        await self.servers.publish_adapter(version, Path(folder), take, user, prove)
         if user == OWNER:
             self.version = self.gateway.version = version
 

@@ -8,6 +8,7 @@ from typing import Any
 from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.plugins import ALGORITHMS, LEARNERS, fingerprints
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.run.nodes import placed_on
 from clawrl_gym.trainers.actor import LearnerActor, LearnerSetup
@@ -86,6 +87,11 @@ class RayLearner:
     async def review(self, samples: list[Sample]) -> Review:
         review: Review = await self._call("review", samples)
         return review
+
+    async def probe(self) -> Reading | None:
+        """None from a learner that has none."""
+        reading: Reading | None = await self._call("probe")
+        return reading
 
     async def save_weights(self, folder: str) -> None:
         await self._call("save_weights", folder)

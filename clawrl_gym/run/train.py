@@ -31,7 +31,7 @@ from clawrl_gym.run.parts import RunParts
 from clawrl_gym.run.preflight import Preflight, preflight_of_run, preflight_training
 from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.algorithm import build_algorithm
-from clawrl_gym.trainers.loop import TrainLoop, Update
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.training import TRAINING
 from clawrl_gym.ui.transcripts import find_tokenizer
@@ -267,10 +267,10 @@ class Run:
             "collect", "group", started_s, time.time(), group=group.id, version=group.version
         )
 
-    async def _publish(self, version: int) -> float:
-        pause_s = await self._parts.publish(version)
-        self._dispatcher.version = version
-        return pause_s
+    async def _publish(self, version: int) -> Publication:
+        publication = await self._parts.publish(version)
+        self._dispatcher.version = self._parts.policy.version
+        return publication
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,10 +14,11 @@ import pytest
 import torch
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
 from tests.e2e.served import CONFIG, until
@@ -191,6 +193,35 @@ def test_an_adapter_that_the_engine_refuses_changes_nothing(
             await rig.servers.publish_adapter(newest + 1, tmp_path / "a")
         assert rig.servers.version == newest
         assert (await rig.reply(newest)).versions_T == [newest] * 12
+
+    loop.run_until_complete(main())
+
+
+def test_the_engine_says_of_the_probe_what_the_learner_says(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    """And an adapter that is another one than was trained is not served."""
+
+    async def main() -> None:
+        said: list[str] = []
+        proofs = Proofs(rig.servers, said.append, is_exact=True)
+        newest = rig.servers.version
+        proofs.begin(rig.learner.probe())
+        old = shutil.copytree(rig.folder / "next", rig.folder / "old")
+        folder = rig.train()
+        proof = await proofs.of(rig.learner.probe(), "", newest + 1, newest)
+        assert proof is not None
+        with pytest.raises(NotServed, match="differ from the learner's by up to"):
+            await rig.servers.publish_adapter(newest + 1, old, prove=proof)
+        assert rig.servers.version == newest
+        assert (await rig.reply(newest)).versions_T[0] == newest
+        proof = await proofs.of(rig.learner.probe(), "", newest + 2, newest)
+        assert proof is not None
+        await rig.servers.publish_adapter(newest + 2, folder, prove=proof)
+        assert rig.servers.version == newest + 2
+        assert proof.metrics["learner/probe_gap"] < 1e-4
+        assert proof.metrics["learner/probe_arrived"] == pytest.approx(1, abs=1e-2)
+        assert said == []
 
     loop.run_until_complete(main())
 

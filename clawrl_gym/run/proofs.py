@@ -1,0 +1,99 @@
+"""Proofs: of each publication, that what vLLM serves is what the learner has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
+from clawrl_gym.policy.client import PolicyClient
+from clawrl_gym.policy.probe import REFUSED, Probe, Reading
+from clawrl_gym.policy.servers import PolicyServers
+
+_AT_ONCE = 3
+"""Readings in one batch, when the engine's noise is measured."""
+
+
+class Proof:
+    """Of one version: called with each engine that serves it. Raises NotServed."""
+
+    def __init__(
+        self, probe: Probe, reading: Reading, user: str, version: int, say: Callable[[str], None]
+    ) -> None:
+        self.metrics: Mapping[str, float] = {}
+        self._probe = probe
+        self._reading = reading
+        self._user = user
+        self._version = version
+        self._say = say
+
+    async def __call__(self, engine: PolicyClient) -> None:
+        reading, user = self._reading, self._user
+        try:
+            logprobs = await engine.logprobs(reading.ids_T, version=self._version, user=user)
+        except PolicyUnavailable as error:  # it takes what is current when it is back
+            return self._say(f"version {self._version} could not be proved: {error}")
+        finding = self._probe.compare(user, reading.logprobs_T, logprobs)
+        self.metrics = finding.metrics
+        if finding.refusal is not None:
+            raise NotServed(finding.refusal)
+        self._probe.accept(user, finding, reading.logprobs_T, logprobs)
+
+
+class Proofs:
+    """Makes them. What numbers do is measured at the first one, by the version before it."""
+
+    def __init__(
+        self, servers: PolicyServers, say: Callable[[str], None], *, is_exact: bool
+    ) -> None:
+        """`is_exact`: engine and learner compute in float32."""
+        self._servers = servers
+        self._say = say
+        self._probe: Probe | None = Probe(is_exact=is_exact)
+        self._start: Reading | None = None
+
+    def begin(self, reading: Reading | None) -> None:
+        """With what the learner says of the version that is served now."""
+        self._start = reading
+        if reading is None:
+            self._probe = None
+            self._say("the learner has no probe: what vLLM serves is not compared with it")
+
+    async def of(
+        self, reading: Reading | None, user: str, version: int, served: int
+    ) -> Proof | None:
+        """Of a version that is about to be published; None where it cannot be proved.
+
+        `served`: the newest version for all. Raises PolicyError when vLLM has served other weights
+        than the learner's from the start.
+        """
+        if reading is None or self._probe is None or self._start is None:
+            return None
+        if not self._probe.is_measured and not await self._measure(self._start, served):
+            return None
+        return Proof(self._probe, reading, user, version, self._say)
+
+    async def _measure(self, start: Reading, served: int) -> bool:
+        async def ask(engine: PolicyClient) -> list[list[float]]:
+            read = partial(engine.logprobs, start.ids_T, version=served)
+            alone = await read()
+            return [alone, *await asyncio.gather(*(read() for _ in range(_AT_ONCE)))]
+
+        assert self._probe is not None
+        try:
+            readings = await self._servers.measure(ask)
+        except PolicyUnavailable:
+            return False
+        except PolicyError as error:
+            self._say(f"vLLM cannot be probed ({error}): what it serves is not compared")
+            self._probe = None
+            return False
+        if readings is not None:
+            self._probe.measure(start.logprobs_T, readings)
+        return readings is not None
+
+
+def refused(proof: Proof | None) -> dict[str, float]:
+    """Metrics of a publication that was refused, for whatever reason."""
+    return {**({} if proof is None else proof.metrics), REFUSED: 1.0}
