@@ -50,7 +50,7 @@ async def tokens_a_second(
     results = await asyncio.gather(*talking, return_exceptions=True)
     for result in results:
         if not isinstance(result, asyncio.CancelledError):
-            raise RuntimeError("a request failed") from result  # type: ignore[misc]
+            raise RuntimeError(f"a request failed: {result!r}")
     return sum(count for at_s, count in sampled if at_s >= began_s) / seconds
 
 

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.config import AdapterConfig, PolicyConfig
-from clawrl_gym.core.errors import PolicyError, PolicyUnavailable
+from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy import server as one_server
-from clawrl_gym.policy.client import Sampling
+from clawrl_gym.policy.client import PolicyClient, Sampling
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.servers import PolicyServers
 from clawrl_gym.policy.serving_folder import ServingFolder
@@ -327,6 +327,50 @@ async def test_an_adapter_that_one_server_refuses_is_served_by_none(
     assert [adapter.name for adapter in adapters.alive] == ["policy@1"]
     await asyncio.sleep(0.05)
     assert loads(two.fakes[0])[-1] == "-policy@2"
+
+
+async def test_weights_that_are_not_what_was_trained_go_back_everywhere(
+    two: Two, weights: Path
+) -> None:
+    await two.servers.start()
+    asked: list[str] = []
+
+    async def prove(engine: PolicyClient) -> None:
+        (version,) = set((await engine.generate([1], Sampling(1, 1, 3), version=1)).versions_T)
+        asked.append(str(version))
+        if len(asked) == 2:
+            raise NotServed("other weights")
+
+    with pytest.raises(NotServed, match="other weights"):
+        await two.servers.publish(1, weights, prove=prove)
+    assert asked == ["1", "1"]
+    assert versions(two) == [0, 0]
+    assert [fake.version for fake in two.fakes] == ["0", "0"]
+    assert not any(fake.paused for fake in two.fakes)
+    assert two.servers.version == 0
+    await two.servers.publish(2, weights, prove=prove)
+    assert versions(two) == [2, 2]
+    kept = [folder.name for folder in two.made[0].folder.current.parent.glob("v*")]
+    assert kept == ["v2"]
+
+
+async def test_an_adapter_that_is_not_what_was_trained_serves_nobody(
+    two_with_adapters: Two, tmp_path: Path
+) -> None:
+    two = two_with_adapters
+    adapters = two.servers.adapters
+    assert adapters is not None
+
+    async def prove(engine: PolicyClient) -> None:
+        await engine.generate([1], Sampling(1, 1, 3), version=1)
+        assert adapters.newest().version == 0, "nobody is answered with it yet"
+        raise NotServed("another adapter")
+
+    with pytest.raises(NotServed, match="another adapter"):
+        await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"), prove=prove)
+    await asyncio.sleep(0.05)
+    assert adapters.alive == []
+    assert loads(two.fakes[0]) == ["+policy@1", "-policy@1"]
 
 
 async def test_a_server_that_is_down_misses_no_adapter(

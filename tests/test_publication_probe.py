@@ -119,7 +119,7 @@ class Engine:
         self.answer = logprobs
         self.error: PolicyError | None = None
 
-    async def measure(self, ask):  # type: ignore[no-untyped-def]
+    async def measure(self, ask):
         return await ask(self)
 
     async def logprobs(self, ids: list[int], *, version: int, user: str = "") -> list[float]:

@@ -181,8 +181,8 @@ class RunParts:
         policy, adapter = self._config.policy, self._config.learner.adapter
         own = checkpoint_dtype(self.policy.model)
         served = own if policy.dtype == "auto" else policy.dtype
-        learned = "float32" if adapter is None else adapter.base
-        learned = own if learned == "served" else learned
+        base = "float32" if adapter is None else adapter.base
+        learned = own if base == "served" else base
         return self.policy.device == "cpu" and served == learned == "float32"
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
