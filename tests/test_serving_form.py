@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clawrl_gym.config import AdapterConfig, RunConfig
+from clawrl_gym.config import RunConfig
 from clawrl_gym.policy.models import Device
 from clawrl_gym.run.adapters import served_adapter, serving_problems
-from clawrl_gym.run.needs import served_adapter_bytes
-from tests.reference.tiny_model import write_tiny_qwen3
 
 
 def make_config(serve: str = "auto", rank: int = 8, **changes: Any) -> RunConfig:
@@ -48,14 +45,3 @@ def test_what_cannot_be_served_is_refused_only_where_it_was_asked_for() -> None:
     lines = list(serving_problems(both, sees=True))
     assert len(lines) == 3
     assert all("expected" in line and "policy.serve=weights" in line for line in lines)
-
-
-def test_what_adapters_take_of_the_engine_grows_with_their_number_and_rank(tmp_path: Path) -> None:
-    model = Path(write_tiny_qwen3(tmp_path))
-    policy = make_config().policy
-    of_8 = served_adapter_bytes(policy, AdapterConfig(rank=8), model)
-    units = sum([32 + 32, 2 * (32 + 16), 32 + 32, 3 * (32 + 48)])  # q, k and v, o, the MLP's
-    assert of_8 == policy.max_adapters * 2 * 8 * units * 4
-    assert served_adapter_bytes(policy, AdapterConfig(rank=2), model) == of_8, "vLLM's next rank"
-    more = policy.model_copy(update={"max_adapters": 2 * policy.max_adapters})
-    assert served_adapter_bytes(more, AdapterConfig(rank=16), model) == 4 * of_8

@@ -16,6 +16,7 @@ from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
 from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.lines import UserLines
 from clawrl_gym.run.users import user_folder
@@ -24,7 +25,8 @@ from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner
-from clawrl_gym.trainers.turns import LearnerTurns
+from clawrl_gym.trainers.loop import Publication
+from clawrl_gym.trainers.turns import LearnerOf, LearnerTurns
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import logprobs, make_learner, rewarded
@@ -158,6 +160,9 @@ class FakeShared:
     async def save_weights(self, folder: str) -> None:
         raise AssertionError("adapters are published")
 
+    async def probe(self) -> Reading | None:
+        return None
+
     async def save_adapter(self, folder: str) -> None:
         await asyncio.to_thread(Path(folder).mkdir, parents=True, exist_ok=True)
 
@@ -230,8 +235,14 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
     store = Store.open(folder)
     policy = FakePolicy(store)
     with closing(Timeline(folder)) as timeline:
+
+        async def publish(learner: LearnerOf, version: int, user: str) -> Publication:
+            await learner.save_adapter(str(folder / "next"))
+            await policy.publish_adapter(folder / "next", version, "move", user)
+            return Publication()
+
         lines = UserLines(
-            LearnerConfig(), RunFolder(folder), policy, users, timeline, lambda _: None
+            LearnerConfig(), RunFolder(folder), policy, users, timeline, lambda _: None, publish
         )
         live = LiveConfig(batch_turns=1)
         queues = UserQueues(

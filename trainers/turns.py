@@ -14,6 +14,7 @@ from typing import Protocol
 
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Sample, StepStats
+from clawrl_gym.policy.probe import Reading
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.loop import LearnerHandle
 
@@ -31,6 +32,8 @@ class SharedLearner(LearnerHandle, Protocol):
     async def save_adapter(self, folder: str) -> None: ...
 
     async def review(self, samples: list[Sample]) -> Review: ...
+
+    async def probe(self) -> Reading | None: ...
 
 
 class LearnerTurns:
@@ -90,6 +93,9 @@ class LearnerOf:
 
     async def save_adapter(self, folder: str) -> None:
         await (await self._turns.take(self._user)).save_adapter(folder)
+
+    async def probe(self) -> Reading | None:
+        return await (await self._turns.take(self._user)).probe()
 
     async def save_checkpoint(self, folder: str) -> None:
         await (await self._turns.take(self._user)).save_checkpoint(folder)

@@ -20,18 +20,19 @@ from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
-from clawrl_gym.policy.serving_folder import Take
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.users import user_folder
 from clawrl_gym.store import Store, UpdateRow
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard, guard_of
-from clawrl_gym.trainers.loop import TrainLoop, Update
-from clawrl_gym.trainers.turns import LearnerTurns, SharedLearner
+from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
+from clawrl_gym.trainers.turns import LearnerOf, LearnerTurns, SharedLearner
 from clawrl_gym.trainers.user_queues import UserQueues
 
 NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
+Publish = Callable[[LearnerOf, int, str], Awaitable[Publication]]
+"""Serves what a user's learner has as a version of theirs."""
 _FOREVER = sys.maxsize
 
 
@@ -42,10 +43,6 @@ class ServesUsers(Protocol):
     version: int
     adapter: AdapterConfig | None
     adapters_of_users: dict[str, tuple[int, Path]]
-
-    async def publish_adapter(
-        self, folder: Path | str, version: int, take: Take = "copy", user: str = OWNER
-    ) -> None: ...
 
     async def withdraw_adapters(self, user: str) -> None: ...
 
@@ -61,6 +58,7 @@ class UserLines:
         users: Users,
         timeline: Timeline,
         say: Callable[[str], None],
+        publish: Publish,
     ) -> None:
         self._config = config.model_copy(update={"checkpoint_every": 1})
         self._folder = folder
@@ -68,6 +66,7 @@ class UserLines:
         self._users = users
         self._timeline = timeline
         self._say = say
+        self._publish = publish
         self._versions: dict[str, int] = {}
         """The newest of each user's own, checkpointed."""
         self._begun: asyncio.Queue[str] = asyncio.Queue()
@@ -151,11 +150,8 @@ class UserLines:
     ) -> TrainLoop:
         learner = turns.of(user)
 
-        async def publish(version: int) -> float:
-            adapter = self._folder.new_weights / ADAPTER
-            await learner.save_adapter(str(adapter))
-            await self._policy.publish_adapter(adapter, version, "move", user)
-            return 0.0
+        async def publish(version: int) -> Publication:
+            return await self._publish(learner, version, user)
 
         async def record(update: Update) -> None:
             row = UpdateRow(

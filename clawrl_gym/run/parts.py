@@ -178,12 +178,13 @@ class RunParts:
 
     def _computes_exactly(self) -> bool:
         """Engine and learner alike, in float32."""
-        policy, adapter = self._config.policy, self._config.learner.adapter
+        policy, learner = self._config.policy, self._config.learner
         own = checkpoint_dtype(self.policy.model)
         served = own if policy.dtype == "auto" else policy.dtype
-        base = "float32" if adapter is None else adapter.base
+        base = "float32" if learner.adapter is None else learner.base
         learned = own if base == "served" else base
-        return self.policy.device == "cpu" and served == learned == "float32"
+        in_float32 = served == learned == "float32" and not learner.offload
+        return in_float32 and self.policy.device == "cpu"
 
     def _learner(self, setup: LearnerSetup) -> RayLearner:
         if self._config.learner.placement == "driver":
@@ -224,26 +225,32 @@ class RunParts:
             return None
         return Images(str(self.policy.store.pictures.folder), self._config.policy.images.processor)
 
-    async def publish(self, version: int, user: str = OWNER) -> Publication:
-        """Serve the learner's weights as `version`, or, where adapters are served, its adapter as
-        one of `user`'s; the older ones go on when what vLLM has is not what the learner has."""
-        proof = await self._proofs.of(
-            await self.learner.probe(), user, version, self.policy.version
-        )
+    async def publish(self, version: int) -> Publication:
+        """Serve the run's own weights as `version`."""
+        return await self.publish_of(self.learner, version, OWNER)
+
+    async def publish_of(
+        self, learner: RayLearner | LearnerOf, version: int, user: str
+    ) -> Publication:
+        """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
+        was served before goes on when vLLM has something else than the learner."""
+        proof = await self._proofs.of(await learner.probe(), user, version, self.policy.version)
         try:
-            pause_s = await self._published(version, user, proof)
+            pause_s = await self._published(learner, version, user, proof)
         except NotServed as error:
             return Publication(metrics=refused(proof), refusal=str(error))
         return Publication(pause_s, {} if proof is None else proof.metrics)
 
-    async def _published(self, version: int, user: str, proof: Proof | None) -> float:
+    async def _published(
+        self, learner: RayLearner | LearnerOf, version: int, user: str, proof: Proof | None
+    ) -> float:
         if self.policy.adapter is not None:
             adapter = self.folder.new_weights / ADAPTER
-            await self.learner.save_adapter(str(adapter))
+            await learner.save_adapter(str(adapter))
             await self.policy.publish_adapter(adapter, version, "move", user, proof)
             return 0.0
         weights = self.folder.new_weights
-        await self.learner.save_weights(str(weights))
+        await learner.save_weights(str(weights))
         return await self.policy.publish(weights, version, "move", proof)
 
     async def record(self, update: Update) -> None:

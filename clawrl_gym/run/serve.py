@@ -107,7 +107,7 @@ class Service:
         store = parts.policy.store
         self._lines = UserLines(
             config.learner, parts.folder, parts.policy, self._users, parts.timeline,
-            self._view.message,
+            self._view.message, parts.publish_of,
         )  # fmt: skip
         self._lines.on_update = self._on_user_update
         self._ready = UserQueues(
