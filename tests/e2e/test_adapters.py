@@ -180,6 +180,30 @@ def test_users_have_adapters_of_their_own_and_others_the_shared_one(
     loop.run_until_complete(main())
 
 
+def test_more_users_than_vllm_holds_at_a_time_are_each_answered_with_their_own(
+    rig: Rig, loop: asyncio.AbstractEventLoop
+) -> None:
+    users = [f"user{number}" for number in range(2 * CONFIG.max_adapters + 3)]
+
+    async def main() -> None:
+        known = {}
+        for user in users:
+            await rig.servers.publish_adapter(1, rig.train(), user=user)
+            known[user] = rig.learner.probe()
+
+        async def gap(user: str) -> float:
+            ids_T, expected = known[user].ids_T, known[user].logprobs_T
+            said = await rig.client.logprobs(ids_T, version=1, user=user)
+            return max(abs(x - y) for x, y in zip(said, expected, strict=True))
+
+        assert max(await asyncio.gather(*map(gap, users))) < 1e-4
+        assert max([await gap(user) for user in reversed(users)]) < 1e-4
+        for user in users:
+            rig.servers.withdraw_adapters(user)
+
+    loop.run_until_complete(main())
+
+
 def test_an_adapter_that_the_engine_refuses_changes_nothing(
     rig: Rig, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
