@@ -9,6 +9,7 @@ import pytest
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import launch
+from clawrl_gym.policy.models import shipped_dir
 
 
 def value(argv: list[str], flag: str) -> str:
@@ -56,6 +57,16 @@ def test_adapters_get_room_for_their_rank_and_are_off_without_one(
         config, "k", "cpu", {}
     ).keys() == {"VLLM_ALLOW_RUNTIME_LORA_UPDATING"}
     assert "--enable-lora" not in launch.command(config, model, 1, "cpu")
+
+
+def test_an_adapter_of_all_layers_leaves_the_output_head_alone() -> None:
+    form = AdapterConfig(modules="all-linear")
+    argv = launch.command(PolicyConfig(), shipped_dir("tiny"), 1, "cpu", adapter=form)
+    named = argv[argv.index("--lora-target-modules") + 1 :][:7]
+    assert named == [
+        "down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"
+    ]  # fmt: skip
+    assert not {"lm_head", "embed_tokens"} & set(argv)
 
 
 def test_each_device_gets_its_own_memory_flag(model: Path) -> None:

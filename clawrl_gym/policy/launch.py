@@ -13,6 +13,7 @@ from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.models import Device, checkpoint_dtype, sees
 from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
+from clawrl_gym.policy.weights import layer_shapes, weight_files
 
 HOST = "127.0.0.1"
 MODEL_NAME = "policy"
@@ -74,7 +75,7 @@ def command(
         ]
         if config.images.processor:
             argv += ["--mm-processor-kwargs", json.dumps(config.images.processor)]
-    argv += [] if adapter is None else _adapter_options(config, adapter)
+    argv += [] if adapter is None else _adapter_options(config, model_dir, adapter)
     if config.enforce_eager:
         argv += ["--enforce-eager"]
     if config.tool_parser:
@@ -90,14 +91,16 @@ def command(
     return argv
 
 
-def _adapter_options(config: PolicyConfig, adapter: AdapterConfig) -> list[str]:
+def _adapter_options(config: PolicyConfig, model_dir: Path, adapter: AdapterConfig) -> list[str]:
+    """The output head has no adapter, so vLLM must not make room for one there: it would be asked
+    at every token, and on a CPU the engine dies of it when log-probs of a prompt are."""
     rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
     options = ["--enable-lora", "--max-lora-rank", str(rank)]
     options += ["--max-loras", str(config.max_adapters)]
     options += ["--max-cpu-loras", str(2 * config.max_adapters)]  # some are about to leave
-    if not isinstance(adapter.modules, str):
-        options += ["--lora-target-modules", *adapter.modules]
-    return options
+    is_all = adapter.modules == "all-linear"
+    modules = sorted(layer_shapes(weight_files(model_dir))) if is_all else adapter.modules
+    return [*options, "--lora-target-modules", *modules]
 
 
 def environment(
