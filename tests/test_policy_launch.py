@@ -9,7 +9,7 @@ import pytest
 from clawrl_gym.config import AdapterConfig, PolicyConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy import launch
-from clawrl_gym.policy.models import shipped_dir
+from clawrl_gym.policy.shipped import shipped_dir
 
 
 def value(argv: list[str], flag: str) -> str:
