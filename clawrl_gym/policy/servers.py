@@ -286,8 +286,8 @@ class PolicyServers:
         adapter, a folder of PEFT; `""` is the run's own, for all who have none.
 
         Nobody pauses: requests that have begun keep their version. Waits while too many older
-        versions have requests. NotServed when a server does not take it, or serves not what `prove`
-        expects: the older version goes on, everywhere.
+        versions have requests. PolicyError when a server does not take it, NotServed when there is
+        no room or what one serves is not what `prove` expects: the older version goes on.
         """
         adapters = self.adapters
         assert adapters is not None

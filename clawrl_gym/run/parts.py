@@ -239,7 +239,10 @@ class RunParts:
             pause_s = await self._published(learner, version, user, proof)
         except NotServed as error:
             return Publication(metrics=refused(proof), refusal=str(error))
-        return Publication(pause_s, {} if proof is None else proof.metrics)
+        if proof is None:
+            return Publication(pause_s)
+        proof.accept()
+        return Publication(pause_s, proof.metrics)
 
     async def _published(
         self, learner: RayLearner | LearnerOf, version: int, user: str, proof: Proof | None

@@ -8,7 +8,7 @@ from functools import partial
 
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.policy.client import PolicyClient
-from clawrl_gym.policy.probe import REFUSED, Probe, Reading
+from clawrl_gym.policy.probe import GAP, REFUSED, Finding, Probe, Reading
 from clawrl_gym.policy.servers import PolicyServers
 
 _AT_ONCE = 3
@@ -16,12 +16,15 @@ _AT_ONCE = 3
 
 
 class Proof:
-    """Of one version: called with each engine that serves it. Raises NotServed."""
+    """Of one version: called with each engine that serves it, which raises NotServed; accepted when
+    all do."""
 
     def __init__(
         self, probe: Probe, reading: Reading, user: str, version: int, say: Callable[[str], None]
     ) -> None:
         self.metrics: Mapping[str, float] = {}
+        self._readings: list[tuple[Finding, list[float]]] = []
+        """Of the engines that were asked."""
         self._probe = probe
         self._reading = reading
         self._user = user
@@ -35,10 +38,17 @@ class Proof:
         except PolicyUnavailable as error:  # it takes what is current when it is back
             return self._say(f"version {self._version} could not be proved: {error}")
         finding = self._probe.compare(user, reading.logprobs_T, logprobs)
-        self.metrics = finding.metrics
+        self._readings.append((finding, logprobs))
+        if finding.gap >= self.metrics.get(GAP, 0.0):
+            self.metrics = finding.metrics
         if finding.refusal is not None:
+            self.metrics = finding.metrics
             raise NotServed(finding.refusal)
-        self._probe.accept(user, finding, reading.logprobs_T, logprobs)
+
+    def accept(self) -> None:
+        """It serves: the next version is compared with it."""
+        for finding, logprobs in self._readings[:1]:
+            self._probe.accept(self._user, finding, self._reading.logprobs_T, logprobs)
 
 
 class Proofs:

@@ -243,6 +243,7 @@ def test_the_engine_says_of_the_probe_what_the_learner_says(
         assert proof is not None
         await rig.servers.publish_adapter(newest + 2, folder, prove=proof)
         assert rig.servers.version == newest + 2
+        proof.accept()
         assert proof.metrics["learner/probe_gap"] < 1e-4
         assert proof.metrics["learner/probe_arrived"] == pytest.approx(1, abs=1e-2)
         assert said == []
