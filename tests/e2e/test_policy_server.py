@@ -305,18 +305,21 @@ def test_after_a_swap_vllm_computes_with_all_of_the_new_weights(
     that kept the old ones would be far off."""
     folder = make_random_model(tmp_path / "model", seed=7, max_len=1024)
 
-    async def go() -> Generation:
+    async def go() -> tuple[Generation, list[float]]:
         client, swap = served.client(), WeightSwap(served.server)
         try:
             served.version += 1
             await swap.publish(served.version, folder)
-            return await client.generate([5, 6, 7], Sampling(1.0, 1.0, 24), version=served.version)
+            made = await client.generate([5, 6, 7], Sampling(1.0, 1.0, 24), version=served.version)
+            ids_T = made.prompt_ids_T + made.sampled_ids_T
+            return made, await client.logprobs(ids_T, version=served.version)
         finally:
             await client.close()
 
-    made = loop.run_until_complete(go())
+    made, read = loop.run_until_complete(go())
     expected = logprobs_by_transformers(folder, made.prompt_ids_T, made.sampled_ids_T)
     assert made.logprobs_T == pytest.approx(expected, abs=1e-3)
+    assert read[2:] == pytest.approx(expected, abs=1e-3)
 
 
 def test_every_token_of_a_reply_that_lives_through_a_swap_is_drawn_from_its_version_alone(
