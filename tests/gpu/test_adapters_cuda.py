@@ -1,0 +1,58 @@
+"""vLLM's CUDA build serves adapters beside the tiny policy as they were trained."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+
+from clawrl_gym.config import AdapterConfig, LearnerConfig, PolicyConfig, TrainerConfig
+from clawrl_gym.core.errors import NotServed
+from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.policy.shipped import shipped_dir
+from clawrl_gym.run.proofs import Proofs
+from clawrl_gym.trainers.adapter import trained
+from clawrl_gym.trainers.learner import Learner
+
+pytestmark = [pytest.mark.gpu, pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]
+CONFIG = PolicyConfig(gpu_memory_utilization=0.2)
+FORM = AdapterConfig(rank=8)
+
+
+def test_each_publication_is_proved_and_one_that_is_not_trained_is_refused(tmp_path: Path) -> None:
+    model = shipped_dir()
+    learner = Learner(TrainerConfig(), LearnerConfig(adapter=FORM), str(model), 0, "cuda")
+    said: list[str] = []
+
+    def adapter(name: str) -> Path:
+        """Other weights than the last, as a step would make them."""
+        with torch.no_grad():
+            for tensor in trained(learner.model.net).values():
+                tensor += 0.02 * torch.randn_like(tensor)
+        learner.save_adapter(str(tmp_path / name))
+        return tmp_path / name
+
+    async def go() -> None:
+        servers = PolicyServers(CONFIG, model, tmp_path / "s", tmp_path, said.append, adapter=FORM)
+        proofs = Proofs(servers, said.append, is_exact=False)
+        try:
+            await servers.start_adapters()
+            proofs.begin(learner.probe())
+            first = adapter("first")
+            for version, folder in ((1, first), (2, adapter("second"))):
+                proof = await proofs.of(learner.probe(), "", version, servers.version)
+                assert proof is not None
+                if version == 1:  # the learner is at the second already
+                    with pytest.raises(NotServed):
+                        await servers.publish_adapter(version, folder, prove=proof)
+                    continue
+                await servers.publish_adapter(version, folder, prove=proof)
+                assert proof.metrics["learner/probe_arrived"] == pytest.approx(1, abs=0.2)
+            assert servers.version == 2
+        finally:
+            await servers.stop()
+            await servers.close_clients()
+
+    asyncio.run(go())
