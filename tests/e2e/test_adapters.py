@@ -229,7 +229,8 @@ def test_the_engine_says_of_the_probe_what_the_learner_says(
     async def main() -> None:
         said: list[str] = []
         proofs = Proofs(rig.servers, said.append, is_exact=True)
-        newest = rig.servers.version
+        newest = rig.servers.version + 1
+        await rig.servers.publish_adapter(newest, rig.train())
         proofs.begin(rig.learner.probe())
         old = shutil.copytree(rig.folder / "next", rig.folder / "old")
         folder = rig.train()
