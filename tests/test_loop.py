@@ -258,6 +258,34 @@ async def test_the_first_update_is_undone_too(tmp_path: Path) -> None:
     assert learner.calls[2:4] == ["revive first weights", "weights"]
 
 
+async def test_a_refused_update_is_not_made_again_once_what_was_before_it_serves(
+    tmp_path: Path,
+) -> None:
+    learner = FakeLearner(["checkpoint 000001"])
+    updates = await guarded(tmp_path, learner, [0])
+    assert updates[0].events["guard/refused"] == 1.0
+    assert learner.calls.count("step 0") == 1
+
+
+async def test_an_update_that_is_made_again_may_serve_after_all(tmp_path: Path) -> None:
+    class DiesLate(FakeLearner):
+        """Once, when the second version is published."""
+
+        weights = 0
+
+        async def save_weights(self, folder: str) -> None:
+            self.weights += 1
+            if self.weights == 2:
+                raise LearnerDied("died in weights")
+            await super().save_weights(folder)
+
+    learner = DiesLate([])
+    updates = await guarded(tmp_path, learner, [1])
+    assert "guard/refused" not in updates[1].events
+    assert learner.calls.count("step 1") == 2
+    assert "checkpoint 000002" in learner.calls, "not that of version 1 once more"
+
+
 async def test_updates_that_are_refused_again_and_again_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"3 updates in a row were refused.*it is worse.*lr"):
         await guarded(tmp_path, FakeLearner([]), [1, 2, 3])

@@ -312,6 +312,13 @@ class TrainLoop:
         """An update, undone where the guards refuse it. Raises TrainerError when they do so again
         and again."""
         new, guard = version + 1, self._guard
+        if (
+            progress.publication is not None
+        ):  # and then the learner died: what serves is made once more
+            if progress.is_refused:
+                return
+            guard = None
+        progress.is_refused = False
         if guard is not None:
             await guard.before(samples)
         with self._timeline.span("train", "step", version=new, samples=len(samples)):
