@@ -1,14 +1,19 @@
 """How the rule judge reads answers that neither its rules nor its weights were made from.
 
-    PYTHONPATH=. python bench/judge_unseen.py
+    PYTHONPATH=. python bench/judge_unseen.py               # answers by themselves
+    PYTHONPATH=. python bench/judge_unseen.py --exchanges   # with what they answer
+    PYTHONPATH=. python bench/judge_unseen.py --held-back   # by weights made without them
 
 `bench/unseen_answers/` was written before the answers of `tools/complaints/situations/` and without
-a look at any list. What one of those says in nearly the same letters is left out, so it is no test.
+a look at any list; `bench/unseen_exchanges/` before anything was made that reads a request and a
+reply. What a list of the recipe says in nearly the same letters is left out, so it is no test.
 """
 
 from __future__ import annotations
 
+import argparse
 import difflib
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,53 +21,68 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from clawrl_gym.judge.resemblance import SIZE, Resemblance, spelt
+from clawrl_gym.judge.resemblance import SIZE, Resemblance, shipped
 from clawrl_gym.judge.speech import Speech
+from clawrl_gym.judge.spelling import spelt
 from tests.fakes_judge import shipped_rules
-from tools.complaints.recipe import KINDS, Answer, answers
+from tools.complaints.recipe import HELD_BACK, KINDS, Answer, answers, exchanges, fitted
 
-_FOLDER = Path(__file__).parent / "unseen_answers"
+_HERE = Path(__file__).parent
 _NEARLY = 0.85
 """Similarity of two texts in nearly the same letters."""
+_NORMAL = 1.96
+"""Standard deviations that hold 95 of 100."""
 
 
 def main() -> None:
-    listed = unseen()
-    known = _known_texts()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--exchanges", action="store_true", help="with what they answer")
+    parser.add_argument("--held-back", action="store_true", help="by weights made without them")
+    args = parser.parse_args()
+    likeness = shipped()
+    made_from = answers()
+    listed = exchanges(_HERE / "unseen_exchanges") if args.exchanges else unseen()
+    if args.held_back:
+        listed = [answer for answer in made_from if answer.situation in HELD_BACK]
+        made_from = [answer for answer in made_from if answer.situation not in HELD_BACK]
+        likeness = fitted(made_from)
+    known = _known_texts(made_from)
     fresh = [answer for answer in listed if not _is_known(answer, known)]
     print(f"{len(fresh)} answers; {len(listed) - len(fresh)} more are nearly known and left out")
     alone = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
-    both = Speech(shipped_rules())
+    both = Speech(shipped_rules(), likeness=lambda: likeness)
     read = [(answer, value(alone, answer), value(both, answer)) for answer in fresh]
-    print(f"{'answers':<16}{'n':>6}   rules alone: -1, 0, +1, abstained   with weights: the same")
+    print("of 100: -1 (with its interval of 95 %), 0, +1; by rules alone, and with weights")
     for code in [*sorted({answer.language for answer in fresh}), "all"]:
-        for kind in KINDS:
+        for name, kinds in (*((kind, (kind,)) for kind in KINDS), ("no complaint", KINDS[1:])):
             own = [
-                each for each in read if each[0].kind == kind and code in (each[0].language, "all")
+                each for each in read if each[0].kind in kinds and code in (each[0].language, "all")
             ]
-            shares = "   ".join(_shares([each[at] for each in own]) for at in (1, 2))  # type: ignore[misc]
-            print(f"{code} {kind:<13}{len(own):>6}   {shares}")
+            if own:
+                shares = "   ".join(_shares([each[at] for each in own]) for at in (1, 2))  # type: ignore[misc]
+                print(f"{code} {name:<13}{len(own):>6}   {shares}")
 
 
 def unseen() -> list[Answer]:
-    """The written answers."""
+    """The answers that were written by themselves."""
     return [
         Answer(path.stem, kind, line)
-        for path in sorted(_FOLDER.glob("*.yaml"))
+        for path in sorted((_HERE / "unseen_answers").glob("*.yaml"))
         for kind, lines in yaml.safe_load(path.read_text("utf-8")).items()
         for line in lines.splitlines()
     ]
 
 
 def value(reader: Speech, answer: Answer) -> int | None:
-    """After a reply that asked nothing."""
-    found: int | None = reader.find(answer.text, "12345", "Here you are.").value
+    """After what it answers; without that, after a reply that asked nothing."""
+    request, reply = answer.request or "12345", answer.reply or "Here you are."
+    found: int | None = reader.find(answer.text, request, reply).value
     return found
 
 
-def _known_texts() -> dict[str, set[str]]:
+def _known_texts(made_from: Sequence[Answer]) -> dict[str, set[str]]:
     texts: dict[str, set[str]] = {}
-    for answer in answers():
+    for answer in made_from:
         texts.setdefault(answer.language, set()).add(_letters(answer.text))
     return texts
 
@@ -83,9 +103,18 @@ def _letters(text: str) -> str:
 
 
 def _shares(values: Sequence[int | None]) -> str:
-    counts = Counter(values)
-    shares = (100 * counts[each] / len(values) for each in (-1, 0, 1, None))
-    return " ".join(f"{share:5.1f} %" for share in shares)
+    counts, number = Counter(values), len(values)
+    low, high = _interval(counts[-1], number)
+    shares = (100 * counts[each] / number for each in (-1, 0, 1))
+    worse, neutral, better = (f"{share:5.1f}" for share in shares)
+    return f"{worse} ({low:3.0f} to {high:3.0f}) {neutral} {better}"
+
+
+def _interval(count: int, number: int) -> tuple[float, float]:
+    """Wilson's, in percent."""
+    share, part = count / number, _NORMAL**2 / number
+    half = _NORMAL * math.sqrt(share * (1 - share) / number + part / (4 * number))
+    return tuple(100 * (share + part / 2 + side * half) / (1 + part) for side in (-1, 1))  # type: ignore[return-value]
 
 
 if __name__ == "__main__":

@@ -646,8 +646,13 @@ def test_verdicts_can_be_written_down() -> None:
     }  # fmt: skip
 
 
-def test_a_request_in_words_of_complaints_may_be_taken_for_one_and_then_weighs_less() -> None:
-    """What likeness to complaints gets wrong; no rule holds here."""
-    found = verdict(user("My teacher says that my essay is too long and boring"))
-    assert (found.value, found.weight) == (-1, 0.5)
-    assert found.detail["rule"] == "resembles"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "My teacher says that my essay is too long and boring",
+        "the hotel was dirty and far too expensive",
+        "the last episode made no sense at all",
+    ],
+)
+def test_a_statement_about_something_else_in_words_of_complaints_abstains(words: str) -> None:
+    assert verdict(user(words)).value is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -14,10 +16,12 @@ from clawrl_gym.judge.resemblance import (
     CONTRADICTS,
     SIZE,
     Resemblance,
+    compared,
     features_of,
-    spelt,
 )
 from clawrl_gym.judge.speech import Speech
+from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.taken_up import NAMES
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import Answer, combinations, fitted
@@ -112,16 +116,50 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(text: str, value: 
 
 
 def test_what_is_pasted_behind_a_colon_is_not_compared() -> None:
-    compared: list[str] = []
+    opening = "Here is my next text to translate"
+    assert compared(f"{opening}: this is a disaster") == opening
 
-    class Listener(Resemblance):
-        def logit(self, text: str) -> float:
-            compared.append(text)
-            return 0.0
 
-    reader = Speech(shipped_rules(), likeness=lambda: Listener(np.zeros(SIZE), 0.0))
-    reader.find("Here is my next text to translate: this is a disaster", "1", "2")
-    assert compared == ["Here is my next text to translate"]
+def test_the_same_answer_is_read_by_what_it_answers() -> None:
+    weights_F, bias, context_K = np.zeros(SIZE), -1.0, np.zeros(2 + len(NAMES))
+    context_K[1], context_K[2 + NAMES.index("words of the reply")] = 1.0, 3.0
+    reading = Resemblance(weights_F, bias, context_K)
+    reply = "Deleted 212 pictures of your holidays."
+    assert reading.logit("deleted?", "Rename them", reply) == pytest.approx(2.0)
+    assert reading.logit("thanks", "Rename them", reply) == pytest.approx(-1.0)
+    assert reading.logit("deleted?", "", "Done.") == pytest.approx(-1.0), "nothing to compare"
+
+
+def test_what_is_taken_up_counts_as_exchanges_teach() -> None:
+    exchanges = [
+        Answer("en", kind, text, f"situation {at % 4}", "Name the first woman", reply)
+        for at, (name, other) in enumerate(
+            product(("Ride", "Curie", "Meir"), ("Tereshkova", "Bly"))
+        )
+        for reply in [f"Surely that was {name * 2} from our village"]
+        for kind, text in (("complaint", f"{name * 2}!"), ("praise", f"{other}!"))
+    ]
+    context_K = fitted(exchanges).arrays[2]
+    assert context_K is not None
+    assert context_K[2 + NAMES.index("words of the reply")] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "request_text", "value"),
+    [
+        ("Picasso!", "Wer hat das Bild Guernica gemalt und in welchem Jahr war das?", -1),
+        ("Picasso!", "12345", None),
+        ("432", "Wie viel sind achtzehn Prozent von 2400 Euro, bitte?", None),
+        ("Nem ezt k\u00e9rtem", "Wer hat das Bild Guernica gemalt und wann war das?", None),
+        ("\U0001f602", "Wer hat das Bild Guernica gemalt und wann war das?", None),
+    ],
+)
+def test_an_answer_too_short_to_tell_its_language_has_that_of_the_request(
+    text: str, request_text: str, value: int | None
+) -> None:
+    like = Resemblance(np.zeros(SIZE), COMPLAINT + 1)
+    found = Speech(shipped_rules(), likeness=lambda: like).find(text, request_text, "Here.")
+    assert found.value == value
 
 
 def test_in_a_chain_the_next_judge_is_asked_instead() -> None:

@@ -2,16 +2,16 @@
 
 A logistic regression over the letters of a text (n-grams of 1 to 5 letters, words, and words that
 stand near each other) and over what its words mean (`concepts.py`), hashed into one table for all
-languages. Made by `python -m tools.complaints` from written answers; `complaints.npz` holds its
-weights. It knows nothing of what was asked or replied, so its word is weak: rules go before it, but
-for those that it contradicts.
+languages; then one over its logit and what the answer takes up of the request and the reply
+(`taken_up.py`). Made by `python -m tools.complaints` from written answers and exchanges;
+`complaints.npz` holds its weights. It does not know what is true, so its word is weak: rules go
+before it, but for those that it contradicts.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import unicodedata
 import zlib
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.judge.concepts import concepts
-from clawrl_gym.judge.language import single_signs
+from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.taken_up import taken_up
+from clawrl_gym.judge.user_rules import opening_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,23 +43,36 @@ _NEAR = 4
 _MEANING_LENGTH = 0.6
 """Of the vector of meanings; that of the letters is 1."""
 _READ_CHARS = 160
-_DIGITS = re.compile(r"\d+")
-_SPACES = re.compile(r"\s+")
+_PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
+"""What stands behind a colon."""
 _WORD = re.compile(r"\w+")
 
 
 class Resemblance:
     """Weights of features, and what they say of a text."""
 
-    def __init__(self, weights_F: NDArray[Any], bias: float) -> None:
-        self.arrays = weights_F, bias
+    def __init__(
+        self, weights_F: NDArray[Any], bias: float, context_K: NDArray[Any] | None = None
+    ) -> None:
+        """`context_K`: a constant, then what counts for the text's own logit and for each of
+        `taken_up.NAMES`; without them nothing but the text is read."""
+        self.arrays = weights_F, bias, context_K
         """What makes it again."""
 
-    def logit(self, text: str) -> float:
-        """Of the probability that it is a complaint."""
-        weights_F, bias = self.arrays
-        features = features_of(text)
-        return float(weights_F[list(features)].astype("float64") @ list(features.values())) + bias
+    def logit(self, text: str, request: str = "", reply: str = "") -> float:
+        """Of the probability that an answer is a complaint about the reply."""
+        weights_F, bias, context_K = self.arrays
+        features = features_of(compared(text))
+        alone = float(weights_F[list(features)].astype("float64") @ list(features.values())) + bias
+        taken = None if context_K is None else taken_up(text, request, reply)
+        if context_K is None or taken is None:
+            return alone
+        return float(context_K @ [1.0, alone, *taken])
+
+
+def compared(text: str) -> str:
+    """What of an answer is compared: what follows a colon is pasted."""
+    return _PASTED.sub("", opening_of(text))
 
 
 def features_of(text: str) -> dict[int, float]:
@@ -67,13 +82,6 @@ def features_of(text: str) -> dict[int, float]:
     meanings = concepts(spelt).features(plain)
     features.update(_spread(meanings, _LETTER_PLACES, _MEANING_PLACES, _MEANING_LENGTH))
     return features
-
-
-def spelt(text: str) -> str:
-    """Small letters without accents, in their usual width; one number for all; simplified signs."""
-    parts = unicodedata.normalize("NFKD", text).lower().replace("\u2019", "'")
-    bare = "".join(letter for letter in parts if not unicodedata.combining(letter))
-    return _SPACES.sub(" ", _DIGITS.sub("0", bare.translate(_simplified())))
 
 
 def _letters(plain: str) -> Iterator[str]:
@@ -98,14 +106,9 @@ def _spread(
 
 
 @cache
-def _simplified() -> dict[int, str]:
-    return single_signs("zh")
-
-
-@cache
 def shipped() -> Resemblance:
     """The one that comes with the package."""
     import numpy as np
 
     with np.load(WEIGHTS) as arrays:
-        return Resemblance(arrays["weights_F"], float(arrays["bias"]))
+        return Resemblance(arrays["weights_F"], float(arrays["bias"]), arrays["context_K"])

@@ -22,12 +22,16 @@ from clawrl_gym.judge.language import (
     declared,
     probabilities,
     readings,
+    words_of,
 )
 from clawrl_gym.judge.resemblance import COMPLAINT, CONTRADICTS, Resemblance, shipped
 from clawrl_gym.judge.user_rules import Hit, opening_of, restates
 
-_PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
 _LETTER = re.compile(r"[^\W\d_]")
+_FEW_WORDS = 4
+"""An answer of no more may be too short to tell its language."""
+_UNDECIDED = 0.4
+"""Probability up to which the likeliest language is a guess."""
 _MATCHED_CHARS = 80
 _LANGUAGE = "language"
 _NONE = "none"
@@ -60,30 +64,31 @@ class Speech:
             return _unknown(_NONE, f"{' and '.join(decided)} say different things")
         if decided:
             code = min(decided, key=lambda each: decided[each].value)
-            wish = decided[code].lasting
-            if read and not wish and self._contradicts(decided[code].value, opening):
-                return _unknown(_NONE, f"{decided[code].rule} holds, and the whole is not like it")
-            return self._known(code, decided[code])
+            hit = decided[code]
+            if (
+                read
+                and not hit.lasting
+                and self._logit(text, request, reply) * hit.value > CONTRADICTS
+            ):
+                return _unknown(_NONE, f"{hit.rule} holds, and the whole is not like it")
+            return self._known(code, hit)
+        read = read or self._as_before(opening, request)
         if read and restates(text, request):
             return Finding(-1, {"rule": "restated"})
         for code, hit in hits.items():
             return self._known(code, hit)
-        if read and not after_question and self._resembles(opening):
+        if read and not after_question and self._resembles(text, request, reply):
             detail: VerdictDetail = {"rule": _RESEMBLES, "said": opening[:_MATCHED_CHARS]}
             return Finding(-1, detail, self._resembling_weight)
         if read:
             return _unknown(_NONE, f"no rule of {' or '.join(read)} knows what was said")
         return _unknown(_LANGUAGE, "its language is not told, or not one of judge.languages")
 
-    def _resembles(self, opening: str) -> bool:
-        return self._resembling_weight > 0 and self._logit(opening) > COMPLAINT
+    def _resembles(self, text: str, request: str, reply: str) -> bool:
+        return self._resembling_weight > 0 and self._logit(text, request, reply) > COMPLAINT
 
-    def _contradicts(self, value: int, opening: str) -> bool:
-        """Whether an answer as a whole is too unlike what a rule found in it."""
-        return value != 0 and self._logit(opening) * value > CONTRADICTS
-
-    def _logit(self, opening: str) -> float:
-        return self._likeness().logit(compared(opening))
+    def _logit(self, text: str, request: str, reply: str) -> float:
+        return self._likeness().logit(text, request, reply)
 
     def _read(self, opening: str, after_question: bool) -> tuple[list[str], dict[str, Hit]]:
         """The languages it is in, and what holds in any."""
@@ -103,6 +108,16 @@ class Speech:
                 hits[code] = hit
         return read, hits
 
+    def _as_before(self, opening: str, request: str) -> list[str]:
+        """The request's language, for an answer too short to tell its own. No rule reads it."""
+        if not 0 < len(words_of(opening)) <= _FEW_WORDS:
+            return []
+        if max(self._probable(opening).values(), default=0) > _UNDECIDED:
+            return []
+        asked = readings(request, self._languages, self._probable)
+        may_be = readings(opening, self._languages, self._probable)
+        return [code for code, needed in asked.items() if not needed and code in may_be]
+
     def _known(self, code: str, hit: Hit) -> Finding:
         detail: VerdictDetail = {"rule": hit.rule, "said": hit.words[:_MATCHED_CHARS]}
         if code != ENGLISH:
@@ -115,11 +130,6 @@ class Speech:
     def _hit(self, code: str, opening: str, after_question: bool) -> Hit | None:
         language = self._languages.get(code)
         return None if language is None else language.rules.find(opening, after_question)
-
-
-def compared(opening: str) -> str:
-    """What of an answer is compared: what stands before a colon; what follows one is pasted."""
-    return _PASTED.sub("", opening)
 
 
 def _unknown(rule: str, reason: str) -> Finding:

@@ -31,7 +31,8 @@ _QUOTED = re.compile(
     r"|^[ \t]*>.*?$"
     r'|"[^"]{0,2000}"'
     r"|(?<!\w)'[^'\n]{1,200}'(?!\w)"
-    r"|<\|[^|>\n]{1,40}\|>",  # control tokens, spelt out
+    r"|<\|[^|>\n]{1,40}\|>"  # control tokens, spelt out
+    r"|\\[a-zA-Z]+\{[^}\n]{0,200}\}",  # TeX
     re.DOTALL | re.MULTILINE,
 )
 _EAST = r"\u3041-\u30ff\u3400-\u9fff"

@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
-    CONTRADICTS,
     SIZE,
     Resemblance,
+    compared,
     features_of,
 )
-from clawrl_gym.judge.speech import compared
-from clawrl_gym.judge.user_rules import opening_of
+from clawrl_gym.judge.taken_up import taken_up
 
 ANSWERS = Path(__file__).parent / "answers"
 SITUATIONS = Path(__file__).parent / "situations"
+EXCHANGES = Path(__file__).parent / "exchanges"
+HELD_BACK = ("computer", "translation", "shop", "files", "pet")
+"""Situations of exchanges by which the recipe is measured."""
 KINDS = ("complaint", "praise", "neutral", "future")
 _MIXED = "mixed"
 """The situation of an answer that has no other."""
@@ -38,11 +40,18 @@ _COMBINATIONS = 8
 """Of one line's alternatives."""
 _ALTERNATIVES = re.compile(r"\{([^{}]*)\}")
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[,.!?])")
-_FOLDS = 10
 _EPOCHS = 12
 _RATE = 0.2
 _BIAS_RATE = 0.02
 _DECAY = 1e-4
+_EXCHANGE_COUNTS = 2.0
+"""An exchange's text counts for so many others."""
+_PARTS = 3
+_CONTEXT_DECAY = 5.0
+_NEWTON_STEPS = 20
+_OTHERS_ABOVE = 0.125
+"""Share of the exchanges that are no complaints and yet resemble them."""
+_Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,8 @@ class Answer:
     """One of KINDS."""
     text: str
     situation: str = _MIXED
+    request: str = ""
+    reply: str = ""
 
 
 def answers() -> list[Answer]:
@@ -68,7 +79,17 @@ def answers() -> list[Answer]:
                 for text in combinations(line):
                     answer = Answer(path.stem, kind, text, situation)
                     found.setdefault((path.stem, text), answer)
-    return list(found.values())
+    return [*found.values(), *exchanges(EXCHANGES)]
+
+
+def exchanges(folder: Path) -> list[Answer]:
+    """Answers with what they answer."""
+    return [
+        Answer(path.stem, kind, line, situation, fields["request"], fields["reply"])
+        for path in sorted(folder.glob("*.yaml"))
+        for situation, fields in yaml.safe_load(path.read_text("utf-8")).items()
+        for kind, line in _lines({kind: fields[kind] for kind in KINDS if kind in fields})
+    ]
 
 
 def combinations(line: str) -> list[str]:
@@ -86,49 +107,67 @@ def combinations(line: str) -> list[str]:
 
 
 def fitted(training: Sequence[Answer]) -> Resemblance:
-    """By stochastic gradients; the same for the same answers."""
-    draw = np.random.default_rng(0)
+    """The same for the same answers. What counts for the text's logit and for what is taken up is
+    fitted on logits of exchanges whose situations the weights of the text had not seen."""
     features_A = [_features(answer) for answer in training]
+    weights_F, bias = _text_weights(training, features_A)
+    exchanges = [at for at, answer in enumerate(training) if answer.reply]
+    if not exchanges:
+        return Resemblance(weights_F, bias)
+    situations = sorted({training[at].situation for at in exchanges})
+    part_of = {situation: place % _PARTS for place, situation in enumerate(situations)}
+    logits_A = np.zeros(len(training))
+    for part in range(_PARTS):
+        own = [at for at in exchanges if part_of[training[at].situation] == part]
+        others = sorted(set(range(len(training))) - set(own))
+        unseen_F, unseen_bias = _text_weights(
+            [training[at] for at in others], [features_A[at] for at in others]
+        )
+        for at in own:
+            places, values = features_A[at]
+            logits_A[at] = unseen_F[places].astype("float64") @ values + unseen_bias
+    context_K = _context_weights([training[at] for at in exchanges], logits_A[exchanges])
+    return Resemblance(weights_F, bias, context_K)
+
+
+def _text_weights(
+    training: Sequence[Answer], features_A: Sequence[_Features]
+) -> tuple[NDArray[np.float16], float]:
+    """By stochastic gradients."""
+    draw = np.random.default_rng(0)
     complains_A = [float(answer.kind == "complaint") for answer in training]
+    counts_A = [_EXCHANGE_COUNTS if answer.reply else 1.0 for answer in training]
     weights_F, squares_F, bias = np.zeros(SIZE), np.full(SIZE, 1e-6), 0.0
     for _ in range(_EPOCHS):
         for at in draw.permutation(len(training)):
             places, values = features_A[at]
             logit = weights_F[places] @ values + bias
-            error = 1 / (1 + np.exp(-logit)) - complains_A[at]
+            error = counts_A[at] * (1 / (1 + np.exp(-logit)) - complains_A[at])
             gradient = error * values + _DECAY * weights_F[places]
             squares_F[places] += gradient**2
             weights_F[places] -= _RATE * gradient / np.sqrt(squares_F[places])
             bias -= _BIAS_RATE * error
-    return Resemblance(weights_F.astype(np.float16), float(bias))
+    return weights_F.astype(np.float16), float(bias)
 
 
-def unseen_logits(everything: Sequence[Answer]) -> NDArray[np.float64]:
-    """Of each answer by weights fitted without its situation, or its tenth of the mixed ones."""
-    tenths = np.random.default_rng(1).permutation(len(everything)) % _FOLDS
-    parts = [
-        f"{_MIXED} {tenth}" if answer.situation == _MIXED else answer.situation
-        for answer, tenth in zip(everything, tenths, strict=True)
-    ]
-    logits = np.zeros(len(everything))
-    for part in sorted(set(parts)):
-        reading = fitted([a for a, own in zip(everything, parts, strict=True) if own != part])
-        for at, own in enumerate(parts):
-            if own == part:
-                logits[at] = reading.logit(_compared(everything[at]))
-    return logits
-
-
-def report(everything: Sequence[Answer], logits: NDArray[np.float64]) -> None:
-    """How often answers that were not seen resemble complaints, by language and kind."""
-    print(f"{len(everything)} answers; not seen, above {COMPLAINT:g} / below -{CONTRADICTS:g}:")
-    for code in sorted({answer.language for answer in everything}):
-        shares = []
-        for kind in KINDS:
-            own = np.array([a.language == code and a.kind == kind for a in everything])
-            above, below = (logits[own] > COMPLAINT).mean(), (logits[own] < -CONTRADICTS).mean()
-            shares.append(f"{kind} {above:.0%} / {below:.0%} of {own.sum()}")
-        print(code, ", ".join(shares))
+def _context_weights(
+    exchanges: Sequence[Answer], logits_E: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """By Newton's method; the constant such that so many of the others are above COMPLAINT."""
+    taken_E = [taken_up(each.text, each.request, each.reply) for each in exchanges]
+    rows = [at for at, taken in enumerate(taken_E) if taken is not None]
+    values_EK = np.array([[1.0, logits_E[at], *(taken_E[at] or ())] for at in rows])
+    complains_E = np.array([float(exchanges[at].kind == "complaint") for at in rows])
+    kept_K = np.r_[0.0, np.full(values_EK.shape[1] - 1, _CONTEXT_DECAY)]
+    context_K = np.zeros(values_EK.shape[1])
+    for _ in range(_NEWTON_STEPS):
+        shares_E = 1 / (1 + np.exp(-values_EK @ context_K))
+        slope_K = values_EK.T @ (shares_E - complains_E) + kept_K * context_K
+        curve_KK = (values_EK.T * (shares_E * (1 - shares_E))) @ values_EK + np.diag(kept_K)
+        context_K -= np.linalg.solve(curve_KK + 1e-9 * np.eye(len(kept_K)), slope_K)
+    others_E = (values_EK @ context_K)[complains_E == 0]
+    context_K[0] += COMPLAINT - np.quantile(others_E, 1 - _OTHERS_ABOVE)
+    return context_K
 
 
 def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -136,11 +175,6 @@ def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
         yield from ((kind, line) for line in filter(None, map(str.strip, lines.splitlines())))
 
 
-def _features(answer: Answer) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    features = features_of(_compared(answer))
+def _features(answer: Answer) -> _Features:
+    features = features_of(compared(answer.text))
     return np.array(list(features)), np.array(list(features.values()))
-
-
-def _compared(answer: Answer) -> str:
-    """What the judge compares of it."""
-    return compared(opening_of(answer.text))
