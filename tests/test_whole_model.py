@@ -120,6 +120,11 @@ def test_a_base_that_was_changed_or_is_gone_is_refused(tmp_path: Path) -> None:
     shutil.rmtree(model)
     with pytest.raises(ConfigError, match=r"holds an adapter, and the model .* is not here: put"):
         whole_model(checkpoint, resolve_model)
+    write_tiny_qwen3(model)
+    weights = checkpoint / "adapter" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    with pytest.raises(ConfigError, match=r"cannot be added to .* is cut off"):
+        whole_model(checkpoint, resolve_model)
     shutil.rmtree(checkpoint / "adapter")
     with pytest.raises(ConfigError, match="has no adapter that can be read"):
         whole_model(checkpoint, resolve_model)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawrl_gym.policy.weights import weight_files
+from clawrl_gym.policy.weights import check_whole, weight_files
 
 if TYPE_CHECKING:
     import torch
@@ -54,9 +54,11 @@ class Deltas:
     """What an adapter adds to weights, by the names that the base's files have for them."""
 
     def __init__(self, adapter: AdapterFiles, names: Mapping[str, str]) -> None:
-        """`names`: weights that the files call otherwise than the adapter does."""
+        """`names`: weights that the files call otherwise than the adapter does. Raises ValueError
+        for an adapter that is not whole."""
         from safetensors.torch import load_file
 
+        check_whole(adapter.weights)
         self._scale = adapter.scale
         self._tensors = load_file(adapter.weights)
         layers = {name.rpartition(".lora_")[0] for name in self._tensors}
