@@ -162,6 +162,27 @@ def test_an_error_says_how_to_go_on_but_a_refused_configuration_does_not() -> No
     assert not hasattr(refused.value, "__notes__")
 
 
+def test_a_process_whose_cluster_has_no_head_ends_without_waiting_for_ray() -> None:
+    """Ray's handler of the process's end waits for the head, and then breaks the process."""
+    code = (
+        "import atexit, sys, threading\n"
+        "from clawrl_gym.core.errors import HeadLost\n"
+        "from clawrl_gym.core.scratch import Scratch\n"
+        "from clawrl_gym.run.command import _exit_code\n"
+        "atexit.register(threading.Event().wait)\n"
+        "print(Scratch('test').path, flush=True)\n"
+        "def run():\n"
+        "    raise HeadLost('it is gone')\n"
+        "sys.exit(_exit_code(run))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 3, done.stderr
+    assert done.stderr == "error: HeadLost: it is gone\n"
+    assert not Path(done.stdout.strip()).exists()
+
+
 def test_descendants_are_all_generations_and_all_are_ended() -> None:
     code = (
         "import os, subprocess, sys\n"

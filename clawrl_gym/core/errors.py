@@ -103,6 +103,10 @@ class ClusterError(ClawError):
     """Ray did not start, or one of its own processes ended: nothing of it can go on."""
 
 
+class HeadLost(ClusterError):
+    """The head of a joined cluster is gone: Ray's own end waits for it, and breaks the process."""
+
+
 class ShipmentError(ClawError):
     """Files did not arrive as they were sent, or there is no room for them."""
 

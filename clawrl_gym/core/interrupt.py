@@ -107,12 +107,10 @@ class Interrupts:
         """End this process and all that it has started, now, with the signal's exit code."""
         with self._ending:
             number = self.signal or signal.SIGTERM
-            end_descendants()
-            remove_all()
             way_on = self._ways_on[-1] if self._ways_on else _NOTHING
-            if not self.silent:
-                _write(f"stopped by {number.name}: {way_on}\n")
-            os._exit(EXIT_CODES[number])
+            end_process(
+                EXIT_CODES[number], "" if self.silent else f"stopped by {number.name}: {way_on}\n"
+            )
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._ending.locked():  # it came a third time
@@ -145,6 +143,15 @@ def catch_from_the_start() -> None:
     begins = program == "-m" and not modules.isdisjoint(sys.orig_argv)
     if begins or program.rpartition("/")[2] in scripts:
         INTERRUPTS.catch()
+
+
+def end_process(code: int, last_words: str = "") -> NoReturn:
+    """End this process and all that it has started, now; no handler of anybody's end runs."""
+    end_descendants()
+    remove_all()
+    if last_words:
+        _write(last_words)
+    os._exit(code)
 
 
 def restore_terminal() -> None:

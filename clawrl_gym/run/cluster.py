@@ -27,6 +27,7 @@ from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.errors import (
     ClusterError,
     ConfigError,
+    HeadLost,
     boundary,
 )
 from clawrl_gym.core.interrupt import INTERRUPTS
@@ -71,6 +72,7 @@ class Cluster:
         self._watched = contextlib.ExitStack()
         self._lost = asyncio.Event()
         self._why_lost = ""
+        self._has_head = True
         self._heard_s = 0.0
         self.address = self._config.address
         """HOST:PORT of the head of a joined cluster."""
@@ -112,7 +114,8 @@ class Cluster:
             self._unwanted.wait()
             if self._why_lost or _has_crashed(scratch.path):
                 self._keep_logs(scratch.path)
-            _stop_ray()
+            if self._has_head:
+                _stop_ray()
             reaper.end_all()
             scratch.remove()
             remove_groups_of_the_dead()  # Ray kills what its workers have started
@@ -174,10 +177,13 @@ class Cluster:
             watching.cancel()
 
     def stop(self) -> None:
-        """End what is the run's own, leave what is not; idempotent."""
+        """End what is the run's own, leave what is not; idempotent.
+
+        Without its head a joined cluster cannot be left: Ray ends the process within a minute.
+        """
         self._watched.close()
         self._unwanted.set()
-        if self._thread is not None and self._up:
+        if self._thread is not None and self._up and self._has_head:
             self._thread.join()
 
     def lose(self, why: str) -> None:
@@ -191,11 +197,12 @@ class Cluster:
                 async with asyncio.timeout(_LOOK_S):
                     await self._lost.wait()
             if self.is_joined and time.monotonic() - self._heard_s > _SILENCE_S:
+                self._has_head = False
                 self.lose(
                     f"the head of the cluster at {self.address} has not answered for "
                     f"{_SILENCE_S:g} s: it ended, or the network between is cut"
                 )
-        raise ClusterError(self._why_lost)
+        raise ClusterError(self._why_lost) if self._has_head else HeadLost(self._why_lost)
 
     def _keep_logs(self, folder: Path) -> None:
         if self._kept_logs is not None and not self.is_joined:

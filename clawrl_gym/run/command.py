@@ -14,8 +14,15 @@ from pydantic import BaseModel
 
 from clawrl_gym.config import BenchConfig, CommandConfig, EvaluateConfig
 from clawrl_gym.core import redact
-from clawrl_gym.core.errors import ClawError, ClusterError, ConfigError, ConfigErrors, first_of
-from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
+from clawrl_gym.core.errors import (
+    ClawError,
+    ClusterError,
+    ConfigError,
+    ConfigErrors,
+    HeadLost,
+    first_of,
+)
+from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS, end_process
 from clawrl_gym.run import sweep
 from clawrl_gym.run.help import help_text
 
@@ -89,7 +96,11 @@ def _exit_code(run: Callable[[], int]) -> int:
         with INTERRUPTS.caught():
             return run()
     except (ClawError, BaseExceptionGroup) as error:
-        return _say(error)
+        code = _say(error)
+        if isinstance(first_of(error), HeadLost):
+            sys.stdout.flush()
+            end_process(code)
+        return code
     except Exception:  # noqa: BLE001 - a defect: its traceback is shown, but no key in it
         sys.stderr.write(redact.clean(traceback.format_exc()))
         return 1
