@@ -58,8 +58,7 @@ def write_model(folder: str, layers: int) -> None:
         tie_word_embeddings=True,
         dtype="bfloat16",
     )
-    torch.set_default_dtype(torch.bfloat16)
-    Qwen3ForCausalLM(config).save_pretrained(folder)
+    Qwen3ForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
 
 
 def samples(tokens: int, length: int = 512) -> list[Sample]:

@@ -114,6 +114,9 @@ TABLE = (
     Misuse("train", "rollout.in_flight=0", r"greater than or equal to 1"),
     Misuse("train", "trainer.minibatches=500", r"trainer.minibatches=500 of batches of 192"),
     Misuse("serve", "policy.placement=nodes", r"ray.address=local, expected the address of a clus"),
+    Misuse("serve", "learner=lora learner.offload=true", r"offload=true with an adapter"),
+    Misuse("train", "learner.base=nf8", r"learner\.base"),
+    Misuse("train", "learner=lora learner.adapter.rank=0", r"learner\.adapter\.rank"),
     Misuse("train", "learner.placement=beside", r"expected policy.placement=nodes"),
     # who acts, and who is asked
     Misuse("train", "agent=harness agent.command=[no-such-program]", r"neither on PATH nor a file"),

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.gpu
 LENGTHS = [5, 30, 17, 60, 9, 28] * 4
 
 
-def make_learner(device: Literal["cpu", "cuda"]) -> Learner:
+def make_learner(device: Literal["cpu", "cuda"], **form: object) -> Learner:
     from clawrl_gym.trainers.learner import Learner
 
-    config = LearnerConfig(lr=1e-3, warmup_steps=0)
+    config = LearnerConfig.model_validate({"lr": 1e-3, "warmup_steps": 0} | form)
     unbounded = {"token_ratio_max": None, "sequence_ratio_max": None}  # the samples are random
     trainer = TrainerConfig.model_validate(
         {"steps": 10, "token_ratio_min": 0, "sequence_ratio_min": 0} | unbounded
@@ -93,3 +93,56 @@ def test_a_checkpoint_from_the_gpu_goes_on_there_and_loads_on_the_cpu(tmp_path: 
         assert torch.equal(net[name], tensor.cpu()), name
     second.step(on_policy(second), 1)
     assert second.updates == 2
+
+
+FORMS: dict[str, dict[str, object]] = {
+    "adapter": {"adapter": {"rank": 8}, "base": "bfloat16"},
+    "nf4": {"adapter": {"rank": 8}, "base": "nf4"},
+    "offload": {"offload": True},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("checkpoint_layers", [False, True])
+def test_large_models_forms_learn(form: str, checkpoint_layers: bool) -> None:
+    """The weights beside an adapter stay; of all weights only those in bfloat16 are on the GPU."""
+    import torch
+
+    if form == "nf4":
+        pytest.importorskip("bitsandbytes")
+    learner = make_learner("cuda", checkpoint_layers=checkpoint_layers, **FORMS[form])
+    samples = on_policy(learner)
+    before = {name: tensor.clone() for name, tensor in learner.model.state().items()}
+    for version in range(2):
+        assert learner.step(samples, version).metrics["learner/grad_norm"] > 0
+    after = learner.model.state()
+    assert any(not torch.equal(tensor, after[name]) for name, tensor in before.items())
+    trained = learner.weights.optimizer.param_groups[0]["params"]
+    assert {p.device.type for p in trained} == {"cpu" if form == "offload" else "cuda"}
+    assert {p.dtype for p in trained} == {torch.float32}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("checkpoint_layers", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_memory_is_that_of_the_arithmetic(
+    form: str, checkpoint_layers: bool, tmp_path: Path
+) -> None:
+    """Four layers of Qwen3-0.6B, two steps of two packs; CUDA's own is not in it."""
+    import torch
+
+    from bench.learner_memory import samples, write_model
+    from clawrl_gym.policy.shape import shape_of_folder
+    from clawrl_gym.trainers.learner import Learner
+    from clawrl_gym.trainers.memory import GIB, learner_memory
+
+    write_model(str(tmp_path), layers=4)
+    config = LearnerConfig.model_validate(FORMS[form] | {"checkpoint_layers": checkpoint_layers})
+    trainer = TrainerConfig(max_tokens_per_pack=4096)
+    learner = Learner(trainer, config, str(tmp_path), 0, "cuda")
+    torch.cuda.reset_peak_memory_stats()
+    for version in range(2):
+        learner.step(samples(2 * 4096), version)
+    measured = torch.cuda.max_memory_allocated() / GIB
+    expected = learner_memory(trainer, config, shape_of_folder(tmp_path), "cuda").total
+    assert measured == pytest.approx(expected, rel=0.15)
