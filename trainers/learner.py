@@ -26,6 +26,7 @@ from clawrl_gym.policy.probe import Reading
 from clawrl_gym.policy.vocabulary import check_vocabulary
 from clawrl_gym.trainers import checkpoint
 from clawrl_gym.trainers.adapter import write_adapter
+from clawrl_gym.trainers.allocator import map_large_blocks
 from clawrl_gym.trainers.average import MovingAverage
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.limits import FiniteGradients, memory_errors
@@ -69,6 +70,8 @@ class Learner:
         self.trainer, self.config, self.seed = trainer, learner, seed
         self.model_dir = Path(model_dir)
         frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
+        if device == "cpu":
+            map_large_blocks(self.model_dir)
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
         with (

@@ -1,13 +1,13 @@
 """What a learner keeps in memory, part by part, by arithmetic from the model's shape.
 
-Steady state: after the first update, with gradients of earlier packs, in the backward pass of the
-largest pack. What layers keep for the backward pass is counted byte by byte; `tests/test_memory_of_
-learner.py` holds it to what PyTorch keeps, `bench/learner_memory.py` the whole to a process.
+Steady state: after the first update, with gradients of earlier packs, at the most that the largest
+pack takes. What layers keep for the backward pass is counted byte by byte: `tests/test_fit.py`
+holds it to what PyTorch keeps, `bench/learner_memory.py` the whole to a process.
 """
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
@@ -65,16 +65,26 @@ class LearnerMemory:
     others: float = 0.0
     """What is read beside it: a teacher, the KL term's reference, a moving average."""
     activations: float = 0.0
+    """Of one pack: what is kept from the forward to the backward pass."""
     logits: float = 0.0
+    """At the end of the forward pass; nothing of them is kept."""
+    backward: float = 0.0
+    """What one layer makes again, and its gradients on their way."""
 
     @property
     def total(self) -> float:
-        return float(sum(astuple(self)))
+        return self.resident + self.of_pack
 
     @property
     def resident(self) -> float:
         """What is there whatever a batch holds."""
-        return self.total - self.activations - self.logits
+        parts = (self.base, self.adapter, self.gradients, self.optimizer, self.others)
+        return float(sum(parts))
+
+    @property
+    def of_pack(self) -> float:
+        """At its most: logits are gone before layers pass back."""
+        return self.activations + max(self.logits, self.backward)
 
 
 def learner_memory(
@@ -92,10 +102,10 @@ def learner_memory(
     first = adapter is None and (trainer.kl_coef > 0 or teaches == "frozen")
     trained = shape.parameters if adapter is None else adapter_parameters(adapter, shape)
     tokens = max(trainer.max_tokens_per_pack, longest)
-    activations = _activations(learner, shape, device, tokens)
+    kept, backward = _of_layers(learner, shape, device)
     logits = _LOGIT_BYTES * min(tokens * shape.vocab, max(MAX_LOGITS, shape.vocab))
     if adapter is None:  # the head's gradient of a piece, before it is added to the others
-        logits += 4 * shape.vocab * shape.hidden
+        logits += base_bytes(learner, shape) * shape.vocab * shape.hidden
     return LearnerMemory(
         base=_base_bytes(learner, shape, device) / GIB,
         adapter=0.0 if adapter is None else 4 * trained / GIB,
@@ -103,8 +113,9 @@ def learner_memory(
         optimizer=0.0 if learner.offload else _ADAM_BYTES * trained / GIB,
         others=(4 * shape.parameters * (foreign + first) + 4 * trained * (teaches == "average"))
         / GIB,
-        activations=activations / GIB,
+        activations=tokens * kept / GIB,
         logits=logits / GIB,
+        backward=tokens * backward / GIB,
     )
 
 
@@ -138,22 +149,14 @@ def base_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
     return DTYPE_BYTES.get(dtype, 4)
 
 
-def _activations(learner: LearnerConfig, shape: ModelShape, device: str, tokens: int) -> float:
-    """Of one pack: what all layers keep and one passes back, or what goes into each layer and all
-    of one."""
+def _of_layers(learner: LearnerConfig, shape: ModelShape, device: str) -> tuple[float, float]:
+    """Bytes of a token: what all layers keep, and what one takes on the way back."""
     element = base_bytes(learner, shape)
     mode = "autocast" if device == "cuda" else "float32" if element == 4 else "half"
     kept = (_ALL if learner.adapter is None else _ADAPTED)[mode].of(shape)
     if learner.adapter is not None:
-        per_layer = max(1, shape.layers)
-        outputs = sum(len(several) for several in shape.linear.values()) / per_layer
+        outputs = sum(len(several) for several in shape.linear.values()) / max(1, shape.layers)
         kept += int(4 * learner.adapter.rank * outputs)
-    if learner.checkpoint_layers:
-        return tokens * (element * shape.hidden * shape.layers + (1 + _BACKWARD) * kept)
-    return tokens * (shape.layers + _BACKWARD) * kept
-
-
-def largest_part(memory: LearnerMemory) -> str:
-    """Its name."""
-    parts = zip(LearnerMemory.__dataclass_fields__, astuple(memory), strict=True)
-    return max(parts, key=lambda part: part[1])[0]
+    if learner.checkpoint_layers:  # what goes into each, and then all of one
+        return element * shape.hidden * shape.layers, (1 + _BACKWARD) * kept
+    return shape.layers * kept, _BACKWARD * kept

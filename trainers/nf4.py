@@ -37,12 +37,14 @@ def round_layers(net: nn.Module, device: str) -> None:
     from bitsandbytes.nn import Linear4bit, Params4bit
     from torch import nn
 
-    layers = [
-        (name, module)
+    names = [
+        name
         for name, module in net.named_modules()
         if isinstance(module, nn.Linear) and name.rpartition(".")[2] != _HEAD
     ]
-    for name, layer in layers:
+    for name in names:
+        layer = net.get_submodule(name)
+        assert isinstance(layer, nn.Linear)
         rounded = Linear4bit(
             layer.in_features,
             layer.out_features,

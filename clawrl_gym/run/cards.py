@@ -130,7 +130,8 @@ def memory_lines(needs: Needs) -> Iterator[str]:
             f"learner    {learner.total:6.2f} GiB: base {learner.base:.2f}, adapter "
             f"{learner.adapter:.2f}, gradients {learner.gradients:.2f}, optimizer "
             f"{learner.optimizer:.2f}, other models {learner.others:.2f}, activations of a full "
-            f"pack {learner.activations:.2f}, logits {learner.logits:.2f}"
+            f"pack {learner.activations:.2f} and the larger of logits {learner.logits:.2f} and one "
+            f"layer's backward pass {learner.backward:.2f}"
         )
 
 

@@ -92,7 +92,7 @@ def _resources(plan: AnyPreflight, model: ModelPlan) -> Iterator[str]:
     needs = model.needs
     assert needs is not None
     free_gib = provenance.memory_available_gb()
-    more = needs.learner.activations + needs.learner.logits
+    more = needs.learner.of_pack
     yield (
         f"  memory     about {needs.host_memory:.1f} GiB of {free_gib:.1f} free"
         + (f", up to {more:.1f} more for a full pack" if more and model.device == "cpu" else "")
