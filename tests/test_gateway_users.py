@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from clawrl_gym.config import LiveConfig
+from clawrl_gym.core.errors import DiskFull
 from clawrl_gym.run.users import Departures
 from clawrl_gym.store.users import Users
 from tests.fakes import FakePolicy
@@ -307,6 +308,22 @@ async def test_a_removed_users_late_request_is_refused_and_leaves_nothing(house:
         again = Users(house.bench.folder).add("anna")
         house.keys["anna"] = again
         assert await house.names("anna") == [], "a name that is used again begins anew"
+
+
+async def test_a_removal_that_fails_is_tried_again(bench: Bench) -> None:
+    house = await make_house(bench)
+    tries: list[str] = []
+
+    async def remove(name: str) -> None:
+        tries.append(name)
+        if len(tries) == 1:
+            raise DiskFull("no room")
+
+    running = asyncio.create_task(Departures(bench.folder, house.users, remove).run())
+    await house.remove("anna")
+    assert tries == ["anna", "anna"]
+    running.cancel()
+    await asyncio.wait([running])
 
 
 async def test_requests_under_way_end_with_their_user(house: House) -> None:

@@ -135,6 +135,7 @@ class FakeShared:
     user: str = ""
     calls: list[str] = field(default_factory=list)
     dies_for: list[str] = field(default_factory=list)
+    fails_for: str = "nobody"
     going: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def use(self, user: str, checkpoint: str | None) -> None:
@@ -149,6 +150,8 @@ class FakeShared:
         self.calls.append(f"step {self.user} {version}")
         assert users == {self.user}
         await self.going.wait()
+        if self.user == self.fails_for:
+            raise TrainerError("nothing but NaN")
         if self.user in self.dies_for:
             self.dies_for.remove(self.user)
             raise LearnerDied("died")
@@ -205,6 +208,7 @@ class House:
     policy: FakePolicy
     learner: FakeShared
     turns: LearnerTurns
+    said: list[str] = field(default_factory=list)
 
     async def teach(self, user: str, number: int) -> None:
         session_id = f"{user}/one" if user else "one"
@@ -234,6 +238,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             users.add(name)
     store = Store.open(folder)
     policy = FakePolicy(store)
+    said: list[str] = []
     with closing(Timeline(folder)) as timeline:
 
         async def publish(learner: LearnerOf, version: int, user: str) -> Publication:
@@ -242,7 +247,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             return Publication()
 
         lines = UserLines(
-            LearnerConfig(), RunFolder(folder), policy, users, timeline, lambda _: None, publish
+            LearnerConfig(), RunFolder(folder), policy, users, timeline, said.append, publish
         )
         live = LiveConfig(batch_turns=1)
         queues = UserQueues(
@@ -257,7 +262,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
         turns = lines.turns(learner)
         running = asyncio.create_task(lines.run(queues, BatchQueue.batch))
         try:
-            yield House(lines, queues, policy, learner, turns)
+            yield House(lines, queues, policy, learner, turns, said)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -320,6 +325,24 @@ async def test_a_learner_that_dies_comes_back_with_whose_turn_it_is(tmp_path: Pa
         await house.teach("anna", 2)
         await house.until("anna@4", "anna@5")
         assert learner.calls[-3:] == ["revive 000003", "use anna 000004", "step anna 4"]
+
+
+async def test_one_users_trouble_is_not_anothers(tmp_path: Path) -> None:
+    learner = FakeShared(fails_for="anna")
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        for _ in range(100):
+            if house.said:
+                break
+            await asyncio.sleep(0.01)
+        assert house.said == [
+            "anna's weights learn no more until serve is started again, the run's own adapter "
+            "answers them: nothing but NaN"
+        ]
+        await house.teach("ben", 2)
+        await house.teach("anna", 3)
+        await house.until("ben@1")
 
 
 async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) -> None:

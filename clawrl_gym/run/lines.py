@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig
-from clawrl_gym.core.errors import TrainerError
+from clawrl_gym.core.errors import PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.adapter_files import ADAPTER
@@ -106,7 +106,7 @@ class UserLines:
         return self._turns
 
     async def run(self, queues: UserQueues, next_batch: NextBatch) -> None:
-        """A training loop for each user who begins, for ever; what one raises is raised here.
+        """A training loop for each user who begins, for ever.
 
         `next_batch`: what is ready in a queue when it is time to learn.
         """
@@ -119,7 +119,19 @@ class UserLines:
                     began = self._versions.get(user, self._policy.version)
                     begins_at = 0 if user in self._versions else began
                     loop = self._loop(user, ready, self._turns, begins_at)
-                    self._loops[user] = loops.create_task(loop.run(began, _FOREVER))
+                    self._loops[user] = loops.create_task(self._learn(user, loop, began))
+
+    async def _learn(self, user: str, loop: TrainLoop, version: int) -> None:
+        """One user's loop; where it cannot go on, the others do."""
+        try:
+            await loop.run(version, _FOREVER)
+        except (TrainerError, PolicyError) as error:
+            newest = self._versions.get(user)
+            serving = f"{user}@{newest}" if newest is not None else "the run's own adapter"
+            self._say(
+                f"{user}'s weights learn no more until serve is started again, {serving} answers "
+                f"them: {error}"
+            )
 
     def deleted(self, session_id: str) -> None:
         """Nothing of a session is read again."""

@@ -7,12 +7,13 @@ the command itself when nobody does. What a kill interrupts is finished by the n
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from clawrl_gym.core.errors import StoreError
+from clawrl_gym.core.errors import ClawError, StoreError
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.store import Store, holder_of
 from clawrl_gym.store.schema import DATABASE_FILE
@@ -22,6 +23,7 @@ USERS_FOLDER = "users"
 """Below the serving folder: what each user has beside the database."""
 _LOOK_EVERY_S = 0.5
 _REMOVAL_TIMEOUT_S = 120.0
+_log = logging.getLogger(__name__)
 
 
 def user_folder(folder: Path, name: str) -> Path:
@@ -44,8 +46,11 @@ class Departures:
         """One after another, for ever."""
         while True:
             for name in self._users.leaving():
-                await self._remove(name)
-                await asyncio.to_thread(_forget, self._folder, self._users, name)
+                try:
+                    await self._remove(name)
+                    await asyncio.to_thread(_forget, self._folder, self._users, name)
+                except ClawError as error:  # a full disk, a learner that is being started again
+                    _log.error("%s is removed at the next try: %s", name, error)
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
