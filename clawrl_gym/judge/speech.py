@@ -114,7 +114,7 @@ class Speech:
             return []
         if max(self._probable(opening).values(), default=0) > _UNDECIDED:
             return []
-        asked = readings(request, self._languages, self._probable)
+        asked = readings(opening_of(request), self._languages, self._probable)
         may_be = readings(opening, self._languages, self._probable)
         return [code for code, needed in asked.items() if not needed and code in may_be]
 
