@@ -180,10 +180,10 @@ class GuardsConfig(Part):
     them.
     """
 
-    entropy: float | None = Field(2.0, gt=1)
+    entropy: float | None = Field(3.0, gt=1)
     """How many times larger or smaller one update may make the entropy of what is replayed: a
     policy that collapses, or forgets what a word is, does so in few updates. In runs that learn
-    well it was 1.4 at most."""
+    well it was 1.8 at most, with few samples to replay."""
     reply_length: float | None = Field(8.0, gt=1)
     """How many times longer or shorter than the median the replies may be that it learned from."""
     logprob_gap: float | None = Field(0.2, gt=0)
