@@ -3,8 +3,8 @@
 After each publication the engine and the learner read the same short text. With L the learner's
 log-probs of its tokens and E the engine's, d and e how they moved since the last proved version:
 
-    gap      max |E - L|              within what numbers allow (see `measure`)
-    arrived  sum(e d) / sum(d d)      about 1; 0 when old weights still answer
+    gap      max |E - L| / max(1, |L|)   within what numbers allow (see `measure`)
+    arrived  sum(e d) / sum(d d)         about 1; 0 when old weights still answer
 
 The second is asked for once the learner has moved by more than numbers do by themselves; until
 then the reference stays, so that small steps add up. A gap alone would let a publication pass that
@@ -16,7 +16,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, nan, sqrt
 
 from clawrl_gym.core.errors import PolicyError
 
@@ -89,14 +89,14 @@ class Probe:
         first, *others = engine
         apart = [_differences(first, other) for other in others]
         gaps = _differences(first, learner)
-        noise = max([0.0, *(abs(x) for row in apart for x in row)])
-        distance = max(map(abs, gaps)) if self._is_exact else statistics.fmean(map(abs, gaps))
+        noise = max([0.0, *(_gap(other, first) for other in others)])
+        distance = _gap(first, learner) if self._is_exact else statistics.fmean(map(abs, gaps))
         if not distance <= _MOST_AT_START[self._is_exact]:
             raise PolicyError(
                 f"vLLM serves other weights than the learner has: their log-probs of the same text "
                 f"differ by {distance:.3g}, expected at most {_MOST_AT_START[self._is_exact]:g}"
             )
-        self.tolerance = max(EXACT_GAP, 4 * noise, 2 * max(map(abs, gaps)))
+        self.tolerance = max(EXACT_GAP, 4 * noise, 2 * _gap(first, learner))
         self._noise = max([_LEAST_NOISE, _size(gaps), *map(_size, apart)])
         self._start = _Proved(learner, first)
 
@@ -105,7 +105,7 @@ class Probe:
         proved, or that both began with."""
         before = self._proved.get(user) or self._start
         assert before is not None
-        gap = max(map(abs, _differences(engine, learner)))
+        gap = _gap(engine, learner)
         moved = _differences(learner, before.learner)
         arrived = None
         if _size(moved) > _MOVED * self._noise:
@@ -132,6 +132,12 @@ class Probe:
                 "since the last proved version, expected all: the new weights have not arrived"
             )
         return None
+
+
+def _gap(one: Sequence[float], other: Sequence[float]) -> float:
+    """The largest difference; of what is unlikely to its size, as numbers are rounded."""
+    gaps = [abs(x - y) / max(1.0, abs(y)) for x, y in zip(one, other, strict=True)]
+    return nan if any(map(isnan, gaps)) else max(gaps)
 
 
 def _differences(one: Sequence[float], other: Sequence[float]) -> list[float]:
