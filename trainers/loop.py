@@ -312,9 +312,7 @@ class TrainLoop:
         """An update, undone where the guards refuse it. Raises TrainerError when they do so again
         and again."""
         new, guard = version + 1, self._guard
-        if (
-            progress.publication is not None
-        ):  # and then the learner died: what serves is made once more
+        if progress.publication is not None:  # the learner died: what serves is made once more
             if progress.is_refused:
                 return
             guard = None
