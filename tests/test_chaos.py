@@ -144,7 +144,7 @@ DOCTORED: dict[str, tuple[Callable[[Path], None], ...]] = {
         sql("UPDATE samples SET session_id = (SELECT session_id FROM samples WHERE id = 1), "
             "ids = (SELECT ids FROM samples WHERE id = 1) WHERE id = 2"),
         sql("INSERT INTO groups SELECT 99, group_id, task_id, seed, split, version, created_s, "
-            "used_by, compared FROM groups WHERE group_id = 4"),
+            "used_by, compared, user FROM groups WHERE group_id = 4"),
     ),
     "no_member_of_a_group_is_trained_twice": (
         sql("UPDATE samples SET session_id = 'g000000-0-1-fedcba' WHERE id = 2"),

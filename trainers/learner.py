@@ -70,14 +70,14 @@ class Learner:
         self.trainer, self.config, self.seed = trainer, learner, seed
         self.model_dir = Path(model_dir)
         frozen = distils(trainer) and trainer.distillation.teacher == "frozen"
-        if device == "cpu":
-            map_large_blocks(self.model_dir)
         self.first: PackedModel | None = None
         """The run's first weights: the KL term's reference and the frozen teacher."""
         with (
             boundary(TrainerError, f"loading the learner's model from {model_dir!r}"),
             memory_errors("for the learner's weights", trainer, learner),
         ):
+            if device == "cpu":
+                map_large_blocks(self.model_dir)
             self.model = PackedModel(model_dir, device, temperature, images, learner)
             if trainer.kl_coef > 0 or frozen:
                 self.first = (

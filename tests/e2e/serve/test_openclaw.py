@@ -1,4 +1,5 @@
-"""The real OpenClaw talks to the real `serve`, as it comes and with our plugin."""
+"""The real OpenClaw talks to the real `serve`: the owner's as it comes, and a user's with our
+plugin and a key of their own."""
 
 from __future__ import annotations
 
@@ -9,9 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 import pytest
 
+from clawrl_gym.core.ownership import stored_id
 from clawrl_gym.store import StoreReader
+from clawrl_gym.store.users import Users
 from tests.e2e.openclaw_client import OpenClaw
 from tests.e2e.serving import Serving
 
@@ -36,18 +40,31 @@ class Pair:
 
     claw: OpenClaw
     serving: Serving
-    plugin: bool
+    user: str
+    """Whose OpenClaw it is; the owner's has no plugin."""
+    http: httpx.Client
+    """With the same key as OpenClaw's."""
+
+    @property
+    def plugin(self) -> bool:
+        return bool(self.user)
 
     def name(self, words: str) -> str:
         """A session's name that the other OpenClaw does not use."""
         return f"{words}-{'plugin' if self.plugin else 'plain'}"
 
     def turns(self, session_id: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.serving.session(session_id)["turns"]
+        found: list[dict[str, Any]] = self.session(session_id)["turns"]
+        return found
+
+    def session(self, session_id: str) -> dict[str, Any]:
+        answer = self.http.get(f"/v1/sessions/{session_id}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
         return found
 
     def sessions(self) -> list[dict[str, Any]]:
-        answer = self.serving.http.get("/v1/sessions", params={"limit": 100})
+        answer = self.http.get("/v1/sessions", params={"limit": 100})
         assert answer.status_code == 200, answer.text
         found: list[dict[str, Any]] = answer.json()["data"]
         return found
@@ -65,16 +82,19 @@ class Pair:
         )
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "plugin"])
+@pytest.fixture(scope="module", params=["", "anna"], ids=["owner", "user"])
 def pair(
     request: pytest.FixtureRequest, serving: Serving, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pair]:
-    plugin = bool(request.param)
-    claw = OpenClaw(tmp_path_factory.mktemp("claw"), serving.url, serving.key, plugin=plugin)
+    user = str(request.param)
+    key = Users(serving.folder).add(user) if user else serving.key
+    claw = OpenClaw(tmp_path_factory.mktemp("claw"), serving.url, key, plugin=bool(user))
+    headers = {"Authorization": f"Bearer {key}"}
     try:
         for name, text in FILES.items():
             (claw.workspace / name).write_text(text)
-        yield Pair(claw, serving, plugin)
+        with httpx.Client(base_url=serving.url, headers=headers, timeout=120) as http:
+            yield Pair(claw, serving, user, http)
     finally:
         claw.stop()
 
@@ -117,7 +137,7 @@ def samples_of(pair: Pair, session_id: str, turn_ids: set[int]) -> dict[int, lis
     """The advantages of the turns' tokens; empty before each has a sample."""
     reader = StoreReader(pair.serving.folder)
     try:
-        samples = reader.samples_of_session(session_id)
+        samples = reader.samples_of_session(stored_id(pair.user, session_id))
     finally:
         reader.close()
     found = {s.turn_id: s.advantages_T for s in samples if s.turn_id in turn_ids}
@@ -146,7 +166,7 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
     said = ["Read the file garden.txt", WRONG, "Read the file kitten.txt", RIGHT]
     for text in said:
         pair.claw.say(session_id, text)
-    session = pair.serving.session(session_id)
+    session = pair.session(session_id)
     turns = session["turns"]
     assert session["matched_by"] == ("header" if pair.plugin else "runtime")
     assert {turn["kind"] for turn in turns} == {"main"}
@@ -161,7 +181,7 @@ def test_sessions_kinds_next_states_and_verdicts_come_out_exact(pair: Pair) -> N
 
 
 @pytest.mark.parametrize("words", [*COMPLAINTS, RIGHT])
-@pytest.mark.parametrize("pair", [False], ids=["plain"], indirect=True)
+@pytest.mark.parametrize("pair", [""], ids=["owner"], indirect=True)
 def test_failed_tools_and_complaints_in_three_languages_train_against_what_was_done(
     pair: Pair, words: str
 ) -> None:
@@ -224,8 +244,8 @@ def test_a_new_conversation_under_the_same_id_is_no_reaction_to_the_old_one(pair
     pair.claw.say(session_id, "Hello")
     pair.claw.call("sessions.reset", key=f"agent:main:explicit:{session_id}", reason="new")
     if pair.plugin:
-        pair.until(lambda: pair.serving.session(session_id)["ended_s"], "the session's end")
-    assert (pair.serving.session(session_id)["ended_s"] is not None) == pair.plugin
+        pair.until(lambda: pair.session(session_id)["ended_s"], "the session's end")
+    assert (pair.session(session_id)["ended_s"] is not None) == pair.plugin
     pair.claw.say(session_id, WRONG)
     old, new = pair.turns(session_id)
     assert old["next_state"] is None
@@ -241,3 +261,16 @@ def test_after_enough_turns_a_new_version_answers(pair: Pair) -> None:
     pair.until(lambda: pair.serving.version() > before, "a new version")
     pair.claw.say(session_id, RIGHT)
     assert min(pair.turns(session_id)[-1]["versions"]) > before
+
+
+def test_owner_and_user_say_the_same_and_have_sessions_of_their_own(pair: Pair) -> None:
+    session_id = "shared-name"
+    pair.claw.say(session_id, "Hello")
+    assert len(pair.turns(session_id)) == 1
+    if pair.user:
+        as_owner = pair.serving.http.get
+        assert len(as_owner(f"/v1/sessions/{session_id}").json()["turns"]) == 1
+        of_user = as_owner(f"/v1/sessions/{session_id}", params={"user": pair.user}).json()
+        assert (of_user["user"], len(of_user["turns"])) == (pair.user, 1)
+        assert {session["user"] for session in pair.sessions()} == {pair.user}
+        assert pair.http.get("/v1/sessions/files-plain").status_code == 404
