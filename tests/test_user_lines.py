@@ -104,6 +104,29 @@ def test_all_weights_are_nobodys_alone(model_dir: str) -> None:
     learner.use("", None)
 
 
+def test_a_user_whose_checkpoint_cannot_be_taken_leaves_the_learner_to_whose_turn_it_was(
+    model_dir: str, tmp_path: Path
+) -> None:
+    learner = make_learner(model_dir)
+    learner.use("anna", None)
+    train_once(learner, 1, 0)
+    of_anna, of_owner = str(tmp_path / "anna"), str(tmp_path / "owner")
+    learner.save_checkpoint(of_anna)
+    learner.use("", None)
+    train_once(learner, 2, 0)
+    own = words(learner)
+    for _ in range(2):  # the second time nobody's weights pass for ben's, either
+        with pytest.raises(TrainerError, match="anna"):
+            learner.use("ben", of_anna)
+        assert torch.equal(words(learner), own)
+    learner.save_checkpoint(of_owner)
+    again = make_learner(model_dir)
+    again.load_checkpoint(of_owner)
+    for each in (learner, again):
+        train_once(each, 3, 1)
+    assert torch.equal(words(again), words(learner))
+
+
 def test_the_checkpoint_of_another_rank_is_refused(model_dir: str, tmp_path: Path) -> None:
     larger = make_learner(model_dir)
     larger.use("anna", None)

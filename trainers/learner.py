@@ -229,8 +229,10 @@ class Learner:
         """Go on with a user's adapter and optimizer, and put away those that are here.
 
         They come from memory, else from their checkpoint `folder`; without one the user begins with
-        the run's own adapter as it is and an optimizer of their own. Raises TrainerError where all
-        weights are trained.
+        the run's own adapter as it is and an optimizer of their own.
+
+        Raises TrainerError where all weights are trained, and for a checkpoint that cannot be
+        taken: the learner is as it was then.
         """
         if user == self.user:
             return
@@ -239,10 +241,20 @@ class Learner:
                 f"got the turn of {user or OWNER_NAME} at a learner of all weights, expected one "
                 "with adapters (learner=lora): all share one set of weights"
             )
-        self._resting.put(self.user, self._resting_state())
-        self._finite = FiniteGradients(self.config.max_skipped)
-        state = self._resting.take(user)
+        before, resting = self.user, self._resting_state()
+        self._resting.put(before, resting)
         self.user = user
+        try:
+            self._become(user, folder)
+        except BaseException:  # else these weights would pass for the user's
+            self._resting.take(before)
+            self.user = before
+            self._go_on(resting)
+            raise
+        self._finite = FiniteGradients(self.config.max_skipped)
+
+    def _become(self, user: str, folder: str | None) -> None:
+        state = self._resting.take(user)
         if state is not None:
             self._go_on(state)
         elif folder is not None:
