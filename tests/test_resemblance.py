@@ -11,6 +11,7 @@ from clawrl_gym.config import JudgeConfig
 from clawrl_gym.judge import resemblance
 from clawrl_gym.judge.chain import ChainJudge
 from clawrl_gym.judge.concepts import concepts
+from clawrl_gym.judge.context_features import NAMES
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     CONTRADICTS,
@@ -21,7 +22,6 @@ from clawrl_gym.judge.resemblance import (
 )
 from clawrl_gym.judge.speech import Speech
 from clawrl_gym.judge.spelling import spelt
-from clawrl_gym.judge.taken_up import NAMES
 from tests.answers import HALVES, LANGUAGES, answers
 from tests.fakes_judge import shipped_rules
 from tools.complaints.recipe import Answer, combinations, fitted

@@ -18,7 +18,7 @@ from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason,
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.lines import UserLines
+from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import user_folder
 from clawrl_gym.store import SessionRow, Store
 from clawrl_gym.store.users import Users
@@ -26,7 +26,7 @@ from clawrl_gym.trainers.batch_queue import BatchQueue
 from clawrl_gym.trainers.guard import Review
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.loop import Publication
-from clawrl_gym.trainers.turns import LearnerOf, LearnerTurns
+from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import logprobs, make_learner, rewarded
@@ -230,7 +230,7 @@ class House:
     queues: UserQueues
     policy: FakePolicy
     learner: FakeShared
-    turns: LearnerTurns
+    learners: UserLearners
     said: list[str] = field(default_factory=list)
 
     async def teach(self, user: str, number: int) -> None:
@@ -264,7 +264,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
     said: list[str] = []
     with closing(Timeline(folder)) as timeline:
 
-        async def publish(learner: LearnerOf, version: int, user: str) -> Publication:
+        async def publish(learner: UserLearner, version: int, user: str) -> Publication:
             await learner.save_adapter(str(folder / "next"))
             await policy.publish_adapter(folder / "next", version, "move", user)
             return Publication()
@@ -282,10 +282,10 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             await store.close()
             raise
         queues.restore(await store.untrained_groups())
-        turns = lines.turns(learner)
+        learners = lines.learners(learner)
         running = asyncio.create_task(lines.run(queues, BatchQueue.batch))
         try:
-            yield House(lines, queues, policy, learner, turns, said)
+            yield House(lines, queues, policy, learner, learners, said)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)

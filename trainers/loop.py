@@ -28,6 +28,7 @@ from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Sample, StepStats
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.policy.checkpoints import LEARNER, checkpoint_dir, list_checkpoints
+from clawrl_gym.store import UpdateRow
 from clawrl_gym.trainers.batch_queue import Batch
 from clawrl_gym.trainers.guard import Guard
 
@@ -84,6 +85,18 @@ class Update:
     events: Mapping[str, float] = field(default_factory=dict)
     """What else happened, by metric name."""
 
+    @property
+    def row(self) -> UpdateRow:
+        """As the store keeps it."""
+        stats = self.stats
+        return UpdateRow(
+            self.version,
+            tokens=stats.tokens if stats else 0,
+            duration_s=stats.duration_s if stats else 0.0,
+            groups=self.batch.groups,
+            metrics=(stats.metrics if stats else {}) | dict(self.events),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Return:
@@ -119,15 +132,15 @@ class TrainLoop:
         timeline: Timeline,
         kept: Callable[[Collection[int]], Collection[int]] = lambda _: (),
         say: Callable[[str], None] = lambda _: None,
-        turn: AbstractAsyncContextManager[object] | None = None,
+        lock: AbstractAsyncContextManager[object] | None = None,
         guard: Guard | None = None,
         begins_at: int = 0,
     ) -> None:
         """`kept` says which of some updates' checkpoints are wanted, such as the best one's; `say`
-        gets a line for a learner that is started again. `turn` is held through each update, where
+        gets a line for a learner that is started again. `lock` is held through each update, where
         several loops share a learner; `guard` decides which updates serve, None: all do.
         `begins_at`: the version that needs no checkpoint, because its weights can be had again."""
-        self._turn: AbstractAsyncContextManager[object] = nullcontext() if turn is None else turn
+        self._lock: AbstractAsyncContextManager[object] = nullcontext() if lock is None else lock
         self._config = config
         self._learner = learner
         self._next_batch = next_batch
@@ -150,7 +163,7 @@ class TrainLoop:
         while version < steps:
             waited_from_s = time.time()
             batch = await self._batch_or_return(version)
-            async with self._turn:
+            async with self._lock:
                 if isinstance(batch, _Return):
                     version = await self._go_back(batch, version)
                     continue

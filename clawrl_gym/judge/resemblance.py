@@ -3,7 +3,7 @@
 A logistic regression over the letters of a text (n-grams of 1 to 5 letters, words, and words that
 stand near each other) and over what its words mean (`concepts.py`), hashed into one table for all
 languages; then one over its logit and what the answer takes up of the request and the reply
-(`taken_up.py`). Made by `python -m tools.complaints` from written answers and exchanges;
+(`context_features.py`). Made by `python -m tools.complaints` from written answers and exchanges;
 `complaints.npz` holds its weights. It does not know what is true, so its word is weak: rules go
 before it, but for those that it contradicts.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clawrl_gym.judge.concepts import concepts
+from clawrl_gym.judge.context_features import context_features
 from clawrl_gym.judge.spelling import spelt
-from clawrl_gym.judge.taken_up import taken_up
 from clawrl_gym.judge.user_rules import opening_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Resemblance:
         self, weights_F: NDArray[Any], bias: float, context_K: NDArray[Any] | None = None
     ) -> None:
         """`context_K`: a constant, then what counts for the text's own logit and for each of
-        `taken_up.NAMES`; without them nothing but the text is read."""
+        `context_features.NAMES`; without them nothing but the text is read."""
         self.arrays = weights_F, bias, context_K
         """What makes it again."""
 
@@ -64,10 +64,10 @@ class Resemblance:
         weights_F, bias, context_K = self.arrays
         features = features_of(compared(text))
         alone = float(weights_F[list(features)].astype("float64") @ list(features.values())) + bias
-        taken = None if context_K is None else taken_up(text, request, reply)
-        if context_K is None or taken is None:
+        context = None if context_K is None else context_features(text, request, reply)
+        if context_K is None or context is None:
             return alone
-        return float(context_K @ [1.0, alone, *taken])
+        return float(context_K @ [1.0, alone, *context])
 
 
 def compared(text: str) -> str:
@@ -100,9 +100,9 @@ def _spread(
     grams: Collection[str], first: int, places: int, length: float
 ) -> Iterator[tuple[int, float]]:
     """A vector of this length with the same value in the place of each gram."""
-    taken = {first + zlib.crc32(gram.encode(errors="replace")) % places for gram in grams}
-    value = length / math.sqrt(max(len(taken), 1))
-    return ((place, value) for place in sorted(taken))
+    hashed = {first + zlib.crc32(gram.encode(errors="replace")) % places for gram in grams}
+    value = length / math.sqrt(max(len(hashed), 1))
+    return ((place, value) for place in sorted(hashed))
 
 
 @cache

@@ -48,7 +48,7 @@ from clawrl_gym.trainers.actor import LearnerSetup
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Publication, Update
 from clawrl_gym.trainers.pictures import Images
-from clawrl_gym.trainers.turns import LearnerOf
+from clawrl_gym.trainers.user_learners import UserLearner
 from clawrl_gym.ui.live_page import LivePage
 from clawrl_gym.ui.view import RunView
 
@@ -164,7 +164,7 @@ class RunParts:
             self._images(),
         )
         learner = self._learner(setup)
-        self.learner: RayLearner | LearnerOf = learner
+        self.learner: RayLearner | UserLearner = learner
         """Of the run's own weights."""
         await learner.ready()
         if resumed is not None and resumed.checkpoint is not None:
@@ -230,7 +230,7 @@ class RunParts:
         return await self.publish_of(self.learner, version, OWNER)
 
     async def publish_of(
-        self, learner: RayLearner | LearnerOf, version: int, user: str
+        self, learner: RayLearner | UserLearner, version: int, user: str
     ) -> Publication:
         """Serve what a learner has as `version`, where adapters are served one of `user`'s. What
         was served before goes on when vLLM has something else than the learner."""
@@ -245,7 +245,7 @@ class RunParts:
         return Publication(pause_s, proof.metrics)
 
     async def _published(
-        self, learner: RayLearner | LearnerOf, version: int, user: str, proof: Proof | None
+        self, learner: RayLearner | UserLearner, version: int, user: str, proof: Proof | None
     ) -> float:
         if self.policy.adapter is not None:
             adapter = self.folder.new_weights / ADAPTER
@@ -258,15 +258,8 @@ class RunParts:
 
     async def record(self, update: Update) -> None:
         """Store an update that serves, with its batch."""
-        row = UpdateRow(
-            update.version,
-            tokens=update.stats.tokens if update.stats else 0,
-            duration_s=update.stats.duration_s if update.stats else 0.0,
-            groups=update.batch.groups,
-            metrics=(update.stats.metrics if update.stats else {}) | dict(update.events),
-        )
         samples = [sample.id for sample in update.batch.samples if sample.id is not None]
-        await self.policy.store.add_update(row, samples, update.checkpoint)
+        await self.policy.store.add_update(update.row, samples, update.checkpoint)
         if update.stats and update.stats.taught:
             try:
                 await self.policy.store.add_taught(update.version, update.stats.taught)

@@ -26,9 +26,9 @@ from clawrl_gym.run.counts import ServingCounts
 from clawrl_gym.run.folder import serving_folder
 from clawrl_gym.run.judge import judge_in_words
 from clawrl_gym.run.last_report import LastReport
-from clawrl_gym.run.lines import UserLines
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
+from clawrl_gym.run.user_lines import UserLines
 from clawrl_gym.run.users import Departures
 from clawrl_gym.run.versions import LiveVersions
 from clawrl_gym.store import UpdateRow
@@ -212,8 +212,8 @@ class Service:
     async def _learn_for_ever(self, resumed: UpdateRow | None) -> None:
         config, parts = self._config, self._parts
         learner = await parts.start_learner(resumed)
-        turns = self._lines.turns(learner)
-        parts.learner = turns.of(OWNER)
+        learners = self._lines.learners(learner)
+        parts.learner = learners.of(OWNER)
         self._guard = parts.guard()
         loop = TrainLoop(
             config.learner,
@@ -224,7 +224,7 @@ class Service:
             parts.folder.checkpoints,
             parts.timeline,
             say=self._view.message,
-            turn=turns.lock,
+            lock=learners.lock,
             guard=self._guard,
         )
         parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)

@@ -19,6 +19,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from clawrl_gym.judge.context_features import context_features
 from clawrl_gym.judge.resemblance import (
     COMPLAINT,
     SIZE,
@@ -26,7 +27,6 @@ from clawrl_gym.judge.resemblance import (
     compared,
     features_of,
 )
-from clawrl_gym.judge.taken_up import taken_up
 
 ANSWERS = Path(__file__).parent / "answers"
 SITUATIONS = Path(__file__).parent / "situations"
@@ -154,9 +154,9 @@ def _context_weights(
     exchanges: Sequence[Answer], logits_E: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """By Newton's method; the constant such that so many of the others are above COMPLAINT."""
-    taken_E = [taken_up(each.text, each.request, each.reply) for each in exchanges]
-    rows = [at for at, taken in enumerate(taken_E) if taken is not None]
-    values_EK = np.array([[1.0, logits_E[at], *(taken_E[at] or ())] for at in rows])
+    features_E = [context_features(each.text, each.request, each.reply) for each in exchanges]
+    rows = [at for at, features in enumerate(features_E) if features is not None]
+    values_EK = np.array([[1.0, logits_E[at], *(features_E[at] or ())] for at in rows])
     complains_E = np.array([float(exchanges[at].kind == "complaint") for at in rows])
     kept_K = np.r_[0.0, np.full(values_EK.shape[1] - 1, _CONTEXT_DECAY)]
     context_K = np.zeros(values_EK.shape[1])

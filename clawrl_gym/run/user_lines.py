@@ -22,16 +22,16 @@ from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, checkpoint_dir, list_checkpoints
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.users import user_folder
-from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.store import Store
 from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue
 from clawrl_gym.trainers.guard import Guard, guard_of
 from clawrl_gym.trainers.loop import Publication, TrainLoop, Update
-from clawrl_gym.trainers.turns import LearnerOf, LearnerTurns, SharedLearner
+from clawrl_gym.trainers.user_learners import SharedLearner, UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 
 NextBatch = Callable[[BatchQueue, int, int], Awaitable[Batch]]
-Publish = Callable[[LearnerOf, int, str], Awaitable[Publication]]
+Publish = Callable[[UserLearner, int, str], Awaitable[Publication]]
 """Serves what a user's learner has as a version of theirs."""
 _FOREVER = sys.maxsize
 
@@ -73,7 +73,7 @@ class UserLines:
         self._loops: dict[str, asyncio.Task[None]] = {}
         self._guards: dict[str, Guard] = {}
         self._lock = asyncio.Lock()
-        self._turns: LearnerTurns | None = None
+        self._learners: UserLearners | None = None
         self.on_update: Callable[[str, Update], Awaitable[None]] = _ignore
 
     async def restore(self, queues: UserQueues) -> None:
@@ -100,17 +100,17 @@ class UserLines:
         if user != OWNER:
             self._begun.put_nowait(user)
 
-    def turns(self, learner: SharedLearner) -> LearnerTurns:
+    def learners(self, learner: SharedLearner) -> UserLearners:
         """Whose turn it is at the learner."""
-        self._turns = LearnerTurns(learner, self._checkpoint_of, self._lock)
-        return self._turns
+        self._learners = UserLearners(learner, self._checkpoint_of, self._lock)
+        return self._learners
 
     async def run(self, queues: UserQueues, next_batch: NextBatch) -> None:
         """A training loop for each user who begins, for ever.
 
         `next_batch`: what is ready in a queue when it is time to learn.
         """
-        assert self._turns is not None
+        assert self._learners is not None
         async with asyncio.TaskGroup() as loops:
             while True:
                 user = await self._begun.get()
@@ -118,7 +118,7 @@ class UserLines:
                     ready = partial(next_batch, queues.of(user))
                     began = self._versions.get(user, self._policy.version)
                     begins_at = 0 if user in self._versions else began
-                    loop = self._loop(user, ready, self._turns, begins_at)
+                    loop = self._loop(user, ready, self._learners, begins_at)
                     self._loops[user] = loops.create_task(self._learn(user, loop, began))
 
     async def _learn(self, user: str, loop: TrainLoop, version: int) -> None:
@@ -149,32 +149,25 @@ class UserLines:
                 await asyncio.wait([running])
             self._versions.pop(user, None)
             self._guards.pop(user, None)
-            if self._turns is not None:
-                await self._turns.forget(user)
+            if self._learners is not None:
+                await self._learners.forget(user)
             await self._policy.withdraw_adapters(user)
 
     def _loop(
         self,
         user: str,
         next_batch: Callable[[int, int], Awaitable[Batch]],
-        turns: LearnerTurns,
+        learners: UserLearners,
         begins_at: int,
     ) -> TrainLoop:
-        learner = turns.of(user)
+        learner = learners.of(user)
 
         async def publish(version: int) -> Publication:
             return await self._publish(learner, version, user)
 
         async def record(update: Update) -> None:
-            row = UpdateRow(
-                update.version,
-                tokens=update.stats.tokens if update.stats else 0,
-                duration_s=update.stats.duration_s if update.stats else 0.0,
-                groups=update.batch.groups,
-                metrics=(update.stats.metrics if update.stats else {}) | dict(update.events),
-            )
             assert update.checkpoint is not None
-            await self._policy.store.add_user_update(user, row, update.checkpoint)
+            await self._policy.store.add_user_update(user, update.row, update.checkpoint)
             self._versions[user] = update.version
             await self.on_update(user, update)
 
@@ -190,7 +183,7 @@ class UserLines:
             self._checkpoints(user),
             self._timeline,
             say=self._say,
-            turn=turns.lock,
+            lock=learners.lock,
             guard=guard,
             begins_at=begins_at,
         )

@@ -36,7 +36,7 @@ class SharedLearner(LearnerHandle, Protocol):
     async def probe(self) -> Reading | None: ...
 
 
-class LearnerTurns:
+class UserLearners:
     """Whose turn it is at one learner."""
 
     def __init__(
@@ -48,9 +48,9 @@ class LearnerTurns:
         self._checkpoint_of = checkpoint_of
         self._user = OWNER
 
-    def of(self, user: str) -> LearnerOf:
+    def of(self, user: str) -> UserLearner:
         """The learner as one user's loop has it."""
-        return LearnerOf(self, user)
+        return UserLearner(self, user)
 
     async def take(self, user: str) -> SharedLearner:
         """The learner with this user's state."""
@@ -75,33 +75,33 @@ class LearnerTurns:
         await self._learner.forget(user)
 
 
-class LearnerOf:
+class UserLearner:
     """The learner of one user's training loop, which calls it only while it is their turn."""
 
-    def __init__(self, turns: LearnerTurns, user: str) -> None:
-        self._turns = turns
+    def __init__(self, learners: UserLearners, user: str) -> None:
+        self._learners = learners
         self._user = user
 
     async def step(self, samples: list[Sample], version: int) -> StepStats:
-        return await (await self._turns.take(self._user)).step(samples, version)
+        return await (await self._learners.take(self._user)).step(samples, version)
 
     async def review(self, samples: list[Sample]) -> Review:
-        return await (await self._turns.take(self._user)).review(samples)
+        return await (await self._learners.take(self._user)).review(samples)
 
     async def save_weights(self, folder: str) -> None:
-        await (await self._turns.take(self._user)).save_weights(folder)
+        await (await self._learners.take(self._user)).save_weights(folder)
 
     async def save_adapter(self, folder: str) -> None:
-        await (await self._turns.take(self._user)).save_adapter(folder)
+        await (await self._learners.take(self._user)).save_adapter(folder)
 
     async def probe(self) -> Reading | None:
-        return await (await self._turns.take(self._user)).probe()
+        return await (await self._learners.take(self._user)).probe()
 
     async def save_checkpoint(self, folder: str) -> None:
-        await (await self._turns.take(self._user)).save_checkpoint(folder)
+        await (await self._learners.take(self._user)).save_checkpoint(folder)
 
     async def load_checkpoint(self, folder: str) -> None:
-        await (await self._turns.take(self._user)).load_checkpoint(folder)
+        await (await self._learners.take(self._user)).load_checkpoint(folder)
 
     async def revive(self, checkpoint: str | None) -> None:
-        await self._turns.revive(self._user, checkpoint)
+        await self._learners.revive(self._user, checkpoint)

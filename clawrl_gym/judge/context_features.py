@@ -56,17 +56,17 @@ _QUOTATION = re.compile(
 _SURPRISE = re.compile(r"[?!]\s?[?!]")
 
 
-def taken_up(text: str, request: str, reply: str) -> list[float] | None:
+def context_features(text: str, request: str, reply: str) -> list[float] | None:
     """A value for each of NAMES; None where the reply has too few words to compare."""
-    theirs, asked = _stems(reply[:_READ_CHARS]), _stems(request[:_READ_CHARS])
-    if len(theirs) < _LEAST_STEMS:
+    reply_stems, request_stems = _stems(reply[:_READ_CHARS]), _stems(request[:_READ_CHARS])
+    if len(reply_stems) < _LEAST_STEMS:
         return None
     text = unicodedata.normalize("NFKC", text[:_ANSWER_CHARS])
     stems, numbers = _stems(text), _numbers(text)
     reply_numbers, request_numbers = _numbers(reply), _numbers(request)
-    of_reply, of_request = stems & theirs - asked, stems & asked - theirs
-    of_both = stems & theirs & asked
-    weight = min(1.0, _PLENTY_STEMS / len(theirs))
+    of_reply, of_request = stems & reply_stems - request_stems, stems & request_stems - reply_stems
+    of_both = stems & reply_stems & request_stems
+    weight = min(1.0, _PLENTY_STEMS / len(reply_stems))
     part = weight / max(len(stems), 1)
     fresh = numbers - reply_numbers - request_numbers
     is_question = "?" in text
@@ -86,7 +86,7 @@ def taken_up(text: str, request: str, reply: str) -> list[float] | None:
         float(is_question),
         weight * (is_question and bool(of_reply)),
         weight * (is_question and bool(of_request)),
-        float(any(words and words <= theirs for words in quoted)),
+        float(any(words and words <= reply_stems for words in quoted)),
         float(bool(_SURPRISE.search(text))),
         float("..." in text),
     ]
@@ -107,5 +107,5 @@ def _stems(text: str) -> set[str]:
 def _numbers(text: str) -> set[str]:
     """In one way of writing."""
     plain = unicodedata.normalize("NFKC", text[:_READ_CHARS])
-    found = (_THOUSANDS.sub("", number) for number in _NUMBER.findall(plain))
-    return {number.replace(",", ".").lstrip("0") for number in found}
+    numbers = (_THOUSANDS.sub("", number) for number in _NUMBER.findall(plain))
+    return {number.replace(",", ".").lstrip("0") for number in numbers}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from clawrl_gym.judge.taken_up import NAMES, taken_up
+from clawrl_gym.judge.context_features import NAMES, context_features
 
 REQUEST = "Find a waterproof rucksack under 60 pounds, at least 30 litres."
 REPLY = "I recommend the Alpine daypack, water-repellent, 22 litres, for 89.99 in five colours."
 
 
 def values(text: str, request: str = REQUEST, reply: str = REPLY) -> dict[str, float]:
-    taken = taken_up(text, request, reply)
-    assert taken is not None
-    return dict(zip(NAMES, taken, strict=True))
+    features = context_features(text, request, reply)
+    assert features is not None
+    return dict(zip(NAMES, features, strict=True))
 
 
 def test_words_of_the_reply_and_of_the_request_are_told_apart() -> None:
@@ -62,9 +62,9 @@ def test_a_long_reply_shares_words_by_chance() -> None:
 
 @pytest.mark.parametrize("reply", ["", "12345", "Here you are."])
 def test_a_reply_without_words_is_not_compared(reply: str) -> None:
-    assert taken_up("no, the other one", REQUEST, reply) is None
+    assert context_features("no, the other one", REQUEST, reply) is None
 
 
 def test_anything_can_be_read() -> None:
     for text in ("", "\ud800", "?" * 5000, "\U0001f44d", "\u3042" * 400):
-        assert taken_up(text, text, REPLY) is not None
+        assert context_features(text, text, REPLY) is not None
