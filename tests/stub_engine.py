@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from clawrl_gym.core.descendants import die_with_parent
+from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
 from clawrl_gym.policy.server import PolicyServer
 from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE, forked_for
 
@@ -65,7 +65,7 @@ def digest(weights: Path) -> str:
 
 def main(folder: str, host: str, port: str) -> None:
     die_with_parent()
-    os.register_at_fork(after_in_child=die_with_parent)
+    forks_die_with_parent()
     sys.stdout.write("the stub starts\n")
     if forked_for(socket.socket(fileno=int(os.environ.pop(FORKSERVER_VARIABLE)))):
         app = web.Application()

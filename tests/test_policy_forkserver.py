@@ -16,11 +16,11 @@ from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
 
 CHILD = """
 import os, socket, sys, time
-from clawrl_gym.core.descendants import die_with_parent
+from clawrl_gym.core.descendants import forks_die_with_parent
 from clawrl_gym.policy.vllm_process import FORKSERVER_VARIABLE, forked_for
 if sys.argv[1] == "broken":
     sys.exit(7)
-os.register_at_fork(after_in_child=die_with_parent)
+forks_die_with_parent()
 if forked_for(socket.socket(fileno=int(os.environ[FORKSERVER_VARIABLE]))):
     print("serving", flush=True)
     if sys.argv[1] == "ends":

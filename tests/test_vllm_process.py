@@ -18,6 +18,21 @@ print(child.pid, flush=True)
 time.sleep(60)
 """
 
+FORKING = """
+import os, sys, time
+from clawrl_gym.core.descendants import forks_die_with_parent
+parent = os.getpid()
+def outlive_the_parent():
+    while os.getppid() == parent:
+        time.sleep(0.01)
+os.register_at_fork(after_in_child=outlive_the_parent)
+forks_die_with_parent()
+if os.fork() == 0:
+    print("lives", flush=True)
+    os._exit(0)
+os._exit(0)
+"""
+
 
 def alive(pid: int) -> bool:
     try:
@@ -56,3 +71,10 @@ def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
 def test_importing_it_loads_no_vllm() -> None:
     code = "import sys, clawrl_gym.policy.vllm_process; sys.exit('vllm' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_a_fork_whose_parent_died_before_the_kernel_was_asked_ends_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING], capture_output=True, timeout=60, check=True
+    )
+    assert done.stdout == b""  # the pipe is closed: nobody holds it any more

@@ -29,6 +29,22 @@ def die_with_parent() -> None:
     _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
+def forks_die_with_parent() -> None:
+    """From now on whatever this process forks is killed as soon as this process has died."""
+    forking = os.getpid()
+
+    def note() -> None:
+        nonlocal forking
+        forking = os.getpid()
+
+    def follow() -> None:
+        die_with_parent()
+        if os.getppid() != forking:  # it died before the kernel was asked
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.register_at_fork(before=note, after_in_child=follow)
+
+
 def adopt_orphans() -> None:
     """From now on what loses its parent below this process becomes its own child, and is found."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

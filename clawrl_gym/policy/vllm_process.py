@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 
-from clawrl_gym.core.descendants import die_with_parent
+from clawrl_gym.core.descendants import die_with_parent, forks_die_with_parent
 from clawrl_gym.policy.vllm_objects import VllmConfig
 
 PARENT_VARIABLE = "CLAWRL_PARENT_PID"
@@ -45,7 +45,7 @@ def main() -> None:
     """Run vLLM's server in this process."""
     if os.getppid() != int(os.environ.get(PARENT_VARIABLE, os.getppid())):
         sys.exit("the process that started this server is gone")
-    os.register_at_fork(after_in_child=die_with_parent)
+    forks_die_with_parent()
     from vllm.platforms import current_platform
 
     if current_platform.is_cpu():
