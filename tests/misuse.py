@@ -83,6 +83,7 @@ TABLE = (
     Misuse("evaluate", "eval.also=[toolcall]", r"call evaluate once for each"),
     Misuse("train", "eval.also=[moon]", r"got env='moon', expected one of"),
     Misuse("train", "eval.also=[toolcall] eval.tasks=0", r"expected eval.tasks of at least 1"),
+    Misuse("train", "eval.also=[toolcall] eval.ends=false", r"expected eval.ends=true"),
     # who judges, and what is learned
     Misuse("train", "trainer=opd", r"follows hints, with judge.type=none, which gives none"),
     Misuse("train", "trainer=hybrid judge=feedback", r"judge.type=feedback, which gives none"),

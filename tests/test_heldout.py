@@ -121,3 +121,13 @@ async def test_none_is_made_where_none_is_wanted(overrides: list[str]) -> None:
     async with asyncio.TaskGroup() as running:
         bench.heldout.begin_if_due(2, running)
     assert bench.reported == []
+
+
+async def test_without_its_ends_only_evaluations_in_between_are_made() -> None:
+    bench = Bench("eval.ends=false")
+    bench.environments.may_end.set()
+    await bench.heldout.measure(0)
+    async with asyncio.TaskGroup() as running:
+        bench.heldout.begin_if_due(2, running)
+    await bench.heldout.measure(20)
+    assert [step for step, _ in bench.reported] == [2]

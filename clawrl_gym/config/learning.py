@@ -265,6 +265,9 @@ class EvalConfig(Part):
 
     tasks: int = Field(120, ge=0)
     """Held-out tasks, the same ones each time; 0 switches evaluation off."""
+    ends: bool = True
+    """Measure before the first update and after the last. False: only in between; the bench
+    measures these two itself."""
     every: int = Field(5, ge=0)
     """Updates between evaluations in between; 0 for none."""
     between_tasks: int = Field(48, ge=1)

@@ -93,6 +93,11 @@ def _of_training(config: RunConfig) -> Iterator[str]:
             f"got eval.also={list(config.eval.also)} and eval.tasks=0, expected eval.tasks of at "
             "least 1: other environments are measured on as many tasks"
         )
+    if config.eval.also and not config.eval.ends:
+        yield (
+            f"got eval.also={list(config.eval.also)} and eval.ends=false, expected eval.ends=true: "
+            "other environments are measured before the first update and after the last"
+        )
     rollout = config.rollout
     most = rollout.workers * rollout.slots
     if rollout.fixed_in_flight is not None and rollout.fixed_in_flight > most:

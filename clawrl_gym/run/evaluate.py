@@ -60,6 +60,15 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
 
     Raises ConfigError for what cannot be measured, EnvError when most tasks were lost.
     """
+    plan = await prepare_evaluation(config, on_phase)
+    with private_files():
+        return await evaluate_prepared(plan, on_phase)
+
+
+async def prepare_evaluation(
+    config: EvaluateConfig, on_phase: OnPhase = quiet
+) -> Preflight[EvaluateConfig]:
+    """Look whether it can be measured, and make what its environment needs. Raises ConfigError."""
     on_phase("environments", "preparing")
     say = partial(on_phase, "environments")
     look = partial(preflight_evaluation, say=say)
@@ -68,16 +77,20 @@ async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) 
         await asyncio.to_thread(check_env, env, say)
     for note in plan.notes:
         say(note)
-    with private_files():
-        return await _evaluate(plan, on_phase)
+    return plan
 
 
-async def _evaluate(plan: Preflight[EvaluateConfig], on_phase: OnPhase) -> EvaluationRun:
+async def evaluate_prepared(
+    plan: Preflight[EvaluateConfig],
+    on_phase: OnPhase = quiet,
+    served: PolicyAddress | None = None,
+) -> EvaluationRun:
+    """Measure, of a policy that is served already if `served` says where."""
     config, folder, tasks = plan.config, plan.folder, plan.heldout
     folder.path.mkdir(parents=True, exist_ok=True)
     rollout = config.rollout
     async with AsyncExitStack() as stack:
-        address = _endpoint(config)
+        address = served or _endpoint(config)
         if address is None:
             policy = ServedPolicy(config, folder.path, on_phase=on_phase)
             address = (await stack.enter_async_context(policy)).address

@@ -50,6 +50,8 @@ class HeldOut:
         """The first or the last: all tasks, samples of them, and other environments."""
         if self._beside is not None:
             await self._beside
+        if not self._config.eval.ends:
+            return
         await self._evaluate(step, self._config.eval.tasks, ks=self._config.eval.k)
         for other_env in self._other_envs if step in self.evaluations else ():
             await self._measure_elsewhere(step, other_env)
