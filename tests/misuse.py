@@ -47,6 +47,8 @@ TABLE = (
     Misuse("train", "policy.device={other_device}", r"the installed vLLM is built for"),
     Misuse("train", "learner=lora learner.adapter.modules=[query]", r"with query, expected linear"),
     Misuse("serve", "learner=lora learner.adapter.rank=0", r"learner\.adapter\.rank"),
+    Misuse("train", "learner.base=nf4", r"learner\.base=nf4 with a learner that trains all"),
+    Misuse("serve", "learner=full learner.base=float32", r"learner\.base=float32 with a learner"),
     Misuse("train", "policy.serve=adapters", r"policy\.serve=adapters with a learner that trains"),
     Misuse(
         "train",

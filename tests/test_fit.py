@@ -210,5 +210,8 @@ def test_without_its_package_4_bits_are_refused_before_a_start(
     look_at_model(problems, config, RunFolder(tmp_path))
     assert ["expected the package no_such_package" in line for line in problems.lines] == [True]
     problems = Problems()
-    look_at_model(problems, load_config(["learner.base=nf4"]), RunFolder(tmp_path))
+    whole = config.learner.model_copy(update={"adapter": None})  # as presets have it
+    whole_config = config.model_copy(update={"learner": whole})
+    look_at_model(problems, whole_config, RunFolder(tmp_path))
     assert problems.lines == [], "without an adapter it is not asked for"
+    assert load_config(["policy=qwen3_4b"]).learner.base == "nf4"

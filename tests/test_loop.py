@@ -127,9 +127,25 @@ async def test_a_publication_that_is_refused_is_told_and_the_next_one_is_tried(
     updates, published = await run(tmp_path, learner, 5, refused=[1, 2, 4])
     assert published == [update.version for update in updates] == [1, 2, 3, 4, 5]
     assert [update.events["learner/refused"] for update in updates] == [1, 1, 0, 1, 0]
-    told = "version 2 is not served, the one before goes on: it has not arrived"
+    told = "version 2 is neither served nor kept, the one before goes on: it has not arrived"
     assert learner.calls.count(told) == 1
     assert not any(call.startswith("revive") for call in learner.calls)
+    assert [update.is_served for update in updates] == [False, False, True, False, True]
+
+
+async def test_what_was_not_served_has_no_checkpoint_that_a_resume_or_an_export_could_take(
+    tmp_path: Path,
+) -> None:
+    every = LearnerConfig(checkpoint_every=2, keep_checkpoints=9)
+    updates, _ = await run(tmp_path, FakeLearner([]), 6, every, refused=[2, 6])
+    assert [update.version for update in updates if update.checkpoint] == [3, 4], "2 is made up for"
+    assert list(list_checkpoints(tmp_path / "c")) == [3, 4]
+    config = LearnerConfig(publish="if_not_worse")
+    learner, guard = FakeLearner([]), Refusing(config, [2])
+    updates, _ = await run(tmp_path / "b", learner, 3, config, guard=guard, refused=[2])
+    assert "update 3 is undone, version 1 serves on as 3: it is worse" in learner.calls
+    assert "load 000001" in learner.calls
+    assert list(list_checkpoints(tmp_path / "b" / "c")) == [1, 3]
 
 
 async def test_publications_that_are_refused_in_a_row_end_the_run(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from clawrl_gym.core.errors import LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
 from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.user_lines import UserLines
@@ -212,6 +213,7 @@ class FakePolicy:
     adapter: AdapterConfig | None = field(default_factory=AdapterConfig)
     adapters_of_users: dict[str, tuple[int, Path]] = field(default_factory=dict)
     published: list[str] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
 
     async def publish_adapter(
         self, folder: Path | str, version: int, take: str = "copy", user: str = ""
@@ -248,6 +250,16 @@ class House:
             await asyncio.sleep(0.01)
         assert self.policy.published == list(published)
 
+    async def recorded(self, **versions: int) -> None:
+        newest = {}
+        for _ in range(500):
+            rows = await self.policy.store.newest_of_users()
+            newest = {user: row.version for user, row in rows.items()}
+            if newest == versions:
+                return
+            await asyncio.sleep(0.01)
+        assert newest == versions
+
 
 def lesson(session_id: str, number: int) -> Sample:
     return Sample(session_id, number, [1, 2], [False, True], [0.0, -1.0], [-1, 0], [0.0, 1.0], 1.0)
@@ -267,7 +279,8 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
         async def publish(learner: UserLearner, version: int, user: str) -> Publication:
             await learner.save_adapter(str(folder / "next"))
             await policy.publish_adapter(folder / "next", version, "move", user)
-            return Publication()
+            is_refused = f"{user}@{version}" in policy.refused
+            return Publication(refusal="it has not arrived" if is_refused else None)
 
         lines = UserLines(
             LearnerConfig(), RunFolder(folder), policy, users, timeline, said.append, publish
@@ -277,6 +290,7 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             lambda user: BatchQueue.live(live, store, user), separate=True, on_new=lines.begin
         )
         try:
+            await store.rollback_to_checkpoint()
             await lines.restore(queues)
         except TrainerError:
             await store.close()
@@ -320,6 +334,28 @@ async def test_each_user_has_versions_and_checkpoints_of_their_own(tmp_path: Pat
         await house.teach("anna", 4)
         await house.until("anna@6")
         assert again.calls[:2] == ["use anna 000005", "step anna 5"]
+
+
+async def test_a_version_that_was_refused_is_trained_again_after_a_restart(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        house.policy.refused = {"anna@2", "ben@1"}
+        await house.teach("anna", 1)
+        await house.until("anna@1")
+        await house.teach("anna", 2)
+        await house.until("anna@1", "anna@2")
+        await house.teach("ben", 3)
+        await house.until("anna@1", "anna@2", "ben@1")
+        await house.recorded(anna=2, ben=1)
+    assert list(list_checkpoints(user_folder(tmp_path, "anna") / CHECKPOINTS)) == [1]
+    async with living(tmp_path, learner) as house:
+        assert list(house.policy.adapters_of_users) == ["anna"]
+        assert house.policy.adapters_of_users["anna"][0] == 1
+        await house.until("anna@2", "ben@1")
+        assert learner.calls[-2:] == ["use ben -", "step ben 0"]
+        await house.recorded(anna=2, ben=1)
+        assert await house.policy.store.untrained_samples() == []
 
 
 async def test_turns_come_in_the_order_in_which_batches_were_ready(tmp_path: Path) -> None:

@@ -271,6 +271,8 @@ async def test_users_count_their_updates_by_themselves_and_go_on_from_them(
     assert [(group.id, group.user) for group in waiting] == [(3, "ben"), (4, "anna")]
     with pytest.raises(StoreError, match="expected at most the 1 that wait"):
         await store.add_user_update("ben", update(1, groups=2), "checkpoint")
+    await store.add_user_update("anna", update(2, groups=1), None)
+    assert [group.user for group in await store.untrained_groups()] == ["ben"]
     assert await store.rollback_to_checkpoint() is None, "the run's own has no checkpoint"
     assert {group.id for group in await store.untrained_groups()} == {1, 3, 4}
     await store.close()

@@ -2,8 +2,8 @@
 
 It knows no environment and no model: batches come in, a learner steps, weights go out. An update
 is recorded only after its weights serve or were refused; its samples count as trained only with a
-checkpoint. A learner whose process dies is started again from the last checkpoint and repeats the
-update.
+checkpoint, and what did not serve has none. A learner whose process dies is started again from the
+last checkpoint and repeats the update.
 
 Versions only ever count up: weights that come back from an earlier version serve as the next one,
 by an update without a batch.
@@ -82,8 +82,10 @@ class Update:
     swap_pause_s: float
     waited_s: float
     checkpoint: str | None
+    """None: it was not due, or the weights do not serve."""
     events: Mapping[str, float] = field(default_factory=dict)
     """What else happened, by metric name."""
+    is_served: bool = True
 
     @property
     def row(self) -> UpdateRow:
@@ -156,6 +158,8 @@ class TrainLoop:
         """Of the guard, in a row."""
         self._unserved = 0
         """Publications that were refused, in a row."""
+        self._owes_checkpoint = False
+        """One was due and what it would have held did not serve."""
         self._returns: asyncio.Queue[_Return] = asyncio.Queue()
 
     async def run(self, version: int, steps: int) -> None:
@@ -290,6 +294,7 @@ class TrainLoop:
             waited_s,
             progress.checkpoint,
             {**progress.events, **publication.metrics},
+            is_served=publication.refusal is None,
         )
         await asyncio.shield(self._recorded(update))
         return new
@@ -313,13 +318,17 @@ class TrainLoop:
         if progress.publication is None:
             progress.publication = await self._published(new)
         if last or await asyncio.to_thread(self._is_due, new):
-            folder = str(checkpoint_dir(self._checkpoints, new))
-            with self._timeline.span("train", "checkpoint", version=new):
-                if progress.is_refused:
-                    await self._keep_again(version, new)
-                else:
-                    await self._learner.save_checkpoint(folder)
-            progress.checkpoint = folder
+            self._owes_checkpoint = True
+        if not self._owes_checkpoint or progress.publication.refusal is not None:
+            return
+        folder = str(checkpoint_dir(self._checkpoints, new))
+        with self._timeline.span("train", "checkpoint", version=new):
+            if progress.is_refused:
+                await self._keep_again(self._newest_kept(version), new)
+            else:
+                await self._learner.save_checkpoint(folder)
+        progress.checkpoint = folder
+        self._owes_checkpoint = False
 
     async def _step(self, progress: _Progress, samples: list[Sample], version: int) -> None:
         """An update, undone where the guards refuse it. Raises TrainerError when they do so again
@@ -349,8 +358,9 @@ class TrainLoop:
                 "look at what the policy learns from, lower learner.lr, raise the threshold, or "
                 "take learner.publish=always"
             )
-        self._say(f"update {new} is undone, version {version} serves on as {new}: {why}")
-        await self._load(version, version)
+        kept = self._newest_kept(version)
+        self._say(f"update {new} is undone, version {kept} serves on as {new}: {why}")
+        await self._load(kept, version)
         progress.is_refused, progress.events["guard/refused"] = True, 1.0
 
     def _is_due(self, version: int) -> bool:
@@ -368,15 +378,19 @@ class TrainLoop:
         return version - max(earlier) >= updates
 
     async def _published(self, version: int) -> Publication:
-        """One that is refused leaves the older weights in service; learning goes on, and the next
-        version is published again. Raises PolicyError when that happens again and again."""
+        """One that is refused leaves the older weights in service and gets no checkpoint: whoever
+        takes the run up again, or a version of it, takes one that served. Learning goes on, and the
+        next version is published again. Raises PolicyError when that happens again and again."""
         with self._timeline.span("serve", "swap", version=version):
             publication = await self._publish(version)
         if publication.refusal is None:
             self._unserved = 0
             return publication
         self._unserved += 1
-        self._say(f"version {version} is not served, the one before goes on: {publication.refusal}")
+        self._say(
+            f"version {version} is neither served nor kept, the one before goes on: "
+            f"{publication.refusal}"
+        )
         if self._unserved == _MOST_REFUSALS:
             raise PolicyError(
                 f"{self._unserved} publications in a row were refused, the last one because "
@@ -395,6 +409,11 @@ class TrainLoop:
                 "last one with resume=, or take learner.checkpoint_every=1"
             )
         return str(folder)
+
+    def _newest_kept(self, version: int) -> int:
+        """The last one up to a version that has a checkpoint, or needs none."""
+        kept = [earlier for earlier in list_checkpoints(self._checkpoints) if earlier <= version]
+        return max(kept, default=self._begins_at)
 
     def _kept_count(self, checkpoints: Mapping[int, Path]) -> int:
         """How many of the newest stay."""

@@ -18,6 +18,8 @@ from clawrl_gym.run.kept_model import kept_model
 from clawrl_gym.run.repeat import FLAG, repeated, split_config
 
 C = TypeVar("C", RunConfig, ServeConfig, EvaluateConfig)
+T = TypeVar("T", RunConfig, ServeConfig)
+"""Of commands that learn."""
 Command = Literal["train", "serve", "evaluate", "bench"]
 _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
@@ -55,14 +57,28 @@ def load_config(
     if wrong:
         raise ConfigError(f"got the override {wrong[0]!r}, expected a text such as 'seed=3'")
     if command == "train":
-        return _pinned(_train_config(arguments))
+        return _with_effect(_pinned(_train_config(arguments)), arguments)
     if command == "serve":
-        return _serve_config(arguments)
+        return _with_effect(_serve_config(arguments), arguments)
     if command == "evaluate":
         return _pinned(_composed("evaluate", arguments, EvaluateConfig))
     if command == "bench":
         return _bench_config(arguments)
     raise ConfigError(f"got command {command!r}, expected train, serve, evaluate or bench")
+
+
+def _with_effect(config: T, arguments: list[str]) -> T:
+    """Raises ConfigError for a key of the command line that changes nothing here; what a preset
+    says for those with an adapter is no such key."""
+    names = {argument.lstrip("+").partition("=")[0] for argument in arguments}
+    learner = config.learner
+    if "learner.base" in names and learner.base != "served" and learner.adapter is None:
+        raise ConfigError(
+            f"got learner.base={learner.base} with a learner that trains all weights, expected one "
+            "with an adapter, beside which weights are frozen: learner=lora, or leave learner.base "
+            "out"
+        )
+    return config
 
 
 def _composed(command: Command, arguments: list[str], model: type[C]) -> C:

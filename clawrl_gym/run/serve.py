@@ -270,9 +270,10 @@ class Service:
         learning = self._parts.policy.gateway.stats.learning
         learning.updates += 1
         learning.samples += len(update.batch.samples)
-        self._view.message(
-            f"{user}@{update.version} serves, of {len(update.batch.samples)} samples of theirs"
-        )
+        if update.is_served:
+            self._view.message(
+                f"{user}@{update.version} serves, of {len(update.batch.samples)} samples of theirs"
+            )
 
     async def _on_update(self, update: Update) -> None:
         await self._parts.record(update)

@@ -1,8 +1,8 @@
 """The users who have weights of their own: each has a line of versions beside the run's own.
 
 A line begins with the first sample of its user: then the adapter is the run's own as it is, and the
-count of versions goes on from there. Its checkpoints lie in the user's folder, one for each update,
-and what serves after a restart is the newest of them.
+count of versions goes on from there. Its checkpoints lie in the user's folder, one for each update
+that served, and what serves after a restart is the newest of them.
 """
 
 from __future__ import annotations
@@ -166,9 +166,9 @@ class UserLines:
             return await self._publish(learner, version, user)
 
         async def record(update: Update) -> None:
-            assert update.checkpoint is not None
             await self._policy.store.add_user_update(user, update.row, update.checkpoint)
-            self._versions[user] = update.version
+            if update.checkpoint is not None:
+                self._versions[user] = update.version
             await self.on_update(user, update)
 
         guard = guard_of(self._config, learner)

@@ -268,8 +268,9 @@ class Store:
 
         await self._write(job)
 
-    async def add_user_update(self, user: str, update: UpdateRow, checkpoint: str) -> None:
-        """Record an update of a user's own weights, whose groups are trained with it.
+    async def add_user_update(self, user: str, update: UpdateRow, checkpoint: str | None) -> None:
+        """Record an update of a user's own weights; with a checkpoint, all groups that their
+        updates used are trained.
 
         One transaction. Raises StoreError when the version exists, or fewer groups of theirs wait
         than the update used; nothing of it is then stored.
@@ -295,10 +296,10 @@ class Store:
         await self._write(job)
 
     async def rollback_to_checkpoint(self) -> UpdateRow | None:
-        """For resume: undo updates after the last checkpoint; their groups and samples wait again.
+        """For resume: undo updates after the last checkpoint, of the run's own weights and of each
+        user's; their groups and samples wait again.
 
-        Returns the update of that checkpoint, or None when the run has none yet. Each update of a
-        user's own weights has one.
+        Returns the update of the run's own checkpoint, or None when it has none yet.
         """
 
         def job(tx: Transaction) -> UpdateRow | None:
@@ -306,6 +307,7 @@ class Store:
             if not self.records:
                 after = -1 if last is None else last.version
                 tx.db.execute("DELETE FROM disk.updates WHERE version > ?", (after,))
+                training.forget_unkept(tx, "disk")
             return last
 
         return await self._write(job)

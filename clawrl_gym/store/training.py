@@ -82,17 +82,18 @@ def add_update(
 
 
 def add_user_update(
-    tx: Transaction, user: str, update: UpdateRow, checkpoint: str
+    tx: Transaction, user: str, update: UpdateRow, checkpoint: str | None
 ) -> dict[str, object]:
-    """The stored row of an update of a user's own weights, each of which has a checkpoint."""
+    """The stored row of an update of a user's own weights."""
     row = {"user": user, **_update_columns(update, checkpoint)}
     tx.insert("INSERT INTO user_updates", row)
     _use_up(tx, update, user)
-    tx.db.execute(
-        "UPDATE samples SET trained_by=? WHERE trained_by IS NULL AND group_id IN "
-        "(SELECT group_id FROM groups WHERE user=? AND used_by=?)",
-        (update.version, user, update.version),
-    )
+    if checkpoint is not None:
+        tx.db.execute(
+            "UPDATE samples SET trained_by=? WHERE trained_by IS NULL AND group_id IN "
+            "(SELECT group_id FROM groups WHERE user=? AND used_by<=?)",
+            (update.version, user, update.version),
+        )
     return row
 
 
@@ -129,7 +130,8 @@ def next_group_id(tx: Transaction) -> int:
 
 
 def rollback(tx: Transaction) -> UpdateRow | None:
-    """Undo what came after the last checkpoint; returns that checkpoint's update."""
+    """Undo what came after the last checkpoint, of the run's own weights and of each user's;
+    returns that update of the run's own."""
     last = tx.one(
         "SELECT * FROM updates WHERE checkpoint IS NOT NULL ORDER BY version DESC LIMIT 1"
     )
@@ -137,7 +139,26 @@ def rollback(tx: Transaction) -> UpdateRow | None:
     tx.db.execute("DELETE FROM batches WHERE version > ?", after)
     tx.db.execute("DELETE FROM updates WHERE version > ?", after)
     tx.db.execute("UPDATE groups SET used_by=NULL WHERE used_by > ? AND user=''", after)
+    tx.db.execute(
+        f"UPDATE groups SET used_by=NULL WHERE user!='' AND used_by > {_last_of('groups.user')}"
+    )
+    forget_unkept(tx, "main")
     return None if last is None else update_of(last)
+
+
+def forget_unkept(tx: Transaction, database: str) -> None:
+    """Updates of users' own weights that came after the last checkpoint of theirs."""
+    tx.db.execute(
+        f"DELETE FROM {database}.user_updates AS later WHERE version > {_last_of('later.user')}"
+    )
+
+
+def _last_of(user: str) -> str:
+    """SQL of the version of a user's last checkpoint; -1 without one."""
+    return (
+        "(SELECT coalesce(max(version), -1) FROM main.user_updates "
+        f"WHERE user={user} AND checkpoint IS NOT NULL)"
+    )
 
 
 def forget_user(tx: Transaction, user: str) -> None:
