@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,17 @@ async def test_a_terminated_episode_sums_its_rewards_and_reports_the_last_observ
     assert episode.family == "count"
     assert env.options == {"task": "t", "split": "train"}
     assert chat.ended == (episode, [{"role": "user", "content": "saw b"}])
+
+
+async def test_what_was_said_comes_back_with_an_episode_that_wants_it() -> None:
+    episode = await play(Countdown(2), ScriptedChat("a", "b"), replace(SPEC, keeps_transcript=True))
+    transcript = episode.transcript
+    assert transcript is not None
+    assert transcript.opening == [{"role": "user", "content": "go"}]
+    assert [answer.action for answer in transcript.answers] == ["a", "b"]
+    assert {answer.completion_tokens for answer in transcript.answers} == {None}
+    assert transcript.observations == ["go", "saw a", "saw b"]
+    assert (await play(Countdown(1), ScriptedChat("a"))).transcript is None
 
 
 async def test_each_request_extends_the_one_before() -> None:

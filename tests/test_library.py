@@ -161,6 +161,7 @@ async def test_an_endpoint_that_hangs_up_is_no_failure_of_the_policy(tmp_path: P
                 [
                     "eval.tasks=2",
                     "rollout.max_retries=0",
+                    "endpoint.patience_s=0",
                     f"endpoint.base_url=http://127.0.0.1:{port}/v1",
                     f"run.dir={tmp_path}",
                 ]

@@ -25,6 +25,9 @@ class EndpointConfig(Part):
     """The model's name at the server."""
     max_tokens: int | None = Field(None, ge=1)
     """Longest reply; None leaves it to the server."""
+    patience_s: float = Field(60.0, ge=0)
+    """How long a request is made again that the server turned away for now (429, 5xx) or did not
+    get, with growing pauses or as Retry-After says; such seconds are none of the agent's."""
 
 
 class EvaluateConfig(Part):

@@ -271,6 +271,35 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """One reply of the policy in an episode, and what it cost."""
+
+    message: Message
+    action: str | None
+    """What the environment got; None for a reply in which the agent found no action."""
+    prompt_tokens: int | None = None
+    """None where the server does not say."""
+    completion_tokens: int | None = None
+    duration_s: float = 0.0
+    finish_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """All that was said in an episode, once."""
+
+    opening: list[Message]
+    """The first request."""
+    tools: list[Tool]
+    """That it offered."""
+    answers: list[Answer]
+    observations: list[str]
+    """The first is part of the opening; each other one came after the answer before it."""
+    report: str | None = None
+    """Of the environment's checks, which no request held."""
+
+
+@dataclass(frozen=True, slots=True)
 class Episode:
     """One run of a task by the policy, as its worker reports it."""
 
@@ -294,6 +323,8 @@ class Episode:
     """What its worker noticed after it, for people, such as a leak."""
     is_reported: bool = False
     """People were told of its error already: all episodes of a worker that ended have the same."""
+    transcript: Transcript | None = None
+    """Where its spec wants one."""
 
     @property
     def success(self) -> bool:

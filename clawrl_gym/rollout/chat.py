@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +23,15 @@ import aiohttp
 from clawrl_gym.core.errors import (
     ContextError,
     PolicyError,
+    PolicyUnavailable,
     ReplyTimeout,
     RequestError,
     boundary,
 )
 from clawrl_gym.core.link import LARGEST_BODY_BYTES, in_one_line
+from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode, Json, Message, Tool
+from clawrl_gym.rollout.deadline import OutageClock
 from clawrl_gym.rollout.episode import EpisodeSpec, PolicyReply
 from clawrl_gym.rollout.link import GatewayLink
 
@@ -34,6 +39,9 @@ _REFUSED = (400, 413, 422)
 """Statuses that say that the request itself is wrong."""
 _TOO_LONG = 504
 """The gateway's: the policy works and has not ended its reply."""
+_BUSY = (408, 425, 429, 500, 502, 503, 504, 529)
+"""Of other servers: the same request may be answered later."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 15.0
 _MARGIN_S = 30.0
 """The gateway knows why a reply does not come, so it gives up this much sooner."""
 _PATHS = {"chat": "/v1/chat/completions", "end": "/end"}
@@ -53,6 +61,16 @@ class PolicyAddress:
     """False: any server of the OpenAI API, which knows no sessions."""
     max_tokens: int | None = None
     """Longest reply; None leaves it to the server. The gateway has its own."""
+    patience_s: float = 0.0
+    """How long a request is made again that another server turned away for now (429, 5xx) or did
+    not get."""
+
+
+class _TurnedAway(PolicyUnavailable):
+    """A server that may answer the same request later."""
+
+    after_s: float = 0.0
+    """When, by what it says itself."""
 
 
 class GatewayChat:
@@ -96,6 +114,10 @@ class GatewayChat:
         """Send the film of an episode that is over."""
         await self._post(f"/sessions/{spec.session_id}/film", jpeg, {"Content-Type": "image/jpeg"})
 
+    def outages_of(self, spec: EpisodeSpec) -> OutageClock:
+        """The same for all episodes: the gateway counts them."""
+        return self.outages_s
+
     async def outages_s(self, last_s: float) -> float:
         """In how many of the last seconds the gateway had no policy that could answer."""
         url = f"{self._base_url}/v1/outages?last_s={last_s:.3f}"
@@ -124,12 +146,18 @@ class GatewayChat:
 
 
 class EndpointChat:
-    """Speaks the OpenAI API of any server; nothing of an episode is recorded there."""
+    """Speaks the OpenAI API of any server; nothing of an episode is recorded there.
+
+    What the server turns away for now is asked again, with growing pauses, or when it says; these
+    seconds are none of the agent's.
+    """
 
     def __init__(self, address: PolicyAddress, timeout_s: float, limit: int) -> None:
         self._base_url = address.base_url.rstrip("/")
         self._address = address
         self._http = _http(address, timeout_s, limit)
+        self._waited_s: defaultdict[str, float] = defaultdict(float)
+        """By open session."""
 
     async def reply(
         self, spec: EpisodeSpec, messages: list[Message], tools: list[Tool]
@@ -141,12 +169,38 @@ class EndpointChat:
         }
         body: dict[str, object] = {"model": self._address.model, "messages": messages}
         body |= {name: value for name, value in fields.items() if value is not None}
+        began_s = time.monotonic()
+        for pause_s in growing_pauses_s(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
+            asked_s = time.monotonic()
+            try:
+                return await self._ask(body)
+            except PolicyUnavailable as failure:
+                after_s = failure.after_s if isinstance(failure, _TurnedAway) else 0.0
+                pause_s = max(pause_s, after_s)
+                now_s = time.monotonic()
+                if now_s + pause_s > began_s + self._address.patience_s:
+                    raise
+                self._waited_s[spec.session_id] += now_s - asked_s + pause_s
+                await asyncio.sleep(pause_s)
+        raise AssertionError("pauses do not end")
+
+    async def _ask(self, body: Json) -> PolicyReply:
+        url = f"{self._base_url}/chat/completions"
         try:
-            answer = await _post_json(self._http, f"{self._base_url}/chat/completions", body, {})
+            with _reaching(url, self._http.timeout.total):
+                async with self._http.post(url, json=body) as answer:
+                    text = await answer.text()
         except ReplyTimeout:
             await _require_answer(self._http, f"{self._base_url}/models")
             raise
-        return _reply_of(answer)
+        if answer.status in _BUSY and not _is_too_long(text):
+            failure = _TurnedAway(f"the policy answered {answer.status} to {url}: {text[:300]}")
+            failure.after_s = _seconds(answer.headers.get("Retry-After"))
+            raise failure
+        if answer.status != 200:
+            raise _refusal(url, answer.status, text)
+        with boundary(PolicyError, f"{url} answered {text[:100]!r}, expected a chat completion"):
+            return _checked(_reply_of(json.loads(text)))
 
     async def begin(self, spec: EpisodeSpec) -> None:
         """Nothing to open: there are no sessions."""
@@ -155,13 +209,18 @@ class EndpointChat:
         self, spec: EpisodeSpec, episode: Episode, next_state: list[Message] | None
     ) -> None:
         """Nothing to record."""
+        self._waited_s.pop(spec.session_id, None)
 
     async def film(self, spec: EpisodeSpec, jpeg: bytes) -> None:
         """Nobody keeps films."""
 
-    async def outages_s(self, last_s: float) -> float:
-        """Nobody counts them."""
-        return 0.0
+    def outages_of(self, spec: EpisodeSpec) -> OutageClock:
+        """How long an episode has waited for a server that turned it away."""
+
+        async def waited_s(last_s: float) -> float:
+            return self._waited_s.get(spec.session_id, 0.0)
+
+        return waited_s
 
     async def close(self) -> None:
         await self._http.close()
@@ -229,8 +288,29 @@ def _http(address: PolicyAddress, timeout_s: float, limit: int) -> aiohttp.Clien
 
 
 def _reply_of(completion: Any) -> PolicyReply:
-    usage = completion.get("usage") or {}
-    return PolicyReply(completion["choices"][0]["message"], int(usage.get("completion_tokens", 0)))
+    usage, choice = completion.get("usage") or {}, completion["choices"][0]
+    prompt_tokens = usage.get("prompt_tokens")
+    return PolicyReply(
+        choice["message"],
+        int(usage.get("completion_tokens") or 0),
+        None if prompt_tokens is None else int(prompt_tokens),
+        choice.get("finish_reason"),
+    )
+
+
+def _checked(reply: PolicyReply) -> PolicyReply:
+    """A reply of anybody's server. Raises ValueError for what is no message."""
+    if not isinstance(reply.message, dict) or "content" not in reply.message:
+        raise ValueError("its choices[0].message is no message with a content")
+    return reply
+
+
+def _seconds(retry_after: str | None) -> float:
+    """The header Retry-After where it is a number of seconds; else 0."""
+    try:
+        return max(0.0, float(retry_after or 0.0))
+    except ValueError:
+        return 0.0
 
 
 async def _post_json(
@@ -253,15 +333,19 @@ def _reaching(url: str, timeout_s: float | None) -> Iterator[None]:
     try:
         yield
     except aiohttp.ConnectionTimeoutError as error:
-        raise PolicyError(f"the policy cannot be reached at {url}: {error!r}") from error
+        raise PolicyUnavailable(f"the policy cannot be reached at {url}: {error!r}") from error
     except TimeoutError as error:
         raise ReplyTimeout(f"the policy had not ended its reply after {timeout_s:g} s") from error
     except aiohttp.ClientError as error:
-        raise PolicyError(f"the policy did not answer {url}: {error!r}") from error
+        raise PolicyUnavailable(f"the policy did not answer {url}: {error!r}") from error
+
+
+def _is_too_long(text: str) -> bool:
+    return "context_length_exceeded" in text or "maximum context length" in text
 
 
 def _refusal(url: str, status: int, text: str) -> PolicyError:
-    if "context_length_exceeded" in text or "maximum context length" in text:
+    if _is_too_long(text):
         return ContextError(text[:300])
     kind = RequestError if status in _REFUSED else PolicyError
     kind = ReplyTimeout if status == _TOO_LONG else kind

@@ -29,7 +29,7 @@ from clawrl_gym.core.errors import (
     boundary,
 )
 from clawrl_gym.core.pictures import text_of
-from clawrl_gym.core.types import Episode, Message, StopReason, TaskRef, Tool
+from clawrl_gym.core.types import Answer, Episode, Message, StopReason, TaskRef, Tool
 from clawrl_gym.rollout.deadline import Deadline, OutageClock, no_outages
 from clawrl_gym.rollout.progress import InThread, Progress, TextEnv
 
@@ -47,6 +47,8 @@ class EpisodeSpec:
     """Of the agent's own time, and of the environment's start."""
     temperature: float | None = None
     """None takes the policy's own sampling."""
+    keeps_transcript: bool = False
+    """All that is said comes back with the episode."""
 
     @property
     def longest_s(self) -> float:
@@ -73,7 +75,10 @@ class PolicyReply:
 
     message: Message
     tokens: int = 0
-    """That were sampled for it."""
+    """That were sampled for it; 0 where the server does not say."""
+    prompt_tokens: int | None = None
+    """None where the server does not say."""
+    finish_reason: str | None = None
 
 
 class Chat(Protocol):
@@ -202,6 +207,7 @@ def conclude(
         family=progress.family,
         duration_s=time.monotonic() - started_s,
         scores={} if stop.is_infrastructure else progress.scores,
+        transcript=progress.transcript if spec.keeps_transcript else None,
     )
 
 
@@ -251,8 +257,12 @@ async def _play(
     history = HeadTail(bounds.max_context_chars) if bounds.context == "head_tail" else None
     while len(progress.replies) < spec.max_turns and not _spent_its_tokens(progress, bounds):
         messages = agent.messages(progress.observations, progress.replies)
+        request = _with_system(messages, system)
+        if not progress.opening:
+            progress.opening, progress.offered = request, tools
+        asked_s = time.monotonic()
         try:
-            answer = await _ask(spec, chat, _with_system(messages, system), tools, history)
+            answer = await _ask(spec, chat, request, tools, history)
         except ContextError:
             await progress.finish()
             return StopReason.CONTEXT
@@ -263,6 +273,7 @@ async def _play(
         progress.tokens += answer.tokens
         progress.replies.append(answer.message)
         action = agent.action(answer.message)
+        progress.answers.append(_noted(answer, action, time.monotonic() - asked_s))
         if isinstance(action, ParseFailure):
             progress.observations.append(action.message)
             continue
@@ -271,6 +282,18 @@ async def _play(
             return stop
     await progress.finish()
     return StopReason.TRUNCATED
+
+
+def _noted(reply: PolicyReply, action: Action | ParseFailure, duration_s: float) -> Answer:
+    is_counted = reply.prompt_tokens is not None
+    return Answer(
+        reply.message,
+        None if isinstance(action, ParseFailure) else action.text,
+        reply.prompt_tokens,
+        reply.tokens if is_counted else None,
+        round(duration_s, 3),
+        reply.finish_reason,
+    )
 
 
 async def _ask(

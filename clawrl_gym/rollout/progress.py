@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from clawrl_gym.core.errors import EnvError, boundary
-from clawrl_gym.core.types import Json, Message, StopReason, TaskRef, Tool
+from clawrl_gym.core.pictures import text_of
+from clawrl_gym.core.types import Answer, Json, Message, StopReason, TaskRef, Tool, Transcript
 
 _STEP = ("observation", "reward", "terminated", "truncated", "info")
 InThread = Callable[..., Awaitable[Any]]
@@ -45,6 +46,12 @@ class Progress:
         self._in_thread = in_thread
         self.observations: list[str] = []
         self.replies: list[Message] = []
+        self.opening: list[Message] = []
+        """The first request."""
+        self.offered: list[Tool] = []
+        """Tools of the first request."""
+        self.answers: list[Answer] = []
+        """The replies and what they cost, where it is known."""
         self.tokens = 0
         """Sampled by the policy."""
         self.reward = 0.0
@@ -86,6 +93,15 @@ class Progress:
             reward = await self._in_thread(self._env.finish)
             self.reward += _finite("finish", "a reward", reward)
             self.report = _report_text(getattr(self._env, "report", None))
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was said so far; of a program that acts by itself its actions."""
+        answers = self.answers or [Answer(reply, text_of(reply)) for reply in self.replies]
+        opening: list[Message] = [{"role": "user", "content": text} for text in self.observations]
+        return Transcript(
+            self.opening or opening[:1], self.offered, answers, self.observations, self.report
+        )
 
     @property
     def tools(self) -> list[Tool]:

@@ -170,10 +170,11 @@ class RolloutWorker(EpisodeRunner):
             slot.discard()
         measured = spec.group_id is None
         slot.filming = self._films == "all" or (self._films == "measured" and measured)
+        outages_s = self._chat.outages_of(spec)
         try:
             if self._agent is None:
                 episode = await run_harness(
-                    spec, slot, self._harness, self._chat, slot.call, self._chat.outages_s
+                    spec, slot, self._harness, self._chat, slot.call, outages_s
                 )
             else:
                 episode = await run_episode(
@@ -183,7 +184,7 @@ class RolloutWorker(EpisodeRunner):
                     self._chat,
                     slot.call,
                     self._bounds,
-                    self._chat.outages_s,
+                    outages_s,
                 )
             if episode.stop_reason in _SPOILS_ENVIRONMENTS:
                 slot.discard()

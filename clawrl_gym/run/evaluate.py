@@ -138,6 +138,7 @@ def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
         endpoint.model,
         is_gateway=False,
         max_tokens=endpoint.max_tokens,
+        patience_s=endpoint.patience_s,
     )
 
 
