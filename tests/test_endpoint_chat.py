@@ -9,24 +9,22 @@ import pytest
 from aiohttp import web
 
 from clawrl_gym.core.errors import ContextError, PolicyError, RequestError
-from clawrl_gym.core.types import TaskRef
+from clawrl_gym.core.types import Message, TaskRef
 from clawrl_gym.rollout.chat import EndpointChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from tests.endpoint_rig import Endpoint, listening
 
 SPEC = EpisodeSpec("e", None, TaskRef("t", 0, "heldout"), max_turns=3, timeout_s=5.0)
-HELLO = [{"role": "user", "content": "hello"}]
+HELLO: list[Message] = [{"role": "user", "content": "hello"}]
 
 
 @asynccontextmanager
 async def chat_with(
-    endpoint: Endpoint, patience_s: float = 5.0, **address: str
+    endpoint: Endpoint, patience_s: float = 5.0, key: str = "none", model: str = "scripted"
 ) -> AsyncIterator[EndpointChat]:
     async with listening(endpoint):
-        options = {"key": "none", "model": "scripted", **address}
-        chat = EndpointChat(
-            PolicyAddress(endpoint.url, is_gateway=False, patience_s=patience_s, **options), 5.0, 4
-        )
+        address = PolicyAddress(endpoint.url, key, model, is_gateway=False, patience_s=patience_s)
+        chat = EndpointChat(address, 5.0, 4)
         try:
             yield chat
         finally:
@@ -69,15 +67,15 @@ async def test_patience_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "words"),
+    ("key", "model", "words"),
     [
-        ({"key": "wrong"}, "answered 401 to .*Incorrect API key"),
-        ({"model": "wrong"}, "answered 404 to .*`wrong` does not exist"),
+        ("wrong", "scripted", "answered 401 to .*Incorrect API key"),
+        ("none", "wrong", "answered 404 to .*`wrong` does not exist"),
     ],
 )
-async def test_who_is_refused_is_not_asked_again(address: dict[str, str], words: str) -> None:
+async def test_who_is_refused_is_not_asked_again(key: str, model: str, words: str) -> None:
     endpoint = Endpoint()
-    async with chat_with(endpoint, **address) as chat:
+    async with chat_with(endpoint, key=key, model=model) as chat:
         with pytest.raises(PolicyError, match=words):
             await chat.reply(SPEC, HELLO, [])
     assert len(endpoint.bodies) == 1

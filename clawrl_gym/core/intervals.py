@@ -1,9 +1,20 @@
-"""95 % intervals of what was measured over tasks, and of paired differences over the same tasks.
+"""95 % intervals of what was measured: shares and means over tasks, and paired differences.
 
-Shares of solved tasks have closed forms (`wilson` in `metrics.py`; Agresti and Min of pairs), which
-hold where all or none were solved. Means of other numbers, such as pass@k, are resampled: tasks are
-drawn with replacement, 10,000 times, from a fixed seed, so that the same numbers give the same
-interval. Tasks count as independent; episodes of one task are not counted twice.
+A share of solved tasks has Wilson's interval (`wilson` in `metrics.py`). The mean of other numbers,
+such as pass@k, is resampled: tasks are drawn with replacement, 10,000 times, from a fixed seed, so
+that the same numbers give the same interval.
+
+A paired difference varies over seeds and over tasks. The mean over S seeds and T tasks varies
+because other tasks might have been drawn, and because training with other seeds ends elsewhere.
+With MS the mean squares of a two-way table (seeds, tasks, and the rest),
+
+    half width² = t_T² MS_tasks / (S T)  +  t_{S-1}² max(0, MS_seeds - MS_rest) / (S T)
+
+the first term the spread between tasks, the second what seeds vary beyond that; t are Student's
+quantiles, which are wide for few seeds. Two imagined tasks, half of one better and half of one
+worse, enter the spread between tasks (Agresti and Min 2005): where no task changed, the interval is
+still as wide as so few tasks allow. One seed says nothing of others: the interval is over tasks
+alone.
 """
 
 from __future__ import annotations
@@ -11,10 +22,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist, fmean
 
 from clawrl_gym.core.metrics import wilson
 
-_Z = 1.959964
+_Z = NormalDist().inv_cdf(0.975)
+_T_975 = (
+    12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+    2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+)  # fmt: skip
+"""Student's t at 0.975 for 1, 2, ... degrees of freedom."""
 _DRAWS = 10_000
 _CHUNK = 2_000_000
 """Numbers that are drawn at a time, for memory."""
@@ -29,11 +46,6 @@ class Estimate:
     high: float
     n: int
     """Tasks."""
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the interval leaves out 0: for differences."""
-        return not self.low <= 0.0 <= self.high
 
 
 def share_of(solved: Sequence[bool]) -> Estimate:
@@ -55,35 +67,57 @@ def mean_of(values: Sequence[float]) -> Estimate:
     return Estimate(sum(values) / n if n else math.nan, low, high, n)
 
 
-def difference_of_shares(before: Sequence[bool], after: Sequence[bool]) -> Estimate:
-    """By how much more of the same tasks were solved; the interval of Agresti and Min (2005).
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """By how much something was above something else, on the same tasks."""
 
-    Half a task is added to each of the four ways in which a pair can end, which keeps the interval
-    honest where few or no tasks changed.
-    """
-    pairs = list(zip(before, after, strict=True))
-    n = len(pairs)
-    if not n:
-        return Estimate(math.nan, -1.0, 1.0, 0)
-    won, lost = pairs.count((False, True)), pairs.count((True, False))
-    whole, gain, changed = n + 2.0, won - lost, won + lost + 1.0
-    middle = gain / whole
-    spread = _Z * math.sqrt(changed - gain * gain / whole) / whole
-    return Estimate(gain / n, max(-1.0, middle - spread), min(1.0, middle + spread), n)
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    tasks: int
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out that nothing differs."""
+        return self.low > 0 or self.high < 0
 
 
-def difference_of_means(before: Sequence[float], after: Sequence[float]) -> Estimate:
-    """By how much the mean over the same tasks is higher: the mean of each task's own difference.
+def mean_difference(differences_ST: Sequence[Sequence[float]]) -> Difference | None:
+    """Of a table of differences, a row a seed and a column a task; None of an empty one."""
+    rows = [list(row) for row in differences_ST if row]
+    if not rows:
+        return None
+    seeds, tasks = len(rows), len(rows[0])
+    by_seed = [fmean(row) for row in rows]
+    by_task = [fmean(column) for column in zip(*rows, strict=True)]
+    mean = fmean(by_seed)
+    task_squares = seeds * (_squares(by_task, mean) + 1) / (tasks + 1)
+    variance = student_t(tasks) ** 2 * task_squares / (seeds * tasks)
+    if seeds > 1:
+        rest = [
+            [value - of_seed - of_task + mean for value, of_task in zip(row, by_task, strict=True)]
+            for row, of_seed in zip(rows, by_seed, strict=True)
+        ]
+        degrees = max(1, (seeds - 1) * (tasks - 1))
+        rest_squares = sum(_squares(row, 0.0) for row in rest) / degrees
+        seed_squares = tasks * _squares(by_seed, mean) / (seeds - 1)
+        beyond = max(0.0, seed_squares - rest_squares)
+        variance += student_t(seeds - 1) ** 2 * beyond / (seeds * tasks)
+    half = math.sqrt(variance)
+    return Difference(mean, mean - half, mean + half, seeds, tasks)
 
-    Where no task differs resampling sees no spread; then as if one task had gained, and one lost,
-    as much as a task can: `difference_of_shares` of no change.
-    """
-    differences = [b - a for a, b in zip(before, after, strict=True)]
-    n = len(differences)
-    if not any(differences):
-        return difference_of_shares([False] * n, [False] * n)
-    low, high = _resampled(differences)
-    return Estimate(sum(differences) / n, low, high, n)
+
+def student_t(degrees: int) -> float:
+    """Student's t at 0.975."""
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    second = (5 * _Z**5 + 16 * _Z**3 + 3 * _Z) / (96 * degrees**2)
+    return _Z + (_Z**3 + _Z) / (4 * degrees) + second
+
+
+def _squares(values: Sequence[float], mean: float) -> float:
+    return sum((value - mean) ** 2 for value in values)
 
 
 def _resampled(values: Sequence[float]) -> tuple[float, float]:
