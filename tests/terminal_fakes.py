@@ -66,6 +66,11 @@ class MemorySandbox:
             raise FileNotFoundError(path)
         return self.modes.get(path, 0o644)
 
+    def tree(self, path: str, max_entries: int) -> dict[str, int]:
+        self._require_alive()
+        below = [name for name in self.files if name.startswith(f"{path}/")]
+        return {name.removeprefix(f"{path}/"): 0o100_000 | self.mode(name) for name in below}
+
     def successor(self) -> Self:
         self._require_alive()
         self.closed = True

@@ -69,6 +69,19 @@ def test_files_go_in_and_come_out(sandbox):
     assert (sandbox.mode("/srv/data/in.bin"), sandbox.mode("/out.bin")) == (0o600, 0o640)
 
 
+def test_what_is_in_a_folder_is_listed_from_outside_and_no_link_is_followed(sandbox):
+    sandbox.write("/srv/here/a.txt", b"x", 0o600)
+    sandbox.exec("cd /srv/here; mkdir -m 711 -p b/.c; ln -s /etc link; mkfifo pipe", 5)
+    modes = {"a.txt": 0o100600, "b": 0o40755, "b/.c": 0o40711, "pipe": 0o10644, "link": 0o120777}
+    assert sandbox.tree("/srv/here", 5) == modes
+    with pytest.raises(SandboxError, match="more than 4 files"):
+        sandbox.tree("/srv/here", 4)
+    with pytest.raises(FileNotFoundError):
+        sandbox.tree("/none", 5)
+    with pytest.raises(SandboxError):
+        sandbox.tree("/srv/here/a.txt", 5)
+
+
 def test_a_file_that_is_not_there_is_not_found(sandbox):
     with pytest.raises(FileNotFoundError):
         sandbox.read("/none", 10)

@@ -1,5 +1,6 @@
 import gzip
 import io
+import stat
 import tarfile
 import zlib
 from typing import Any
@@ -36,6 +37,9 @@ class Left:
 
     def mode(self, path):
         return self.modes.get(path, 0o644) if path in self.files else None
+
+    def tree(self):
+        return {path: stat.S_IFREG | self.mode(path) for path in self.files}
 
 
 def packed(contents, fold=bytes):

@@ -1,4 +1,5 @@
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from clawrl_gym.core.errors import ConfigError, EnvError, TaskError
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
-from clawrl_gym.envs.terminal.env import TerminalEnv, observation_of
+from clawrl_gym.envs.terminal.env import TerminalEnv, observation_of, split_submission
 from clawrl_gym.envs.terminal.generated import make_task, task_ids
 from tests.terminal_fakes import MemoryOpener
 
@@ -29,7 +30,7 @@ def test_the_first_observation_is_the_instruction_alone():
     assert observation == make_task(APPEND).instruction
     assert info == {
         "task": APPEND, "family": "append", "split": "train", "tools": [],
-        "next_state_role": "user", "report": "", "error": None, "scores": {},
+        "next_state_role": "user", "report": "", "error": None, "scores": {}, "difficulty": 1,
     }  # fmt: skip
 
 
@@ -81,6 +82,43 @@ def test_submit_ends_the_episode_without_running_anything():
     env.reset(options={"task": TRAIL})
     assert env.step(" submit\n")[:4] == ("(submitted)", 0.0, True, False)
     assert opener.opened[0].ran == []
+
+
+@pytest.mark.parametrize("ending", ["\nsubmit", "\n\n  submit \n"])
+def test_submit_as_the_last_line_runs_what_stands_before_it(ending):
+    opener = MemoryOpener()
+    env = memory_env(opener)
+    env.reset(options={"task": TRAIL})
+    step = env.step(goal(TRAIL) + ending)
+    assert step[:4] == ("(no output)\n(submitted)", 1.0, True, False)
+    assert [command.strip() for command in opener.opened[0].ran] == [goal(TRAIL)]
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        ("submit", ("", True)),
+        ("\nsubmit\n", ("", True)),
+        ("a\nb\nsubmit", ("a\nb", True)),
+        ("a; submit", ("a; submit", False)),
+        ("submit\na", ("submit\na", False)),
+        ("a \\\nsubmit", ("a \\\nsubmit", False)),
+        ("a &&\nsubmit", ("a &&\nsubmit", False)),
+        ("echo submit", ("echo submit", False)),
+        ("cat > f <<E\nsubmit\nE", ("cat > f <<E\nsubmit\nE", False)),
+    ],
+)
+def test_what_submits(action, expected):
+    assert split_submission(action) == expected
+
+
+def test_a_request_says_its_budget_where_the_task_does():
+    task = make_task(APPEND)
+    assert task.request(8) == task.instruction
+    telling = replace(task, tells_budget=True, turns=6)
+    assert telling.request(8).endswith("\n\nYou have 6 replies. Run submit when you are done.")
+    assert "You have 4 replies." in telling.request(4)
+    assert "You have 8 replies." in replace(telling, turns=None).request(8)
 
 
 def test_an_episode_is_truncated_and_graded_at_its_most_turns():

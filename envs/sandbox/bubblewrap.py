@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.channel import LauncherChannel
-from clawrl_gym.envs.sandbox.files import file_mode, read_file, write_file
+from clawrl_gym.envs.sandbox.files import file_mode, list_tree, read_file, write_file
 from clawrl_gym.envs.sandbox.interface import ExecResult, Limits, SandboxSpec
 from clawrl_gym.envs.sandbox.isolation import IsolationCheck, cure_for
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
@@ -134,6 +134,11 @@ class BubblewrapSandbox:
         self._check_open()
         with self._channel.root() as root_fd:
             return file_mode(root_fd, path)
+
+    def tree(self, path: str, max_entries: int) -> dict[str, int]:
+        self._check_open()
+        with self._channel.root() as root_fd:
+            return list_tree(root_fd, path, max_entries)
 
     def successor(self) -> Self:
         """As the protocol says; the system's programs (/usr but /usr/local) are the host's again.

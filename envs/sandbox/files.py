@@ -44,6 +44,35 @@ def file_mode(root_fd: int, path: str) -> int:
         os.close(fd)
 
 
+def list_tree(root_fd: int, path: str, max_entries: int) -> dict[str, int]:
+    """`st_mode` of all that is below a folder, by relative path; no link is followed.
+
+    FileNotFoundError when absent; SandboxError for what is no folder or holds more.
+    """
+    modes: dict[str, int] = {}
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        fd = _open(root_fd, posixpath.join(path, folder), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(fd) as entries:
+                for entry in entries:
+                    below = posixpath.join(folder, entry.name)
+                    modes[below] = entry.stat(follow_symlinks=False).st_mode
+                    if len(modes) > max_entries:
+                        raise too_many(path, max_entries)
+                    if stat.S_ISDIR(modes[below]):
+                        folders.append(below)
+        finally:
+            os.close(fd)
+    return modes
+
+
+def too_many(path: str, max_entries: int) -> SandboxError:
+    """What a folder that holds more than was expected is refused with."""
+    return SandboxError(f"{path!r} in the sandbox holds more than {max_entries} files")
+
+
 def write_file(root_fd: int, path: str, data: bytes, mode: int, owner: int | None) -> None:
     """Write a file and its missing parents; `owner` is the host's id of the sandbox's user."""
     parent = make_parents(root_fd, path, owner)

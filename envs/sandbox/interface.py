@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:  # a sandbox of its own needs no configuration
     from clawrl_gym.config.envs import SandboxConfig
@@ -112,4 +112,20 @@ class Sandbox(Protocol):
 
     def close(self) -> None:
         """End everything; idempotent."""
+        ...
+
+
+@runtime_checkable
+class ListsFiles(Protocol):
+    """A sandbox that can say what is in a folder; tasks that refuse side effects need it.
+
+    Ours do. It is apart from `Sandbox`, so that one of another's need not.
+    """
+
+    def tree(self, path: str, max_entries: int) -> dict[str, int]:
+        """All that is below a folder, by relative path, with type and permissions as `st_mode`.
+
+        Looked up from outside, like `read`; symbolic links are not followed. Raises
+        FileNotFoundError, or SandboxError for what is no folder or holds more.
+        """
         ...

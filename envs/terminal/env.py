@@ -23,14 +23,16 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     """A Linux shell in a sandbox, one task an episode.
 
     Observation
-        Text (`Unicode`). At reset the task's instruction and nothing else; after a command its
+        Text (`Unicode`). At reset the task's instruction, of composed tasks with the number of
+        replies that there are; after a command its
         output, "(no output)" when there is none, followed by a line such as "(exit code 2)" when
         the command failed, was stopped at its deadline, printed too much or ended the shell.
     Action
         Text (`Unicode`): any bash command, run in a shell that keeps its directory and variables;
         or `submit`, which ends the episode (or the step of a task in several steps, whose next
-        instruction is then the observation). No text is illegal: what bash refuses is a failed
-        command.
+        instruction is then the observation). As the last of several lines it does so when the
+        lines before it have run, whatever became of them. No text is illegal: what bash refuses is
+        a failed command.
     Reward
         0 until the end, then the task's grade: 1 or 0 for the shipped tasks, the verifier's own
         number for a user's. The grade looks only at what the agent left: generated tasks are
@@ -40,16 +42,18 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         A fresh sandbox with the task's files. `options={"task": ID}` names the task; without it
         one of `options["split"]` ("train" unless given) is drawn from the seed.
     End
-        Terminated by `submit`, or when the task's own number of turns is used up. Truncated, and
-        graded all the same, after `max_turns` commands. A sandbox that fails raises EnvError: no
-        reward is made up for it.
+        Terminated by `submit`, or when the task's own number of turns is used up (1 to 3 for the
+        generated families of single commands, a budget that the request says for composed ones).
+        Truncated, and graded all the same, after `max_turns` commands. A sandbox that fails raises
+        EnvError: no reward is made up for it.
     Options
         The fields of `TerminalEnvConfig`; `open_sandbox` (None for the kind's own) and
         `render_mode` ("ansi": the transcript so far).
     Info
         Always `task`, `family`, `split`, `tools` (empty), `next_state_role` ("user"), `error`
         (None: failures are exceptions), `scores` (of a folder's task `trusted`: 0 where the agent
-        may have prepared its grade) and `report`: empty until the end, then what the checks say,
+        may have prepared its grade), `difficulty` (1 where a source does not rate its tasks) and
+        `report`: empty until the end, then what the checks say,
         "Test report: passed" or "Test report: failed" with a line for each failure. Checks do not
         give the wanted contents away, and no observation holds the report.
     Version
@@ -109,34 +113,50 @@ class TerminalEnv(TaskEnv[Task, Trial]):
     def _info(self, task: Task) -> Info:
         trusted = is_trusted(task)
         scores = {} if trusted is None else {"trusted": float(trusted)}
-        return {**super()._info(task), "scores": scores}
+        return {**super()._info(task), "scores": scores, "difficulty": task.difficulty}
 
     def _request(self, task: Task) -> str:
-        return task.instruction
+        return task.request(self._max_turns)
 
     def _open(self, task: Task) -> Trial:
         return Trial(task, self._machines, self._grader_timeout_s)
 
     def _act(self, task: Task, trial: Trial, action: str) -> tuple[str, bool]:
-        if action.strip() == SUBMIT:
+        command, submits = split_submission(action)
+        if submits and not command.strip():
             self._turns -= 1  # only commands count
-            next_instruction = self._submit(trial)
-            return next_instruction or "(submitted)", next_instruction is None
-        result = trial.exec(action, self._command_timeout_s)
-        return observation_of(result), task.turns is not None and self._turns >= task.turns
+            return self._submit(trial)
+        observation = observation_of(trial.exec(command, self._command_timeout_s))
+        if submits:
+            following, ended = self._submit(trial)
+            return f"{observation}\n{following}", ended
+        return observation, task.turns is not None and self._turns >= task.turns
 
-    def _submit(self, trial: Trial) -> str | None:
-        """The next step's instruction; None at the end of the task."""
+    def _submit(self, trial: Trial) -> tuple[str, bool]:
+        """What comes back, such as the next step's instruction; whether the task has ended."""
         try:
-            return trial.submit()
+            next_instruction = trial.submit()
         except BaseException:
             self.close()  # without a verdict the trial has ended
             raise
+        return next_instruction or "(submitted)", next_instruction is None
 
     def _grade(self, task: Task, trial: Trial) -> tuple[float, str]:
         if not trial.ended:
             trial.submit(last=True)
         return trial.reward, trial.report
+
+
+def split_submission(action: str) -> tuple[str, bool]:
+    """The commands of an action, and whether they are the last: whether it ends with `submit`.
+
+    A line that goes on, by a backslash or an operator, is not cut in two.
+    """
+    before, _, last = action.rstrip().rpartition("\n")
+    goes_on = before.rstrip(" ").endswith(("\\", "|", "&&"))
+    if last.strip() != SUBMIT or goes_on:
+        return action, False
+    return before, True
 
 
 def observation_of(result: ExecResult) -> str:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from clawrl_gym.core.errors import EnvError, SandboxError
 from clawrl_gym.envs.report import REPORT_FAILED, REPORT_PASSED, Grade, report_of
-from clawrl_gym.envs.sandbox.interface import ExecResult, Sandbox
+from clawrl_gym.envs.sandbox.interface import ExecResult, ListsFiles, Sandbox
 from clawrl_gym.envs.terminal.handover import hand_over
 from clawrl_gym.envs.terminal.machines import Machines, agents_doing, make_log_folders, write_files
 from clawrl_gym.envs.terminal.pytest_summary import failures_of
@@ -27,6 +27,9 @@ from clawrl_gym.envs.terminal.task import MachineSpec, Task
 
 MAX_READ_BYTES = 4 << 20
 """Longest file that a check or a reward may read."""
+
+MAX_ENTRIES = 10_000
+"""Most files and folders that a check looks through."""
 
 PROBE_TIMEOUT_S = 10.0
 
@@ -83,6 +86,21 @@ class SandboxFiles:
     def mode(self, path: str) -> int | None:
         try:
             return self._sandbox.mode(posixpath.join(self._workdir, path))
+        except OSError:
+            return None
+        except SandboxError:
+            self._require_alive()
+            return None
+
+    def tree(self) -> dict[str, int] | None:
+        """Raises EnvError for a kind of sandbox that cannot list."""
+        if not isinstance(self._sandbox, ListsFiles):
+            raise EnvError(
+                f"{type(self._sandbox).__name__} has no method tree(path, max_entries), which "
+                "tasks need that refuse side effects"
+            )
+        try:
+            return self._sandbox.tree(self._workdir, MAX_ENTRIES)
         except OSError:
             return None
         except SandboxError:

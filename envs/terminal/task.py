@@ -18,6 +18,10 @@ SUBMIT = "submit"
 """The command by which an agent says that it is done."""
 
 
+BUDGET = "You have {n} replies. Run submit when you are done."
+"""How a request says its budget."""
+
+
 class FinalFiles(Protocol):
     """What the agent left, seen from outside: no program of the sandbox runs to look at it."""
 
@@ -27,6 +31,11 @@ class FinalFiles(Protocol):
 
     def mode(self, path: str) -> int | None:
         """A file's permission bits; None for what is missing."""
+        ...
+
+    def tree(self) -> Mapping[str, int] | None:
+        """All that is below the working directory, by relative path, with type and permissions as
+        `st_mode`; None for what cannot be listed, or is too much."""
         ...
 
 
@@ -143,6 +152,10 @@ class Task:
     """Files written for the oracle only, by absolute path."""
     turns: int | None = None
     """The task ends after this many commands; None waits for `submit`."""
+    tells_budget: bool = False
+    """The request says how many replies there are."""
+    difficulty: int = 1
+    """What a source that rates its tasks says of this one; 1 where nothing does."""
     workdir: str | None = "/root"
     """None: the image's own."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -179,6 +192,12 @@ class Task:
     def machine(self) -> MachineSpec:
         """What the agent's sandbox is made of."""
         return MachineSpec(self.image, self.build, self.workdir, self.env, self.user, self.health)
+
+    def request(self, max_turns: int) -> str:
+        """What the agent is asked; `max_turns`: of the environment, whatever the task has."""
+        if not self.tells_budget:
+            return self.instruction
+        return f"{self.instruction}\n\n{BUDGET.format(n=min(self.turns or max_turns, max_turns))}"
 
     def content_hash(self) -> str:
         """Hash of what the agent can see: equal tasks are equal whatever their ids."""

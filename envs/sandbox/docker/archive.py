@@ -22,6 +22,7 @@ import requests
 
 from clawrl_gym.core.errors import SandboxError
 from clawrl_gym.envs.sandbox.docker.engine import engine, engine_call
+from clawrl_gym.envs.sandbox.files import too_many
 
 _GO_DIR, _GO_SYMLINK = 1 << 31, 1 << 27
 _GO_SPECIAL = _GO_DIR | _GO_SYMLINK | 1 << 26 | 1 << 25 | 1 << 24 | 1 << 21 | 1 << 19
@@ -89,6 +90,33 @@ def read_file(container: str, path: str, max_bytes: int) -> bytes:
     if len(data) > max_bytes or len(data) != member.size:
         raise too_large
     return data
+
+
+_KINDS = {
+    tarfile.REGTYPE: stat.S_IFREG, tarfile.AREGTYPE: stat.S_IFREG, tarfile.LNKTYPE: stat.S_IFREG,
+    tarfile.DIRTYPE: stat.S_IFDIR, tarfile.SYMTYPE: stat.S_IFLNK, tarfile.FIFOTYPE: stat.S_IFIFO,
+    tarfile.CHRTYPE: stat.S_IFCHR, tarfile.BLKTYPE: stat.S_IFBLK,
+}  # fmt: skip
+
+
+def list_tree(container: str, path: str, max_entries: int) -> dict[str, int]:
+    """As `files.list_tree`, of the engine's archive of the folder."""
+    status = path_status(container, path)
+    if not status.folder:
+        raise SandboxError(f"cannot open {path!r} in the sandbox: it is no folder")
+    modes: dict[str, int] = {}
+    with get(container, status.path) as stream:
+        try:
+            with tarfile.open(fileobj=stream, mode="r|") as packed:
+                for member in packed:
+                    _, _, below = posixpath.normpath(member.name).partition("/")
+                    if below:
+                        modes[below] = _KINDS.get(member.type, 0) | member.mode
+                    if len(modes) > max_entries:
+                        raise too_many(path, max_entries)
+        except tarfile.TarError as error:
+            raise SandboxError(f"cannot list {path!r} in the sandbox: {error}") from error
+    return modes
 
 
 def write_file(container: str, path: str, data: bytes, mode: int, owner: tuple[int, int]) -> None:

@@ -144,6 +144,12 @@ class DockerSandbox:
             return files.file_mode(self._container.root_fd, path)
         return archive.path_status(self._container.id, path).mode
 
+    def tree(self, path: str, max_entries: int) -> dict[str, int]:
+        self._check_open()
+        if self._container.root_fd >= 0:
+            return files.list_tree(self._container.root_fd, path, max_entries)
+        return archive.list_tree(self._container.id, path, max_entries)
+
     def successor(self) -> Self:
         """As the protocol says: a new container of the image, with the files that were changed.
 
