@@ -1,6 +1,7 @@
 """python -m clawrl_gym.export runs/NAME OUT: a checkpoint as a model's folder to hand on.
 
 python -m clawrl_gym.export runs/NAME OUT --step best --dtype bfloat16
+python -m clawrl_gym.export runs/serve OUT --user anna    # of her own weights
 
 OUT holds configuration, tokenizer, weights and a model card, and nothing of the learner:
 transformers, vLLM and policy.model=OUT load it as it is. With --form adapter it holds what
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 import clawrl_gym as cg
+from clawrl_gym.core.ownership import OWNER, user_named
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,6 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
         default="merged",
         help="a whole model (default), or the adapter of learner=lora alone",
     )
+    parser.add_argument(
+        "--user",
+        type=user_named,
+        default=OWNER,
+        metavar="NAME",
+        help="whose weights; the run's own by default",
+    )
     parser.add_argument("--force", action="store_true", help="replace an earlier export in OUT")
     options = parser.parse_args(arguments)
     try:
@@ -53,6 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
             dtype=options.dtype,
             form=options.form,
             force=options.force,
+            user=options.user,
         )
     except cg.ClawError as error:
         sys.stderr.write(f"error: {error}\n")
@@ -63,8 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     next_step = f"go on from it: policy.model={exported.folder}"
     if options.form == "adapter":
         next_step = f"serve it: vllm serve BASE --enable-lora --lora-modules NAME={exported.folder}"
+    whose = f"{options.user}'s in {options.run}" if options.user != OWNER else options.run
     sys.stdout.write(
-        f"{exported.folder}: update {exported.step} of {options.run}, {exported.dtype}; "
+        f"{exported.folder}: update {exported.step} of {whose}, {exported.dtype}; "
         f"README.md is its model card\n{next_step}\n"
     )
     return 0

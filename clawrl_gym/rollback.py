@@ -2,6 +2,7 @@
 
 python -m clawrl_gym.rollback runs/serve       # which versions are kept
 python -m clawrl_gym.rollback runs/serve 12
+python -m clawrl_gym.rollback runs/serve 7 --user anna    # of her own weights
 
 Where the folder is served in, within seconds; else when the run goes on. The weights come back as
 the next version, with the optimizer that they had.
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.ownership import OWNER, user_named
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.versions import kept_versions, return_to
 
@@ -30,13 +32,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "version", type=_version, nargs="?", metavar="VERSION", help="one of those that are kept"
     )
+    parser.add_argument(
+        "--user",
+        type=user_named,
+        default=OWNER,
+        metavar="NAME",
+        help="whose weights; the run's own by default",
+    )
     options = parser.parse_args(arguments)
     folder = RunFolder(options.folder)
     try:
         if options.version is None:
-            _list(folder)
+            _list(folder, options.user)
         else:
-            _return(folder, options.version)
+            _return(folder, options.version, options.user)
     except ClawError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
@@ -46,21 +55,25 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _list(folder: RunFolder) -> None:
-    for kept in kept_versions(folder):
-        made = "what the run began with"
+def _list(folder: RunFolder, user: str) -> None:
+    versions = kept_versions(folder, user)
+    if not versions:
+        sys.stdout.write(f"{user} has no weights of their own yet\n")
+    for kept in versions:
+        made = "what the run began with" if user == OWNER else "the run's own, as they are then"
         if kept["created_s"] is not None:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(kept["created_s"]))
         again = "" if kept["returned_to"] is None else f"  version {kept['returned_to']} again"
         sys.stdout.write(f"{kept['version']}  {made}{again}\n")
 
 
-def _return(folder: RunFolder, version: int) -> None:
-    served_as = return_to(folder, version)
+def _return(folder: RunFolder, version: int, user: str) -> None:
+    served_as = return_to(folder, version, user)
+    name = f"{user}@" if user != OWNER else "version "
     if served_as is None:
-        sys.stdout.write(f"version {version} comes back when the update under way has ended\n")
+        sys.stdout.write(f"{name}{version} comes back when the update under way has ended\n")
     else:
-        sys.stdout.write(f"version {version} is back, as version {served_as}\n")
+        sys.stdout.write(f"{name}{version} is back, as {name}{served_as}\n")
 
 
 def _version(text: str) -> int:

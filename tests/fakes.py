@@ -7,9 +7,10 @@ import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
-from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable
+from clawrl_gym.core.errors import ConfigError, ContextError, PolicyError, PolicyUnavailable
 from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message, ToolCall
+from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.client import Generation, Sampling
 from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
 
@@ -249,3 +250,26 @@ def _deltas(generation: Generation, calls: bool) -> list[Delta]:
             more: ToolCallDelta = {"index": index, "function": {"arguments": text[at]}}
             deltas[at] = {"tool_calls": [more]}
     return deltas + [{}] * (max(1, len(generation.sampled_ids_T)) - len(text))
+
+
+class FakeKeeper:
+    """Keeps versions 0 and 3 of everybody, and one more of each user."""
+
+    def __init__(self) -> None:
+        self.kept = {"": [0, 3], "anna": [0, 3, 4], "ben": [0, 3, 5]}
+
+    async def versions(self, user: str) -> list[VersionJson]:
+        return [
+            {"version": version, "created_s": 1.5, "returned_to": None}
+            for version in self._kept(user)
+        ]
+
+    async def return_to(self, version: int, user: str) -> int:
+        if version not in self._kept(user):
+            raise ConfigError(f"got version {version}, expected one that is kept")
+        return 9
+
+    def _kept(self, user: str) -> list[int]:
+        if user not in self.kept:
+            raise ConfigError(f"there is no user {user!r}")
+        return self.kept[user]

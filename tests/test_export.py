@@ -18,6 +18,7 @@ from clawrl_gym.export import main
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.run import export
+from clawrl_gym.store.users import Users
 from clawrl_gym.trainers.learner import Learner
 from tests.fake_run import make_run
 from tests.reference.tiny_model import make_samples
@@ -288,6 +289,38 @@ def test_an_adapter_and_the_merged_model_answer_as_the_learner_does(
     where = [at for at, sampled in enumerate(samples[0].mask_T) if sampled]
     theirs = [float(logprobs[1][at - 1, ids[0, at]]) for at in where]
     assert own == pytest.approx(theirs, abs=1e-4)
+
+
+def test_a_users_own_weights_are_exported_and_their_card_tells_nothing_of_the_runs(
+    adapted: tuple[Path, Learner], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = adapted
+    for name in ("anna", "ben"):
+        Users(run).add(name)
+    shutil.copytree(run / "checkpoints" / "000030", run / "users/anna/checkpoints/000007")
+    for form in ("adapter", "merged"):
+        out = tmp_path / form
+        assert main([str(run), str(out), "--form", form, "--user", "anna"]) == 0
+        assert f"{out}: update 7 of anna's in {run}" in capsys.readouterr().out
+        card = (out / "README.md").read_text()
+        assert "after update 7 of one user's own weights in the run `first`" in card
+        assert "Nothing was measured" in card
+        assert "anna" not in card
+    own = load_file(run / "users/anna/checkpoints/000007/adapter/adapter_model.safetensors")
+    written = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert all(torch.equal(tensor, written[name]) for name, tensor in own.items())
+    assert cg.export_run(run, tmp_path / "own", user="").step == 30
+    with pytest.raises(cg.ConfigError, match=r"checkpoints of anna in .*: 7, or last"):
+        cg.export_run(run, tmp_path / "out", step=30, user="anna")
+    with pytest.raises(cg.ConfigError, match=r"of anna in .* was measured .* or one of 7"):
+        cg.export_run(run, tmp_path / "out", step="best", user="anna")
+    with pytest.raises(cg.ConfigError, match=r"ben in .* has no checkpoint .* share one set of"):
+        cg.export_run(run, tmp_path / "out", user="ben")
+    with pytest.raises(cg.ConfigError, match=r"no user 'zoe' in .* there are: anna, ben"):
+        cg.export_run(run, tmp_path / "out", user="zoe")
+    with pytest.raises(cg.ConfigError, match="belongs to the run"):
+        cg.export_run(run, run / "users" / "anna" / "model", user="anna")
+    assert not (tmp_path / "out").exists()
 
 
 def test_all_weights_are_no_adapter(run: Path, tmp_path: Path) -> None:

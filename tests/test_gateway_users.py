@@ -15,7 +15,7 @@ from clawrl_gym.config import LiveConfig
 from clawrl_gym.core.errors import DiskFull
 from clawrl_gym.run.users import Departures
 from clawrl_gym.store.users import Users
-from tests.fakes import FakePolicy
+from tests.fakes import FakeKeeper, FakePolicy
 from tests.gateway_rig import HELLO, Bench, user
 
 CHAT = "/v1/chat/completions"
@@ -35,6 +35,8 @@ ROUTES = {
     ("POST", "/sessions/{id}/begin"): "own",
     ("POST", "/sessions/{id}/end"): "own",
     ("GET", "/v1/sessions"): "own",
+    ("GET", "/v1/versions"): "own",
+    ("POST", "/v1/versions/{version}"): "own",
     # what must be there already
     ("POST", "/v1/feedback"): "not found",
     ("POST", "/sessions/{id}/v1/feedback"): "not found",
@@ -46,8 +48,6 @@ ROUTES = {
     # the owner's alone
     ("GET", "/metrics"): "owner",
     ("GET", "/v1/outages"): "owner",
-    ("GET", "/v1/versions"): "owner",
-    ("POST", "/v1/versions/{version}"): "owner",
     ("GET", "/link"): "owner",
     ("POST", "/sessions/{id}/film"): "owner",
     ("POST", "/v1/seats"): "owner",
@@ -125,6 +125,7 @@ async def make_house(bench: Bench) -> House:
     keys = {name: users.add(name) for name in ("anna", "ben")}
     bench.users = users
     await bench.restart()
+    bench.gateway.versions.keeper = FakeKeeper()
     return House(bench, users, keys | {"owner": bench.gateway.key})
 
 
@@ -173,6 +174,26 @@ async def test_no_route_reaches_what_is_anothers(house: House, method: str, rout
             assert "secret" not in str(answer)
             assert rule in ("own", "alike") or status in (400, 404), answer
         assert await everything_of(house) == before
+
+
+async def test_versions_are_ones_own_and_the_owner_names_whose(house: House) -> None:
+    async def listed(who: str, query: str = "") -> list[int]:
+        _, answer, _ = await house.ask(who, "GET", f"/v1/versions{query}")
+        return [row["version"] for row in answer["data"]]
+
+    assert await listed("owner") == await listed("owner", "?user=owner") == [0, 3]
+    assert await listed("anna") == await listed("anna", "?user=anna") == [0, 3, 4]
+    assert await listed("owner", "?user=ben") == [0, 3, 5]
+    _, back, _ = await house.ask("owner", "POST", "/v1/versions/5?user=ben")
+    assert back == {"returned_to": 5, "version": 9}
+    for method, path in (("GET", "/v1/versions"), ("POST", "/v1/versions/3")):
+        for stranger in ("ben", "owner", "nobody"):
+            status, answer, _ = await house.ask("anna", method, f"{path}?user={stranger}")
+            assert (status, answer["error"]["code"]) == (403, "owner_only")
+        status, answer, _ = await house.ask("owner", method, f"{path}?user=zoe")
+        assert (status, answer["error"]["message"]) == (404, "there is no user 'zoe'")
+    status, answer, _ = await house.ask("anna", "POST", "/v1/versions/5")
+    assert (status, answer["error"]["code"]) == (404, "version_not_found")
 
 
 async def test_feedback_by_the_number_of_anothers_turn_finds_nothing(house: House) -> None:

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, LiveConfig, TrainerConfig
-from clawrl_gym.core.errors import LearnerDied, TrainerError
+from clawrl_gym.core.errors import ConfigError, LearnerDied, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Sample, StepStats, StopReason, TaskRef
-from clawrl_gym.policy.adapter_files import ADAPTER
+from clawrl_gym.policy.adapter_files import ADAPTER, ADAPTER_WEIGHTS
 from clawrl_gym.policy.checkpoints import CHECKPOINTS, list_checkpoints
 from clawrl_gym.policy.probe import Reading
 from clawrl_gym.run.folder import RunFolder
@@ -194,7 +194,9 @@ class FakeShared:
         await asyncio.to_thread(Path(folder).mkdir, parents=True, exist_ok=True)
 
     async def save_checkpoint(self, folder: str) -> None:
-        await asyncio.to_thread((Path(folder) / ADAPTER).mkdir, parents=True)
+        weights = Path(folder) / ADAPTER / ADAPTER_WEIGHTS
+        await asyncio.to_thread(weights.parent.mkdir, parents=True)
+        weights.write_bytes(b"weights")
 
     async def load_checkpoint(self, folder: str) -> None:
         self.calls.append("load")
@@ -283,8 +285,9 @@ async def living(folder: Path, learner: FakeShared) -> AsyncIterator[House]:
             return Publication(refusal="it has not arrived" if is_refused else None)
 
         lines = UserLines(
-            LearnerConfig(), RunFolder(folder), policy, users, timeline, said.append, publish
-        )
+            LearnerConfig(keep_checkpoints="auto"), RunFolder(folder), policy, users, timeline,
+            said.append, publish,
+        )  # fmt: skip
         live = LiveConfig(batch_turns=1)
         queues = UserQueues(
             lambda user: BatchQueue.live(live, store, user), separate=True, on_new=lines.begin
@@ -402,6 +405,55 @@ async def test_one_users_trouble_is_not_anothers(tmp_path: Path) -> None:
         await house.teach("ben", 2)
         await house.teach("anna", 3)
         await house.until("ben@1")
+
+
+async def test_a_user_goes_back_to_an_earlier_version_of_their_own(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        lines = house.lines
+        assert lines.kept_versions("anna") == []
+        with pytest.raises(ConfigError, match=r"expected one of anna's .* there is none yet"):
+            await lines.return_to(0, "anna")
+        for number, user in enumerate(["anna", "ben", "anna"]):
+            await house.teach(user, number)
+            await house.until(*["anna@1", "ben@1", "anna@2"][: number + 1])
+        await house.recorded(anna=2, ben=1)
+        assert (lines.kept_versions("anna"), lines.kept_versions("ben")) == ([0, 1, 2], [0, 1])
+        assert await lines.return_to(1, "anna") == 3
+        assert house.policy.published[-1] == "anna@3"
+        assert learner.calls[-1] == "load"
+        with pytest.raises(ConfigError, match=r"got version 7, expected .* of ben's .*: 0, 1$"):
+            await lines.return_to(7, "ben")
+        with pytest.raises(ConfigError, match="no user 'zoe'"):
+            lines.kept_versions("zoe")
+        house.policy.adapter = None
+        with pytest.raises(ConfigError, match="all users share one set of weights"):
+            lines.kept_versions("anna")
+    async with living(tmp_path, learner) as house:
+        assert house.policy.adapters_of_users["anna"][0] == 3
+        assert await house.lines.return_to(0, "ben") == 2, "before anything of theirs is learned"
+        assert learner.calls[-2:] == ["revive -", "use ben -"]
+
+
+async def test_a_line_that_could_not_go_on_goes_back_after_a_restart(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        await house.until("anna@1")
+        house.policy.refused = {"anna@2", "anna@3", "anna@4"}
+        for number in (2, 3, 4):
+            await house.teach("anna", number)
+        await house.until(*(f"anna@{number}" for number in range(1, 5)))
+        await house.recorded(anna=3)
+        assert "anna@1 answers them: 3 publications in a row were refused" in house.said[-1]
+        with pytest.raises(TrainerError, match="learn no more: start serve again"):
+            await house.lines.return_to(1, "anna")
+    async with living(tmp_path, learner) as house:
+        again = await house.lines.return_to(1, "anna")
+        assert again >= 2, "what was undone waits again, and may come before"
+        assert any("anna: the weights of version 1 are back" in line for line in house.said)
 
 
 async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) -> None:

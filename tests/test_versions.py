@@ -9,33 +9,22 @@ import pytest
 import yaml
 
 from clawrl_gym import rollback
-from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.gateway.versions import VersionJson
+from clawrl_gym.core.errors import ConfigError, PolicyError
 from clawrl_gym.policy.checkpoints import list_checkpoints
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.versions import return_to
 from clawrl_gym.store import Store, UpdateRow
+from clawrl_gym.store.users import Users
+from tests.fakes import FakeKeeper
 from tests.gateway_rig import Bench
-
-
-class Keeper:
-    """Keeps versions 0 and 3."""
-
-    async def versions(self) -> list[VersionJson]:
-        return [{"version": 3, "created_s": 1.5, "returned_to": None}]
-
-    async def return_to(self, version: int) -> int:
-        if version != 3:
-            raise ConfigError(f"got version {version}, expected one that is kept: 3")
-        return 9
 
 
 async def test_the_owner_lists_versions_and_has_one_serve_again(bench: Bench) -> None:
     status, _, _ = await bench.post("/v1/versions/3", None)
     assert status == 409
-    bench.gateway.versions.keeper = Keeper()
+    bench.gateway.versions.keeper = FakeKeeper()
     _, listed, _ = await bench.get("/v1/versions")
-    assert listed["data"][0]["version"] == 3
+    assert [row["version"] for row in listed["data"]] == [0, 3]
     _, back, _ = await bench.post("/v1/versions/3", None)
     assert back == {"returned_to": 3, "version": 9}
     for version, expected in (("4", 404), ("x", 400), ("-1", 400), ("9" * 40, 400)):
@@ -76,6 +65,49 @@ def test_a_run_at_rest_goes_on_from_the_version_that_came_back(
     assert list(list_checkpoints(run.checkpoints)) == [1, 2, 3]
 
 
+async def add_user(run: RunFolder, name: str) -> None:
+    """With versions 4 and 5 of their own."""
+    Users(run.path).add(name)
+    store = Store.open(run.path)
+    for version in (4, 5):
+        checkpoint = run.path / "users" / name / "checkpoints" / f"{version:06d}"
+        await asyncio.to_thread(checkpoint.mkdir, parents=True)
+        (checkpoint / "weights").write_text(f"{name} {version}")
+        row = UpdateRow(version, tokens=1, duration_s=0.1)
+        await store.add_user_update(name, row, str(checkpoint))
+    await store.close()
+
+
+async def test_a_user_of_a_run_at_rest_goes_back_alone(
+    run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await add_user(run, "anna")
+    Users(run.path).add("ben")
+
+    async def rollback_of(*arguments: str) -> tuple[int, str]:
+        code = await asyncio.to_thread(rollback.main, [str(run.path), *arguments])
+        output = capsys.readouterr()
+        return code, output.out + output.err
+
+    assert await rollback_of("4", "--user", "anna") == (0, "anna@4 is back, as anna@6\n")
+    own = run.path / "users" / "anna" / "checkpoints"
+    assert (own / "000006" / "weights").read_text() == "anna 4"
+    _, listed = await rollback_of("--user", "anna")
+    lines = listed.splitlines()
+    assert lines[0] == "0  the run's own, as they are then"
+    assert [line[0] for line in lines] == ["0", "4", "5", "6"]
+    assert lines[-1].endswith("version 4 again")
+    assert await rollback_of("--user", "ben") == (0, "ben has no weights of their own yet\n")
+    code, said = await rollback_of("4", "--user", "ben")
+    assert (code, "expected one with a checkpoint in" in said) == (2, True)
+    code, said = await rollback_of("4", "--user", "zoe")
+    assert (code, said) == (
+        2, f"error: there is no user 'zoe' in {run.path}; there are: anna, ben\n",
+    )  # fmt: skip
+    _, listed = await rollback_of("--user", "owner")
+    assert [line[0] for line in listed.splitlines()] == ["0", "1", "2"]
+
+
 def test_what_cannot_come_back_is_told(
     run: RunFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +123,10 @@ async def test_a_folder_in_use_is_asked_over_its_gateway(
     store = Store.open(run.path)
     (run.path / "gateway.key").write_text("sk-none")
     code = await asyncio.to_thread(rollback.main, [str(run.path), "1"])
-    await store.close()
     assert code == 1
     assert "its gateway does not answer" in capsys.readouterr().err
+    Users(run.path).add("anna")
+    run.config_file.write_text(yaml.safe_dump({"command": "serve", "gateway": {"port": 0}}))
+    with pytest.raises(PolicyError, match=r"ask there, POST /v1/versions/1\?user=anna"):
+        await asyncio.to_thread(return_to, run, 1, "anna")
+    await store.close()

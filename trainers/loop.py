@@ -164,16 +164,23 @@ class TrainLoop:
 
     async def run(self, version: int, steps: int) -> None:
         """Update until the weights' version is `steps`."""
-        while version < steps:
-            waited_from_s = time.time()
-            batch = await self._batch_or_return(version)
-            async with self._lock:
-                if isinstance(batch, _Return):
-                    version = await self._go_back(batch, version)
-                    continue
-                waited_s = time.time() - waited_from_s
-                self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
-                version = await self._update(batch, version, waited_s, last=version + 1 == steps)
+        try:
+            while version < steps:
+                version = await self._once(version, steps)
+        finally:
+            while not self._returns.empty():
+                _fail(self._returns.get_nowait(), TrainerError("the run ended"))
+
+    async def _once(self, version: int, steps: int) -> int:
+        """One update, or the way back to an earlier version; the version from then on."""
+        waited_from_s = time.time()
+        batch = await self._batch_or_return(version)
+        async with self._lock:
+            if isinstance(batch, _Return):
+                return await self._go_back(batch, version)
+            waited_s = time.time() - waited_from_s
+            self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
+            return await self._update(batch, version, waited_s, last=version + 1 == steps)
 
     async def return_to(self, version: int) -> int:
         """Have the weights of an earlier version serve again, once the update under way is done;
@@ -215,13 +222,10 @@ class TrainLoop:
             update = await self._return(version, wish.version)
             await asyncio.shield(self._recorded(update))
         except ConfigError as error:
-            wish.served_as.set_exception(error)
+            _fail(wish, error)
             return version
         except BaseException as error:
-            if not wish.served_as.done():
-                wish.served_as.set_exception(
-                    error if isinstance(error, Exception) else TrainerError("the run ended")
-                )
+            _fail(wish, error if isinstance(error, Exception) else TrainerError("the run ended"))
             raise
         if not wish.served_as.done():
             wish.served_as.set_result(update.version)
@@ -436,6 +440,11 @@ class TrainLoop:
                 state.rename(self._checkpoints / f".{folder.name}.{LEARNER}{_PRUNED}")
         for old in self._checkpoints.glob(f".*{_PRUNED}"):
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _fail(wish: _Return, error: Exception) -> None:
+    if not wish.served_as.done():
+        wish.served_as.set_exception(error)
 
 
 def _size_bytes(folder: Path) -> int:

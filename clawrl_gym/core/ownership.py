@@ -39,6 +39,11 @@ def id_range(user: str) -> tuple[str, str]:
     return f"{user}{_SEPARATOR}", f"{user}{chr(ord(_SEPARATOR) + 1)}"
 
 
+def user_named(name: str) -> str:
+    """Whom people mean by a name."""
+    return OWNER if name == OWNER_NAME else name
+
+
 def wrong_name(name: str) -> str | None:
     """Why a user cannot have this name; None when they can."""
     if _NAME.fullmatch(name) is None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from clawrl_gym.core.ownership import OWNER, OWNER_NAME, name_of, stored_id
+from clawrl_gym.core.ownership import OWNER, name_of, stored_id, user_named
 from clawrl_gym.gateway.refusals import Refusal
 from clawrl_gym.gateway.requests import Labels, labels_of, session_id_of
 
 USER_ROUTES = frozenset(
     [("GET", "/v1/sessions"), ("POST", "/v1/sessions/{id}/end"), ("POST", "/sessions/{id}/begin"),
-     ("POST", "/sessions/{id}/end"), ("GET", "/readyz")]
+     ("POST", "/sessions/{id}/end"), ("GET", "/readyz"), ("GET", "/v1/versions"),
+     ("POST", "/v1/versions/{version}")]
     + [(method, f"{base}/sessions/{{id}}")
        for method in ("GET", "DELETE") for base in ("", "/v1")]
     + [(method, f"{base}{path}")
@@ -66,8 +67,8 @@ def named_session(request: web.Request, name: str | None = None) -> str:
 
 def asked_user(request: web.Request) -> str | None:
     """Whom `?user=` names; None when it is not there."""
-    user = request.query.get("user")
-    return OWNER if user == OWNER_NAME else user
+    name = request.query.get("user")
+    return None if name is None else user_named(name)
 
 
 def labels_by(request: web.Request) -> Labels:

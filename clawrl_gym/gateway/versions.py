@@ -1,4 +1,7 @@
-"""Versions of the weights over HTTP: those that are kept, and one that serves again."""
+"""Versions of the weights over HTTP: those that are kept, and one that serves again.
+
+The owner's are the run's own, and anybody's whom `?user=` names; a user's are theirs.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from typing import Protocol, TypedDict
 from aiohttp import web
 
 from clawrl_gym.core.errors import ClawError, ConfigError
+from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.gateway.callers import asked_user, caller_of
 from clawrl_gym.gateway.refusals import Refusal
 
 _ANSWER_S = 60.0
@@ -19,7 +24,7 @@ class VersionJson(TypedDict):
 
     version: int
     created_s: float | None
-    """None for what the run began with."""
+    """None for what the run, or the user, began with."""
     returned_to: int | None
     """The version that these weights had first; None where they were new."""
 
@@ -27,32 +32,39 @@ class VersionJson(TypedDict):
 class VersionKeeper(Protocol):
     """Who learns."""
 
-    async def versions(self) -> list[VersionJson]: ...
+    async def versions(self, user: str) -> list[VersionJson]:
+        """Raises ConfigError for somebody who has none of their own."""
+        ...
 
-    async def return_to(self, version: int) -> int:
+    async def return_to(self, version: int, user: str) -> int:
         """Serve and learn on from a kept version; returns the version that it serves as. Raises
         ConfigError for one that is not kept."""
         ...
 
 
 class VersionsApi:
-    """The owner's alone."""
+    """Each caller's own."""
 
     def __init__(self) -> None:
         self.keeper: VersionKeeper | None = None
         """None while nobody learns."""
 
     async def list(self, request: web.Request) -> web.Response:
-        """GET /v1/versions, the oldest first."""
-        return web.json_response({"object": "list", "data": await self._keeper().versions()})
+        """GET /v1/versions?user=, the oldest first."""
+        keeper, user = self._keeper(), _whose(request)
+        try:
+            versions = await keeper.versions(user)
+        except ConfigError as error:
+            raise Refusal(404, str(error), "version_not_found") from error
+        return web.json_response({"object": "list", "data": versions})
 
     async def return_to(self, request: web.Request) -> web.Response:
-        """POST /v1/versions/N: 200 once it serves, 202 when an update has to end first."""
+        """POST /v1/versions/N?user=: 200 once it serves, 202 when an update has to end first."""
         text = request.match_info["version"]
         if not text.isdecimal() or len(text) > 18:
             raise Refusal(400, f"got the version {text[:40]!r}, expected a number", "bad_version")
         version = int(text)
-        returning = asyncio.ensure_future(self._keeper().return_to(version))
+        returning = asyncio.ensure_future(self._keeper().return_to(version, _whose(request)))
         returning.add_done_callback(_forget)
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -71,6 +83,16 @@ class VersionsApi:
                 409, "nothing learns here (yet), so there is one version only", "not_learning"
             )
         return self.keeper
+
+
+def _whose(request: web.Request) -> str:
+    """Whose versions are meant. Raises Refusal for another's than the caller's (403)."""
+    caller, asked = caller_of(request), asked_user(request)
+    if caller != OWNER and asked not in (None, caller):
+        raise Refusal(
+            403, "versions of others are the owner's alone: leave ?user= out", "owner_only"
+        )
+    return caller if asked is None else asked
 
 
 def _forget(returning: asyncio.Future[int]) -> None:

@@ -1,5 +1,5 @@
-"""A checkpoint of a run as a folder to hand on: the model or its adapter alone, a card, nothing of
-the learner."""
+"""A checkpoint of a run, or of one of its users, as a folder to hand on: the model or its adapter
+alone, a card, nothing of the learner."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE, best_heldout, by_step
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.adapter_files import (
     ADAPTER,
     ADAPTER_SETTINGS,
@@ -28,6 +29,7 @@ from clawrl_gym.policy.weights import DTYPE_BYTES, check_whole, files_beside_wei
 from clawrl_gym.policy.whole_model import base_model, holds_adapter, write_whole
 from clawrl_gym.run.folder import RunFolder, free_bytes
 from clawrl_gym.run.model_card import CARD, CARD_TAG, model_card
+from clawrl_gym.run.users import USERS_FOLDER, checkpoints_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,18 +60,19 @@ def export_run(
     dtype: Dtype | None = None,
     form: Form = "merged",
     force: bool = False,
+    user: str = OWNER,
 ) -> Exported:
     """Write a checkpoint of the run's folder `run` as a model's folder `out`, with a model card.
 
     `step` is an update, the newest one, or the best on held-out tasks; `dtype` None is what the run
     served in, of an adapter what it was learned in. `form`: `merged` is a whole model, `adapter` a
-    folder of PEFT. `force` replaces a folder that an export wrote, never another one. `out` appears
-    when it is whole. Raises ConfigError for what cannot be written.
+    folder of PEFT. `force` replaces a folder that an export wrote, never another one. `user`: whose
+    weights; the run's own by default. `out` appears when it is whole. Raises ConfigError for what
+    cannot be written.
     """
     folder, out = RunFolder(_run_dir(Path(run))), Path(out)
     values = folder.read_values()
-    chosen = _choose(folder, step)
-    source = list_checkpoints(folder.checkpoints)[chosen]
+    chosen, source = _choose(folder, step, user)
     model = _model_of(source, values)
     served = dtype or ("float32" if form == "adapter" else checkpoint_dtype(model))
     wanted = served if served in DTYPE_BYTES else "float32"
@@ -86,7 +89,16 @@ def export_run(
         else:
             _write_model(source, model, partial, wanted)
         name = out.resolve().name
-        card = model_card(folder, values, model, chosen, wanted, name, is_adapter=form == "adapter")
+        card = model_card(
+            folder,
+            values,
+            model,
+            chosen,
+            wanted,
+            name,
+            is_adapter=form == "adapter",
+            is_of_user=user != OWNER,
+        )
         replace_text(partial / CARD, card)
     return Exported(out, chosen, wanted)
 
@@ -140,31 +152,35 @@ def _run_dir(path: Path) -> Path:
     raise ConfigError(f"{path} holds no run (no config.yaml), expected a run's folder, runs/NAME")
 
 
-def _choose(folder: RunFolder, step: int | str) -> int:
-    """The update whose checkpoint is meant. Raises ConfigError with those there are."""
-    checkpoints = list_checkpoints(folder.checkpoints)
+def _choose(folder: RunFolder, step: int | str, user: str) -> tuple[int, Path]:
+    """The update that is meant, and its checkpoint. Raises ConfigError with those there are."""
+    place = checkpoints_of(folder.path, user)
+    checkpoints = list_checkpoints(place)
+    whose = str(folder.path) if user == OWNER else f"{user} in {folder.path}"
     if not checkpoints:
-        raise ConfigError(
-            f"the run {folder.path} has no checkpoint in {folder.checkpoints}: nothing was learned "
-            "yet, or they were removed"
-        )
+        why = "nothing was learned yet, or they were removed"
+        if user != OWNER:
+            why += ", or all users share one set of weights"
+        raise ConfigError(f"{whose} has no checkpoint in {place}: {why}")
     numbers = ", ".join(map(str, checkpoints))
     if step == "last":
-        return max(checkpoints)
+        step = max(checkpoints)
     if step == "best":
-        best = best_heldout(by_step(read_json_lines(folder.path / METRICS_FILE)), checkpoints)
+        # what is measured is of the run's own weights
+        rows = by_step(read_json_lines(folder.path / METRICS_FILE)) if user == OWNER else []
+        best = best_heldout(rows, checkpoints)
         if best is None:
             raise ConfigError(
-                f"no checkpoint of {folder.path} was measured on held-out tasks (eval.every), "
+                f"no checkpoint of {whose} was measured on held-out tasks (eval.every), "
                 f"expected step last or one of {numbers}"
             )
-        return best
+        step = best
     if not isinstance(step, int) or step not in checkpoints:
         raise ConfigError(
-            f"got step {step!r}, expected one of the checkpoints of {folder.path}: {numbers}, or "
+            f"got step {step!r}, expected one of the checkpoints of {whose}: {numbers}, or "
             "last or best"
         )
-    return step
+    return step, checkpoints[step]
 
 
 def _model_of(checkpoint: Path, values: dict[str, object]) -> Path:
@@ -199,7 +215,8 @@ def _size(weights: Path, dtype: str) -> int:
 def _check_place(out: Path, run: Path, *, force: bool) -> None:
     if out.is_file() or (out.is_symlink() and not out.exists()):
         raise ConfigError(f"got {out}, which is a file, expected a folder that is new or empty")
-    if out.resolve() == run.resolve() or (run / CHECKPOINTS).resolve() in out.resolve().parents:
+    own = [(run / name).resolve() for name in (CHECKPOINTS, USERS_FOLDER)]
+    if out.resolve() == run.resolve() or {*own} & {out.resolve(), *out.resolve().parents}:
         raise ConfigError(f"got {out}, which belongs to the run, expected a folder of its own")
     if not out.is_dir() or not any(out.iterdir()):
         return

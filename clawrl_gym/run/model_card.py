@@ -55,10 +55,12 @@ def model_card(
     name: str,
     *,
     is_adapter: bool = False,
+    is_of_user: bool = False,
 ) -> str:
     """The card of the checkpoint after update `step`, in Markdown; `model` is its folder.
 
-    `is_adapter`: it holds the adapter alone, and `model` is what it stands on.
+    `is_adapter`: it holds the adapter alone, and `model` is what it stands on. `is_of_user`: what
+    was measured is of the run's own weights, and not of these.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -68,13 +70,14 @@ def model_card(
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    rows = by_step(read_json_lines(folder.path / METRICS_FILE))
+    rows = [] if is_of_user else by_step(read_json_lines(folder.path / METRICS_FILE))
     measured = [_measured(row) for row in rows if HELDOUT_SUCCESS in row and row["step"] <= step]
     starts = read_starts(folder.path)
     base, runs = _origin(str(_value(values, "policy.model")))
     return environment.get_template("model_card.md.j2").render(
         front_matter=_front_matter(base, "peft" if is_adapter else "transformers"),
         is_adapter=is_adapter,
+        is_of_user=is_of_user,
         loader="AutoModelForImageTextToText" if sees(model) else "AutoModelForCausalLM",
         reader="AutoProcessor" if sees(model) else "AutoTokenizer",
         name=name,

@@ -227,7 +227,7 @@ class Service:
             lock=learners.lock,
             guard=self._guard,
         )
-        parts.policy.gateway.versions.keeper = LiveVersions(loop, parts.policy.store)
+        parts.policy.gateway.versions.keeper = LiveVersions(loop, self._lines, parts.policy.store)
         async with asyncio.TaskGroup() as loops:
             loops.create_task(loop.run(parts.policy.version, _FOREVER))
             loops.create_task(self._lines.run(self._ready, self._next_batch))
@@ -270,7 +270,7 @@ class Service:
         learning = self._parts.policy.gateway.stats.learning
         learning.updates += 1
         learning.samples += len(update.batch.samples)
-        if update.is_served:
+        if update.is_served and update.batch.samples:
             self._view.message(
                 f"{user}@{update.version} serves, of {len(update.batch.samples)} samples of theirs"
             )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig
-from clawrl_gym.core.errors import PolicyError, TrainerError
+from clawrl_gym.core.errors import ConfigError, PolicyError, TrainerError
 from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.adapter_files import ADAPTER
@@ -47,6 +48,14 @@ class ServesUsers(Protocol):
     async def withdraw_adapters(self, user: str) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One user's training loop, and the task that runs it."""
+
+    loop: TrainLoop
+    task: asyncio.Task[None]
+
+
 class UserLines:
     """All of them, while it serves and learns."""
 
@@ -70,7 +79,10 @@ class UserLines:
         self._versions: dict[str, int] = {}
         """The newest of each user's own, checkpointed."""
         self._begun: asyncio.Queue[str] = asyncio.Queue()
-        self._loops: dict[str, asyncio.Task[None]] = {}
+        self._going: dict[str, _Line] = {}
+        self._begin: Callable[[str], _Line] | None = None
+        """Starts a user's loop; None until `run`."""
+        self._is_running = asyncio.Event()
         self._guards: dict[str, Guard] = {}
         self._lock = asyncio.Lock()
         self._learners: UserLearners | None = None
@@ -110,16 +122,25 @@ class UserLines:
 
         `next_batch`: what is ready in a queue when it is time to learn.
         """
-        assert self._learners is not None
-        async with asyncio.TaskGroup() as loops:
+        async with asyncio.TaskGroup() as tasks:
+            self._begin = partial(self._begin_line, queues, next_batch, tasks)
+            self._is_running.set()
             while True:
                 user = await self._begun.get()
-                if user not in self._loops and self._users.get(user) is not None:
-                    ready = partial(next_batch, queues.of(user))
-                    began = self._versions.get(user, self._policy.version)
-                    begins_at = 0 if user in self._versions else began
-                    loop = self._loop(user, ready, self._learners, begins_at)
-                    self._loops[user] = loops.create_task(self._learn(user, loop, began))
+                if user not in self._going and self._users.get(user) is not None:
+                    self._begin(user)
+
+    def _begin_line(
+        self, queues: UserQueues, next_batch: NextBatch, tasks: asyncio.TaskGroup, user: str
+    ) -> _Line:
+        assert self._learners is not None
+        ready = partial(next_batch, queues.of(user))
+        began = self._versions.get(user, self._policy.version)
+        begins_at = 0 if user in self._versions else began
+        loop = self._loop(user, ready, self._learners, begins_at)
+        line = _Line(loop, tasks.create_task(self._learn(user, loop, began)))
+        self._going[user] = line
+        return line
 
     async def _learn(self, user: str, loop: TrainLoop, version: int) -> None:
         """One user's loop; where it cannot go on, the others do."""
@@ -133,6 +154,38 @@ class UserLines:
                 f"them: {error}"
             )
 
+    def kept_versions(self, user: str) -> list[int]:
+        """Versions of a user's own that can serve again; 0 is the run's own adapter as it is then.
+
+        None before the first update of theirs. Raises ConfigError for who can have none.
+        """
+        if self._policy.adapter is None:
+            raise ConfigError(
+                "all users share one set of weights here, the versions of which are the owner's "
+                "(learner=lora gives each their own)"
+            )
+        self._users.present(user)
+        return sorted(
+            {0, *list_checkpoints(self._checkpoints(user))} if user in self._versions else ()
+        )
+
+    async def return_to(self, version: int, user: str) -> int:
+        """Have an earlier version of a user's own serve again, as `TrainLoop.return_to`.
+
+        Raises TrainerError where their line could not go on.
+        """
+        if version not in (kept := self.kept_versions(user)):
+            raise ConfigError(
+                f"got version {version}, expected one of {user}'s that is kept: "
+                f"{', '.join(map(str, kept)) or 'there is none yet'}"
+            )
+        await self._is_running.wait()
+        assert self._begin is not None
+        line = self._going.get(user) or self._begin(user)
+        if line.task.done():
+            raise TrainerError(f"{user}'s weights learn no more: start serve again, then go back")
+        return await line.loop.return_to(version)
+
     def deleted(self, session_id: str) -> None:
         """Nothing of a session is read again."""
         for guard in self._guards.values():
@@ -143,10 +196,10 @@ class UserLines:
         if self._policy.adapter is None:
             return
         async with self._lock:
-            running = self._loops.pop(user, None)
-            if running is not None:
-                running.cancel()
-                await asyncio.wait([running])
+            line = self._going.pop(user, None)
+            if line is not None:
+                line.task.cancel()
+                await asyncio.wait([line.task])
             self._versions.pop(user, None)
             self._guards.pop(user, None)
             if self._learners is not None:
@@ -182,7 +235,7 @@ class UserLines:
             record,
             self._checkpoints(user),
             self._timeline,
-            say=self._say,
+            say=lambda line: self._say(f"{user}: {line}"),
             lock=learners.lock,
             guard=guard,
             begins_at=begins_at,

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError, StoreError
+from clawrl_gym.core.ownership import OWNER
+from clawrl_gym.policy.checkpoints import CHECKPOINTS
 from clawrl_gym.run.last_report import LastReport
 from clawrl_gym.store import Store, holder_of
 from clawrl_gym.store.schema import DATABASE_FILE
@@ -29,6 +31,16 @@ _log = logging.getLogger(__name__)
 def user_folder(folder: Path, name: str) -> Path:
     """Where a user's weights and checkpoints are."""
     return folder / USERS_FOLDER / name
+
+
+def checkpoints_of(folder: Path, user: str) -> Path:
+    """Where the checkpoints of somebody's weights are in a run's folder; OWNER's are the run's own.
+
+    Raises ConfigError for a user who is not there, StoreError when `users.json` cannot be read.
+    """
+    if user == OWNER:
+        return folder / CHECKPOINTS
+    return user_folder(folder, Users(folder).present(user).name) / CHECKPOINTS
 
 
 class Departures:

@@ -1,5 +1,5 @@
-"""Versions of a run's weights: which are kept, and one that serves again, while the run goes on or
-when it has ended.
+"""Versions of a run's weights, and of its users': which are kept, and one that serves again, while
+the run goes on or when it has ended.
 
 Weights that come back are a version of their own, the next one, so that versions only ever count
 up: the store, staleness and `resume=` know no other case.
@@ -15,10 +15,13 @@ from pathlib import Path
 
 from clawrl_gym.core.errors import ConfigError, PolicyError, StoreError
 from clawrl_gym.core.files import private_files
+from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.whole_folder import link_folder
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.checkpoints import checkpoint_dir, list_checkpoints
 from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.user_lines import UserLines
+from clawrl_gym.run.users import checkpoints_of
 from clawrl_gym.store import Store, StoreReader, UpdateRow
 from clawrl_gym.trainers.loop import RETURNED_TO, TrainLoop
 
@@ -29,76 +32,91 @@ _ANSWER_S = 90.0
 class LiveVersions:
     """Of a run that learns now."""
 
-    def __init__(self, loop: TrainLoop, store: Store) -> None:
+    def __init__(self, loop: TrainLoop, lines: UserLines, store: Store) -> None:
+        """`loop` is that of the run's own weights, `lines` those of users'."""
         self._loop = loop
+        self._lines = lines
         self._store = store
 
-    async def versions(self) -> list[VersionJson]:
-        return _described(self._loop.kept_versions(), await self._store.updates())
+    async def versions(self, user: str) -> list[VersionJson]:
+        own = user == OWNER
+        kept = self._loop.kept_versions() if own else self._lines.kept_versions(user)
+        return _described(kept, await self._store.updates_of(user))
 
-    async def return_to(self, version: int) -> int:
-        return await self._loop.return_to(version)
+    async def return_to(self, version: int, user: str) -> int:
+        if user == OWNER:
+            return await self._loop.return_to(version)
+        return await self._lines.return_to(version, user)
 
 
-def kept_versions(folder: RunFolder) -> list[VersionJson]:
-    """Of a run, going on or not. Raises ConfigError or StoreError."""
+def kept_versions(folder: RunFolder, user: str = OWNER) -> list[VersionJson]:
+    """Of a run, going on or not, or of one of its users. Raises ConfigError or StoreError."""
     folder.read_values()
+    kept = list_checkpoints(checkpoints_of(folder.path, user))
     reader = StoreReader(folder.path)
     try:
-        return _described([0, *list_checkpoints(folder.checkpoints)], reader.updates())
+        return _described([0, *kept] if kept or user == OWNER else [], reader.updates_of(user))
     finally:
         reader.close()
 
 
-def return_to(folder: RunFolder, version: int) -> int | None:
-    """Have a run serve and learn on from a kept version: at once where it is being served, else
-    when it goes on. Returns the version that it is from now on; None: once an update has ended.
+def return_to(folder: RunFolder, version: int, user: str = OWNER) -> int | None:
+    """Have a run, or one of its users, be served by and learn on from a kept version: at once where
+    the run is being served, else when it goes on. Returns the version that it is from now on; None:
+    once an update has ended.
 
     Raises ConfigError, StoreError or PolicyError.
     """
     values = folder.read_values()
+    checkpoints = checkpoints_of(folder.path, user)
     try:
         with private_files():
-            return asyncio.run(_return_at_rest(folder, version))
+            return asyncio.run(_return_at_rest(folder, checkpoints, version, user))
     except StoreError as error:
         gateway = values.get("gateway")
         if values.get("command") != "serve" or not isinstance(gateway, dict):
             raise
-        return _ask_gateway(folder, gateway, version, error)
+        return _ask_gateway(folder, gateway, version, user, error)
 
 
-async def _return_at_rest(folder: RunFolder, version: int) -> int:
+async def _return_at_rest(folder: RunFolder, checkpoints: Path, version: int, user: str) -> int:
     store = Store.open(folder.path)
     try:
         last = await store.rollback_to_checkpoint()
-        kept = [v for v in list_checkpoints(folder.checkpoints) if last and v <= last.version]
+        if user != OWNER:
+            last = (await store.newest_of_users()).get(user)
+        kept = [v for v in list_checkpoints(checkpoints) if last and v <= last.version]
         if last is None or version not in kept:
             raise ConfigError(
-                f"got version {version}, expected one with a checkpoint in {folder.checkpoints}: "
+                f"got version {version}, expected one with a checkpoint in {checkpoints}: "
                 f"{', '.join(map(str, kept)) or 'there is none'}"
             )
-        target = checkpoint_dir(folder.checkpoints, last.version + 1)
-        await asyncio.to_thread(link_folder, checkpoint_dir(folder.checkpoints, version), target)
+        target = checkpoint_dir(checkpoints, last.version + 1)
+        await asyncio.to_thread(link_folder, checkpoint_dir(checkpoints, version), target)
         metrics = {RETURNED_TO: float(version)}
         row = UpdateRow(last.version + 1, tokens=0, duration_s=0.0, metrics=metrics)
-        await store.add_update(row, [], str(target))
+        if user == OWNER:
+            await store.add_update(row, [], str(target))
+        else:
+            await store.add_user_update(user, row, str(target))
     finally:
         await store.close()
     return row.version
 
 
 def _ask_gateway(
-    folder: RunFolder, gateway: dict[str, object], version: int, in_use: StoreError
+    folder: RunFolder, gateway: dict[str, object], version: int, user: str, in_use: StoreError
 ) -> int | None:
     """`in_use`: why the folder could not be opened."""
     port = gateway.get("port")
+    route = f"/v1/versions/{version}" + (f"?user={user}" if user != OWNER else "")
     if not port:
         raise PolicyError(
             f"{in_use}; it is served on a port that its configuration does not say: ask there, "
-            f"POST /v1/versions/{version}"
+            f"POST {route}"
         ) from in_use
     request = urllib.request.Request(
-        f"http://127.0.0.1:{port}/v1/versions/{version}",
+        f"http://127.0.0.1:{port}{route}",
         method="POST",
         headers={"Authorization": f"Bearer {_key(folder.path, gateway)}"},
     )

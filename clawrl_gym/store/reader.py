@@ -172,8 +172,15 @@ class StoreReader:
         return [sample_of(row) for row in rows]
 
     def updates(self) -> list[UpdateRow]:
-        """All updates, oldest first."""
+        """All updates of the run's own weights, oldest first."""
         rows = self._db.execute("SELECT * FROM updates ORDER BY version")
+        return [update_of(row) for row in rows]
+
+    def updates_of(self, user: str) -> list[UpdateRow]:
+        """All updates of somebody's weights, OWNER's are the run's own; oldest first."""
+        if user == OWNER:
+            return self.updates()
+        rows = self._db.execute("SELECT * FROM user_updates WHERE user=? ORDER BY version", (user,))
         return [update_of(row) for row in rows]
 
     def newest_of_users(self) -> dict[str, UpdateRow]:

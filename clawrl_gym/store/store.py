@@ -340,6 +340,7 @@ class Store:
     samples_of_session = _awaited(StoreReader.samples_of_session)
     samples_of_update = _awaited(StoreReader.samples_of_update)
     updates = _awaited(StoreReader.updates)
+    updates_of = _awaited(StoreReader.updates_of)
     newest_of_users = _awaited(StoreReader.newest_of_users)
 
     async def close(self) -> None:

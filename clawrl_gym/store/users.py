@@ -79,6 +79,17 @@ class Users:
         user = self._by_name.get(name)
         return None if user is None or user.is_leaving else user
 
+    def present(self, name: str) -> User:
+        """Somebody who is there and stays. Raises ConfigError; StoreError when the file cannot be
+        read."""
+        self._refresh()
+        user = self._by_name.get(name)
+        if user is None:
+            raise ConfigError(self._unknown(name))
+        if user.is_leaving:
+            raise ConfigError(f"{name} is being removed, expected a user who stays")
+        return user
+
     def leaving(self) -> list[str]:
         """Those who are to be removed. A file that cannot be read names none."""
         self._refresh_if_readable()
@@ -101,7 +112,7 @@ class Users:
         """Another key for a user; the one before opens nothing any more. Raises ConfigError."""
         with self._changing():
             key = _new_key()
-            self._by_name[name] = replace(self._present(name), key_sha256=_digest(key))
+            self._by_name[name] = replace(self.present(name), key_sha256=_digest(key))
         return key
 
     def begin_removal(self, name: str) -> None:
@@ -137,14 +148,6 @@ class Users:
                         self._signature = None
             except OSError as error:
                 raise StoreError(f"cannot change {self._path}: {error.strerror}") from error
-
-    def _present(self, name: str) -> User:
-        user = self._by_name.get(name)
-        if user is None:
-            raise ConfigError(self._unknown(name))
-        if user.is_leaving:
-            raise ConfigError(f"{name} is being removed, expected a user who stays")
-        return user
 
     def _unknown(self, name: str) -> str:
         names = ", ".join(self._by_name) or "nobody"
