@@ -91,8 +91,10 @@ def test_known_keys_reach_into_both_kinds_of_environment() -> None:
 
 
 def test_serving_composes_with_every_option_and_leaves_out_what_a_policy_says_of_training() -> None:
-    config = compose("serve", [], ServeConfig)
+    config = compose("serve", ["policy=qwen3_0_6b"], ServeConfig)
     assert (config.learner.schedule, config.learner.checkpoint_every) == ("constant", "auto")
+    config = compose("serve", [], ServeConfig)
+    assert config.learner.schedule == "inverse", "conf/tuned/tiny_live.yaml"
     assert config.live.kinds, "the rules of conf/live"
     for group, options in groups_of("serve").items():
         for option in options:

@@ -77,7 +77,7 @@ def test_no_option_repeats_a_default(path: Path) -> None:
     package = re.search(r"@package (\S+)", text)
     prefix = "" if package and package[1] == "_global_" else f"{package[1] if package else group}."
     kind = path.stem.split("_")[-1] if group in ("env", "tuned") else "terminal"
-    env = ENVIRONMENTS.resolve(kind).target()
+    env = ENVIRONMENTS.resolve("terminal" if kind == "live" else kind).target()
     defaults = dict(leaves(cg.RunConfig(env=env).model_dump(mode="json")))
     repeated = {
         key: value

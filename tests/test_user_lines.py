@@ -98,6 +98,24 @@ def test_a_user_begins_as_the_runs_own_adapter_is_then(model_dir: str) -> None:
     assert not torch.equal(own, first)
 
 
+def test_a_users_rate_is_as_old_as_their_own_updates(model_dir: str, tmp_path: Path) -> None:
+    learner = make_learner(model_dir, schedule="inverse", warmup_steps=0, lr=1.0)
+    samples = rewarded(make_samples(LENGTHS), learner)
+
+    def rate(version: int) -> float:
+        return learner.step(samples, version).metrics["learner/lr"]
+
+    assert rate(version=8) == 1 / 2, "the run's own clock is its version"
+    learner.use("anna", None)
+    assert [rate(version=9), rate(version=10)] == [1, 8 / 9]
+    learner.save_checkpoint(str(tmp_path / "anna"))
+    learner.use("ben", None)
+    assert rate(version=9) == 1
+    learner.forget("anna")
+    learner.use("anna", str(tmp_path / "anna"))
+    assert rate(version=11) == pytest.approx(8 / 10), "which a checkpoint keeps"
+
+
 def test_all_weights_are_nobodys_alone(model_dir: str) -> None:
     learner = Learner(TrainerConfig(), LearnerConfig(), model_dir, 0, "cpu")
     with pytest.raises(TrainerError, match=r"got the turn of anna .* \(learner=lora\)"):

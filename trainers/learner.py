@@ -122,10 +122,12 @@ class Learner:
         """Update once on the batch: weights of `version` become those of `version + 1`.
 
         The version is the schedule's clock too, so batches that never came here do not delay the
-        decay. A batch without a trainable token changes no weight.
+        decay; a user's weights are as old as their own updates, for they begin as a version of the
+        run's. A batch without a trainable token changes no weight.
         """
         start_s = time.perf_counter()
-        rate = learning_rate(version, self.trainer.steps, self.config)
+        age = version if self.user == OWNER else self.updates
+        rate = learning_rate(age, self.trainer.steps, self.config)
         with memory_errors("when the teacher read the batch", *self._limits):
             readings = self._readings(samples)
         parts = split(

@@ -227,8 +227,11 @@ class LearnerConfig(Part):
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
     warmup_steps: int = Field(2, ge=0)
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """Decay over `trainer.steps` after the warm-up, down to `min_lr_ratio`."""
+    schedule: Literal["constant", "linear", "cosine", "inverse"] = "linear"
+    """Decay after the warm-up, down to `min_lr_ratio`: `linear` and `cosine` over `trainer.steps`;
+    `inverse`, for learning without a last update, as 1 / (1 + updates / `halves_after`)."""
+    halves_after: int = Field(8, ge=1)
+    """schedule=inverse: updates after which the rate is half of `lr`."""
     min_lr_ratio: float = Field(0.1, ge=0, le=1)
     max_grad_norm: float = Field(1.0, gt=0)
     max_skipped: int = Field(5, ge=1)
