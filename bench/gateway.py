@@ -31,7 +31,7 @@ from clawrl_gym.config import GatewayConfig, SamplingConfig
 from clawrl_gym.core.types import ChatBody, Message
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.fleet import Fleet
-from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
 from clawrl_gym.store import Store, StoreReader
 
 LIMIT_S = 300
@@ -75,6 +75,22 @@ class SleepingPolicy:
             versions_T=[version] * REPLY_TOKENS,
             finish_reason="stop",
         )
+
+    async def generate_chat(
+        self,
+        body: ChatBody,
+        sampling: Sampling,
+        *,
+        version: int,
+        user: str = "",
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> ChatReply:
+        prompt_ids = await self.render(body)
+        if prompt_ids[: len(after)] != [*after]:
+            return ChatReply(prompt_ids, None)
+        generation = await self.generate(prompt_ids, sampling, version=version)
+        return ChatReply(prompt_ids, (generation, await self.parse(body, generation)))
 
     async def stream(
         self,

@@ -12,7 +12,7 @@ from clawrl_gym.core.pictures import text_of
 from clawrl_gym.core.types import ChatBody, Message, ToolCall
 from clawrl_gym.gateway.versions import VersionJson
 from clawrl_gym.policy.client import Generation, Sampling
-from clawrl_gym.policy.generation import Delta, Piece, ToolCallDelta
+from clawrl_gym.policy.generation import ChatReply, Delta, Piece, ToolCallDelta
 
 START, END = 1, 2
 _FIRST_CHAR = 16
@@ -116,6 +116,22 @@ class FakePolicy:
         with self._counting_cancelled():
             await asyncio.sleep(self.delay_s)
         return self._generation(prompt_ids, sampling, messages, version)
+
+    async def generate_chat(
+        self,
+        body: ChatBody,
+        sampling: Sampling,
+        *,
+        version: int,
+        user: str = "",
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> ChatReply:
+        prompt_ids = await self.render(body)
+        if prompt_ids[: len(after)] != [*after]:
+            return ChatReply(prompt_ids, None)
+        generation = await self.generate(prompt_ids, sampling, version=version)
+        return ChatReply(prompt_ids, (generation, await self.parse(body, generation)))
 
     async def stream(
         self,

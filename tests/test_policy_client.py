@@ -11,12 +11,13 @@ from aiohttp import web
 from clawrl_gym.core.errors import ContextError, PolicyError, PolicyUnavailable, RequestError
 from clawrl_gym.core.types import ChatBody
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
-from clawrl_gym.policy.generation import Piece, message_of
+from clawrl_gym.policy.generation import ChatReply, Piece, message_of
 from tests.fake_vllm import KEY, FakeVllm, choice, end, event, running, says, sleeps, streams
 
 GENERATE = "/inference/v1/generate"
 RENDER = "/clawrl/render"
 PARSE = "/clawrl/parse"
+REPLY = "/clawrl/reply"
 STREAM = "/clawrl/stream"
 
 
@@ -82,6 +83,69 @@ async def test_a_generation_holds_what_vllm_reported_and_masks_what_it_did_not(
     vllm.answers[GENERATE] = says({"choices": [choice("4")]})
     made = await client.generate([1], GREEDY, version=4)
     assert made == Generation([1], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
+
+
+def answered(prompt: list[int], **changes: object) -> dict[str, object]:
+    """What /clawrl/reply answers, with the prompt's ids behind those it had to begin with."""
+    made = {"prompt_ids": prompt, "goes_on": True, "text": "hi", "deltas": None}
+    return made | {"ids": [10, 11, 2], "logprobs": [-0.5, None, -0.25]} | end(3) | changes
+
+
+async def test_a_chat_is_rendered_generated_and_read_in_one_request(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[REPLY] = says(answered([4, 5]))
+    reply = await client.generate_chat(CHAT, GREEDY, version=4, after=[1, 2, 3], request_id="r1")
+    made = Generation([1, 2, 3, 4, 5], [10, 11, 2], [-0.5, None, -0.25], [4, 4, 4], "stop", "hi")
+    assert reply == ChatReply([1, 2, 3, 4, 5], (made, {"role": "assistant", "content": "hi"}))
+    ((path, body),) = vllm.calls
+    assert (path, body["after"], body["parse"]) == (REPLY, [1, 2, 3], False)
+    assert body["chat"] == {**CHAT, "model": "policy", "stream": False}
+    assert "token_ids" not in body["generate"]
+    assert (body["generate"]["cache_salt"], body["generate"]["request_id"]) == ("4", "r1")
+
+
+async def test_a_chat_whose_prompt_begins_otherwise_generates_nothing(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[REPLY] = says({"prompt_ids": [7, 8, 9], "goes_on": False})
+    reply = await client.generate_chat(CHAT, GREEDY, version=4, after=[1, 2])
+    assert reply == ChatReply([7, 8, 9], None)
+
+
+async def test_a_chat_with_tools_gets_what_the_parsers_make_of_the_reply(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    deltas = [{"content": "so "}, {"content": "it is"}]
+    vllm.answers[REPLY] = says(answered([4], deltas=deltas))
+    reply = await client.generate_chat(WITH_TOOL, GREEDY, version=4)
+    assert reply.whole is not None
+    assert reply.whole[1] == {"role": "assistant", "content": "so it is"}
+    assert vllm.calls[0][1]["parse"] is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"weight_versions": None}, "named no weight version for some of 3 tokens"),
+        ({"logprobs": [-0.5]}, "1 log-probs for 3 tokens"),
+        ({"finish_reason": "abort"}, "'abort'"),
+    ],
+)
+async def test_a_chat_reply_that_lacks_something_is_an_error(
+    vllm: FakeVllm, client: PolicyClient, changes: dict[str, object], words: str
+) -> None:
+    vllm.answers[REPLY] = says(answered([4], **changes))
+    with pytest.raises(PolicyError, match=words):
+        await client.generate_chat(CHAT, GREEDY, version=4)
+
+
+async def test_an_engine_that_dies_below_a_chat_reply_is_unavailable(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[REPLY] = says({"error": {"message": "EngineCore died", "code": 500}}, 500)
+    with pytest.raises(PolicyUnavailable, match="EngineCore died"):
+        await client.generate_chat(CHAT, GREEDY, version=4)
 
 
 async def test_each_token_has_the_version_of_its_span(vllm: FakeVllm, client: PolicyClient) -> None:

@@ -338,15 +338,17 @@ class PartialReply:
 
     async def generate(self, policy: Policy, served: VersionInUse) -> tuple[Generation, Message]:
         """The reply in one piece, with fewer bytes on the way."""
-        body = self.turn_input.body
+        body, sampling = self.turn_input.body, self.turn_input.sampling
         assert body is not None
-        self.prompt = await self._joined(policy.render, body)
-        generation = await policy.generate(
-            self.prompt.ids_T,
-            self.turn_input.sampling,
-            version=served.version,
-            user=served.user,
+        version, user = served.version, served.user
+        reply = await policy.generate_chat(
+            body, sampling, version=version, user=user, after=self._after(body)
         )
+        render = _render_but_once(policy, body, reply.prompt_ids_T)
+        self.prompt = await self._joined(render, body)
+        if reply.whole is not None:
+            return reply.whole
+        generation = await policy.generate(self.prompt.ids_T, sampling, version=version, user=user)
         return generation, await policy.parse(body, generation)
 
     async def stream(self, policy: Policy, served: VersionInUse) -> AsyncGenerator[Piece, None]:
@@ -389,14 +391,9 @@ class PartialReply:
 
     async def _from_chat(self, policy: Policy, served: VersionInUse) -> AsyncGenerator[Piece, None]:
         """Render and generate in one call, unless ids of the turn before must take a place."""
-        body, previous = self.turn_input.body, self.previous
+        body, sampling = self.turn_input.body, self.turn_input.sampling
         assert body is not None
-        after_T: list[int] = []
-        if previous is not None and extends(
-            body["messages"], previous.turn, self.history.keeps_thoughts
-        ):
-            after_T = previous.turn.prompt_ids_T + previous.turn.sampled_ids_T
-        sampling = self.turn_input.sampling
+        after_T = self._after(body)
         pieces = policy.stream_chat(
             body, sampling, version=served.version, user=served.user, after=after_T
         )
@@ -414,6 +411,15 @@ class PartialReply:
         async with aclosing(self._from_prompt(policy, served)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    def _after(self, body: ChatBody) -> list[int]:
+        """What a prompt must begin with, rendered afresh, to be taken as it is."""
+        previous = self.previous
+        if previous is None or not extends(
+            body["messages"], previous.turn, self.history.keeps_thoughts
+        ):
+            return []
+        return previous.ids_T
 
     async def _joined(self, render: Render, body: ChatBody) -> Prompt:
         max_tokens = self.turn_input.sampling.max_tokens

@@ -58,16 +58,15 @@ class PolicyChatModel:
         async with self._room:
             policy = self._policies.of(session_id)
             try:
-                prompt_ids = await policy.render(body)
-                generation = await policy.generate(
-                    prompt_ids, Sampling(temperature, 1.0, max_tokens), version=self._version()
-                )
-                message = await policy.parse(body, generation)
+                sampling = Sampling(temperature, 1.0, max_tokens)
+                reply = await policy.generate_chat(body, sampling, version=self._version())
             except PolicyUnavailable:
                 self._policies.failed(policy)
                 raise
             finally:
                 self._policies.forget(session_id)
+        assert reply.whole is not None  # there is nothing that its prompt had to begin with
+        generation, message = reply.whole
         return Completion(text_of(message), generation.finish_reason == "stop")
 
 

@@ -54,6 +54,15 @@ class Generation:
         return self.sampled_ids_T[:-1] if ended_by_token else self.sampled_ids_T
 
 
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What came of a chat that was rendered, generated and parsed in one request."""
+
+    prompt_ids_T: list[int]
+    whole: tuple[Generation, Message] | None
+    """None: the prompt does not begin as it had to, and nothing was generated."""
+
+
 class ToolCallDelta(ToolCall):
     """A piece of a tool call."""
 
@@ -132,6 +141,20 @@ class StreamEvent(GenerationEnd, total=False):
     logprobs: list[float | None]
     versions: list[str]
     delta: Delta
+
+
+class ReplyAnswer(GenerationEnd, total=False):
+    """What /clawrl/reply answers: the prompt's ids behind those it had to begin with, then the
+    reply."""
+
+    prompt_ids: list[int]
+    goes_on: bool
+    """False: the prompt does not begin as asked for, comes whole, and nothing is generated."""
+    ids: list[int]
+    logprobs: list[float | None]
+    text: str
+    deltas: list[Delta] | None
+    """None where no parser was asked."""
 
 
 def sampling_params(sampling: Sampling, unspoken: Sequence[int] = ()) -> JsonObject:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from clawrl_gym.core.types import ChatBody, Message
-from clawrl_gym.policy.generation import Generation, Piece, Sampling
+from clawrl_gym.policy.generation import ChatReply, Generation, Piece, Sampling
 
 
 class Policy(Protocol):
@@ -27,6 +27,17 @@ class Policy(Protocol):
         user: str = "",
         request_id: str | None = None,
     ) -> Generation: ...
+
+    async def generate_chat(
+        self,
+        body: ChatBody,
+        sampling: Sampling,
+        *,
+        version: int,
+        user: str = "",
+        after: Sequence[int] = (),
+        request_id: str | None = None,
+    ) -> ChatReply: ...
 
     def stream(
         self,

@@ -4,13 +4,14 @@ Every route asks for the key, not only those below /v1: vLLM itself leaves its d
 (pause, reload, remote calls) open to any local user. And there are routes of ours:
 
     POST /clawrl/stream     generates: an event a step with ids, log-probs, versions and the delta
+    POST /clawrl/reply      renders a chat, generates and parses: the whole reply in one answer
     POST /clawrl/parse      the deltas of ids that were sampled before, read by the same steps
     POST /clawrl/render     prompt ids of a chat; special tokens inside its texts stay text
     POST /clawrl/tokenize   ids of a text; special tokens in it stay text
 
 vLLM's own streams send either the ids or the message, and its streaming derender reads the whole
-reply again at every step. Engine, chat template and parsers are vLLM's; nothing of it is imported
-before the first request.
+reply again at every step; its whole replies take three requests and tell log-probs as objects.
+Engine, chat template and parsers are vLLM's; nothing of it is imported before the first request.
 """
 
 from __future__ import annotations
@@ -25,19 +26,21 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from clawrl_gym.policy.multimodal import PreparedInputs, RenderedPrompt, expanded, urls_of
-from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser
+from clawrl_gym.policy.reply_parser import EngineEvents, Event, ReplyParser, whole_reply
 from clawrl_gym.policy.special_tokens import SpecialTokenMask, Tokenizer
 from clawrl_gym.policy.vllm_objects import (
     ChatCompletionRequest,
     EngineOutputs,
     GenerateRequest,
+    Request,
+    RequestOutput,
     ServerState,
 )
 
 T = TypeVar("T")
 _PREFIX = "/clawrl/"
 _SET_VERSION = "/update_weight_version"
-_GENERATING = (_PREFIX + "stream", "/inference/v1/generate")
+_GENERATING = (_PREFIX + "stream", _PREFIX + "reply", "/inference/v1/generate")
 _TEXTS = ("messages", "tools", "chat_template_kwargs")
 """The parts of a chat that hold texts of others."""
 
@@ -48,6 +51,8 @@ Message = Scope
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Handler = Callable[[Event], Awaitable[Event]]
+"""Of a route of ours that answers whole."""
 
 
 class RequireKey:
@@ -97,29 +102,40 @@ class PolicyRoutes:
         self._routes = self._routes or RouteHandlers(scope["app"].state)
         name = path.removeprefix(_PREFIX)
         try:
-            body = await Request(scope, receive).json()
+            request = Request(scope, receive)
+            body = await request.json()
             if name == "stream":
                 lines = _lines(self._routes.events(body))
                 answer: Response = StreamingResponse(lines, media_type="text/event-stream")
             else:
-                answer = JSONResponse(await self._routes.plain[name](body))
+                plain = await _unless_gone(self._routes.plain[name], body, request)
+                if plain is None:
+                    return None
+                answer = JSONResponse(plain, plain.get("error", {}).get("code", 200))
         except Exception as error:  # noqa: BLE001 - whatever it is, the client shall read it
             refusal = _error(error)
             answer = JSONResponse(refusal, refusal["error"]["code"])
         await answer(scope, receive, send)
+        return None
 
 
 class RouteHandlers:
     """What the routes do, with what vLLM keeps in its application's state."""
 
     def __init__(self, state: ServerState) -> None:
-        self.plain = {"parse": self._parse, "render": self._render, "tokenize": self._tokenize}
+        self.plain = {
+            "parse": self._parse,
+            "render": self._render,
+            "reply": self._reply,
+            "tokenize": self._tokenize,
+        }
         self._engine = state.engine_client
         self._chat = state.openai_serving_chat
         self._renderer = state.online_renderer
         # vLLM checks a request and starts it; the engine's outputs come out as they are
         self._tokens = copy.copy(state.serving_tokens)
         self._tokens.serve_tokens_stream_generator = lambda request, outputs, *rest: outputs
+        self._tokens.serve_tokens_full_generator = _last_of
         self._ready = self._tokens.online_renderer = PreparedInputs(self._renderer)
         self._tokenizer = self._renderer.renderer.get_tokenizer()
         self._specials = _special_token_mask(self._tokenizer)
@@ -134,14 +150,11 @@ class RouteHandlers:
         prompt = None if to_render is None else await self._rendered(to_render)
         if prompt is not None and "token_ids" not in generate:
             ids = generate["token_ids"] = prompt.ids
-            goes_on = ids[: len(body["after"])] == body["after"]
+            goes_on = _begins(ids, body["after"])
             yield {"prompt_ids": ids, "goes_on": goes_on}
             if not goes_on:
                 return
-        reader = None
-        if body["parse"]:
-            reader = ReplyParser(self._renderer, _chat_request(chat), generate["token_ids"])
-            generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
+        reader = self._reader(body["parse"], chat, generate)
         already = body.get("already")
         if already:
             generate["token_ids"] = generate["token_ids"] + already
@@ -157,6 +170,36 @@ class RouteHandlers:
                 event = steps.event(result)
                 if event is not None:
                     yield event
+
+    def _reader(self, parse: bool, chat: Event, generate: Event) -> ReplyParser | None:
+        """Of a reply that is about to be generated; None where the text is all there is."""
+        if not parse:
+            return None
+        reader = ReplyParser(self._renderer, _chat_request(chat), generate["token_ids"])
+        generate["sampling_params"]["skip_special_tokens"] = reader.skips_special
+        return reader
+
+    async def _reply(self, body: Event) -> Event:
+        from vllm.entrypoints.scale_out.token_in_token_out.protocol import GenerateRequest
+        from vllm.entrypoints.serve.engine.protocol import ErrorResponse
+
+        prompt, after = await self._rendered(body["chat"]), body["after"]
+        if not _begins(prompt.ids, after):
+            return {"prompt_ids": prompt.ids, "goes_on": False}
+        generate = {**body["generate"], "token_ids": prompt.ids}
+        reader = self._reader(body["parse"], body["chat"], generate)
+        result = await self._serve(GenerateRequest(**generate), prompt)
+        if isinstance(result, ErrorResponse):
+            refusal: Event = result.model_dump()
+            return refusal
+        reply = whole_reply(result)
+        if reader is not None:
+            stop = reply["stop_reason"]
+            stop_text = stop if isinstance(stop, str) else None
+            ended_by_token = reply["finish_reason"] == "stop" and stop_text is None
+            spoken = len(reply["ids"]) - ended_by_token
+            reply["deltas"] = await _replayed(reader, reply["ids"], spoken, stop_text)
+        return {"prompt_ids": prompt.ids[len(after) :], "goes_on": True, **reply}
 
     async def _serve(
         self, request: GenerateRequest, prompt: RenderedPrompt | None
@@ -176,13 +219,10 @@ class RouteHandlers:
 
     async def _parse(self, body: Event) -> Event:
         reader = ReplyParser(self._renderer, _chat_request(body["chat"]), body["prompt_ids"])
-        deltas = []
         reply = body["reply"]
-        replay = reader.replay(reply["ids"], visible=reply["spoken"], stop_text=reply["stop_text"])
-        for delta in replay:
-            deltas.append(delta)
-            await asyncio.sleep(0)  # others go on: a long reply takes a while
-        return {"deltas": deltas}
+        return {
+            "deltas": await _replayed(reader, reply["ids"], reply["spoken"], reply["stop_text"])
+        }
 
     async def _tokenize(self, body: Event) -> Event:
         from vllm.inputs import TextPrompt
@@ -234,6 +274,42 @@ class RouteHandlers:
         limit = self._renderer.model_config.max_model_len
         if len(ids) >= limit:
             raise ValueError(f"got {len(ids)} tokens, the maximum context length is {limit}")
+
+
+async def _unless_gone(handler: Handler, body: Event, request: Request) -> Event | None:
+    """What a handler answers; when the client leaves it is cancelled, and there is nobody to
+    answer."""
+    from vllm.entrypoints.serve.utils.api_utils import with_cancellation
+
+    async def handled(body: Event, raw_request: Request) -> Event:
+        return await handler(body)
+
+    answer: Event | None = await with_cancellation(handled)(body, request)
+    return answer
+
+
+async def _last_of(
+    request: GenerateRequest, outputs: EngineOutputs, *rest: object
+) -> RequestOutput:
+    """The engine's last output, which of a request that is not streamed is the only one."""
+    results = [result async for result in outputs]
+    return results[-1]
+
+
+async def _replayed(
+    reader: ReplyParser, ids: list[int], spoken: int, stop_text: str | None
+) -> list[Event]:
+    """All deltas of a whole reply; those that are nothing left out."""
+    deltas = []
+    for delta in reader.replay(ids, visible=spoken, stop_text=stop_text):
+        if delta:
+            deltas.append(delta)
+        await asyncio.sleep(0)  # others go on: a long reply takes a while
+    return deltas
+
+
+def _begins(ids: list[int], after: list[int]) -> bool:
+    return ids[: len(after)] == after
 
 
 def _chat_request(chat: Event) -> ChatCompletionRequest:

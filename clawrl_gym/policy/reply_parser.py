@@ -14,6 +14,7 @@ from typing import Any
 
 from clawrl_gym.policy.vllm_objects import (
     ChatCompletionRequest,
+    CompletionOutput,
     DeltaMessage,
     FunctionCall,
     OnlineRenderer,
@@ -157,10 +158,7 @@ class EngineEvents:
         elif output.text:
             event["delta"] = {"content": output.text}
         if last:
-            spans = output.weight_versions or []
-            event["weight_versions"] = [vars(span) for span in spans]
-            event["finish_reason"] = output.finish_reason
-            event["stop_reason"] = output.stop_reason
+            event |= _end(output)
         return event
 
     def _versions(self, request_id: str, new: int) -> list[str]:
@@ -172,6 +170,23 @@ class EngineEvents:
         positions = range(self._count, self._count + new)
         self._count += new
         return [_version_at(at, self._starts) for at in positions] if self._starts else []
+
+
+def whole_reply(result: RequestOutput) -> Event:
+    """What a request that is not streamed has sampled."""
+    output = result.outputs[0]
+    ids = list(output.token_ids)
+    logprobs = _logprobs(ids, output.logprobs)
+    return {"ids": ids, "logprobs": logprobs, "text": output.text, **_end(output)}
+
+
+def _end(output: CompletionOutput) -> Event:
+    """Why a generation ended, and which weights sampled it."""
+    return {
+        "weight_versions": [vars(span) for span in output.weight_versions or []],
+        "finish_reason": output.finish_reason,
+        "stop_reason": output.stop_reason,
+    }
 
 
 def _version_at(position: int, starts: list[tuple[str, int]]) -> str:

@@ -19,8 +19,11 @@ Parser: TypeAlias = Any
 DeltaMessage: TypeAlias = Any
 FunctionCall: TypeAlias = Any
 RequestOutput: TypeAlias = Any
+CompletionOutput: TypeAlias = Any
 EngineOutputs: TypeAlias = Any
 """An asynchronous generator of RequestOutput, or an ErrorResponse."""
+Request: TypeAlias = Any
+"""Starlette's, which comes with vLLM."""
 OutputProcessor: TypeAlias = Any
 SampleLogprobs: TypeAlias = Any
 Worker: TypeAlias = Any

@@ -14,7 +14,7 @@ import pytest
 from clawrl_gym.core.errors import ContextError, RequestError
 from clawrl_gym.core.types import ChatBody, Message, Tool, ToolCall
 from clawrl_gym.policy.client import PolicyClient, Sampling
-from clawrl_gym.policy.generation import Delta, Piece, message_of
+from clawrl_gym.policy.generation import ChatReply, Delta, Piece, message_of
 from clawrl_gym.policy.swap import WeightSwap
 from tests.e2e.served import CONFIG, Served
 from tests.scripted_model import make_scripted_model
@@ -120,7 +120,6 @@ def test_the_deltas_make_the_message_that_vllms_own_stream_makes(
             ours = message_of(piece.delta for piece in pieces)
             assert without_ids(ours) == without_ids(theirs)
             assert all(call["id"] for call in ours.get("tool_calls", []))
-            assert len(pieces) > 1  # vLLM joins tokens that a busy reader has not taken yet
             done = pieces[-1].generation
             assert done is not None
             assert done.sampled_ids_T == [i for piece in pieces for i in piece.ids_T]
@@ -170,6 +169,91 @@ def test_a_stop_text_ends_a_stream_and_is_in_no_delta(
             assert done is not None
             assert done.stop_text == "how"
             assert await client.parse(chat("text"), done) == message
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_a_stream_comes_in_pieces(served: Served, loop: asyncio.AbstractEventLoop) -> None:
+    """How many is not said: vLLM joins tokens that a busy reader has not taken yet."""
+
+    async def go() -> None:
+        client = served.client()
+        try:
+            endless = client.stream_chat(chat("endless"), Sampling(0, 1, 800), version=0)
+            assert len(await pieces_of(endless)) > 2
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+@pytest.mark.parametrize("stop", [(), ("how",)])
+@pytest.mark.parametrize("script", ["text", "call", "two", "reasoning", "no call", "half a mark"])
+def test_a_whole_reply_is_what_its_stream_is(
+    served: Served, loop: asyncio.AbstractEventLoop, script: str, stop: tuple[str, ...]
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        version = served.version
+        sure = Sampling(0.0, 1.0, 64, stop=stop)
+        try:
+            pieces = await pieces_of(client.stream_chat(chat(script), sure, version=version))
+            reply = await client.generate_chat(chat(script), sure, version=version)
+            assert reply.prompt_ids_T == pieces[0].prompt_ids_T
+            assert reply.whole is not None
+            generation, message = reply.whole
+            streamed = message_of(piece.delta for piece in pieces)
+            assert without_ids(message) == without_ids(streamed)
+            assert pieces[-1].generation is not None
+            assert generation.sampled_ids_T == pieces[-1].generation.sampled_ids_T
+            assert generation.stop_text == pieces[-1].generation.stop_text
+            assert generation.finish_reason == pieces[-1].generation.finish_reason
+            assert set(generation.versions_T) == {version}
+            assert generation.logprobs_T == pytest.approx(pieces[-1].generation.logprobs_T)
+            begun = reply.prompt_ids_T[:4]
+            again = await client.generate_chat(chat(script), sure, version=version, after=begun)
+            assert again.prompt_ids_T == reply.prompt_ids_T
+            other = await client.generate_chat(chat(script), sure, version=version, after=[1, 1])
+            assert other == ChatReply(reply.prompt_ids_T, None)
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_a_whole_reply_refuses_what_rendering_refuses(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        try:
+            with pytest.raises(ContextError, match="context"):
+                await client.generate_chat(chat("text", "qz " * 4000), SURE, version=0)
+            with pytest.raises(RequestError, match="400"):
+                await client.generate_chat(NO_LIST, SURE, version=0)
+        finally:
+            await client.close()
+
+    loop.run_until_complete(go())
+
+
+def test_a_whole_reply_that_nobody_waits_for_is_aborted(
+    served: Served, loop: asyncio.AbstractEventLoop
+) -> None:
+    async def go() -> None:
+        client = served.client()
+        made = await tokens_made(client)
+        asking = asyncio.ensure_future(
+            client.generate_chat(chat("endless"), Sampling(0, 1, 900), version=0)
+        )
+        try:
+            await runs(client, 1.0)
+            asking.cancel()
+            await runs(client, 0.0)
+            assert asking.cancelled()
+            assert await tokens_made(client) - made < 900
         finally:
             await client.close()
 

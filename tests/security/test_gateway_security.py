@@ -32,6 +32,7 @@ CHAT = "/v1/chat/completions"
         "/clawrl/stream",
         "/clawrl/render",
         "/clawrl/parse",
+        "/clawrl/reply",
         "/clawrl/tokenize",
         "/v1/chat/completions/render",
         "/v1/chat/completions/derender",
