@@ -27,7 +27,8 @@ from clawrl_gym.core.metrics import Timeline
 from clawrl_gym.core.types import Episode, Group, Message, Sample, StepStats, StopReason, Turn
 from clawrl_gym.rollout.collector import Collector
 from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import SessionRow, Store
@@ -96,9 +97,10 @@ async def simulated(mode: str, updates: int, step_s: float, folder: Path) -> flo
     async def on_group(group: Group, started_s: float) -> None:
         await collector.add(group)
 
-    tasks = TaskSampler({"train": ["t"], "heldout": []}, seed=0)
+    tasks = Mixture({"": TaskSampler({"train": ["t"], "heldout": []}, seed=0)})
+    limits = {"": EpisodeLimits(1, rollout.episode_timeout_s)}
     pool = WorkerPool([engine], rollout.groups * rollout.group_size)
-    dispatcher = Dispatcher(rollout, 1, tasks, pool, on_group, lambda episode: None)
+    dispatcher = Dispatcher(rollout, limits, tasks, pool, on_group, lambda episode: None)
     collector = Collector(rollout, store, Grpo(), dispatcher.release)
 
     async def publish(version: int) -> Publication:

@@ -25,9 +25,11 @@ from clawrl_gym.core.types import (
 from clawrl_gym.judge.enhance import Enhancer
 from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
-from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.judge.verdicts import VerdictMaker
+from clawrl_gym.rollout.collector import Collector, Judging
 from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.store import Store
@@ -71,10 +73,18 @@ async def played(
     return Episode(name, 0, TASK, reason, reward, len(shown))
 
 
+def judging(
+    judge: Any, config: JudgeConfig, people: bool = False, enhancer: Enhancer | None = None
+) -> dict[str, Judging]:
+    if judge is None:
+        return {}
+    return {"": Judging(VerdictMaker(judge, config, not people, not people), enhancer)}
+
+
 def collector(store: Store, judge: Any = None, people: bool = False, **config: Any) -> Collector:
     return Collector(
         RolloutConfig(groups=1, **config), store, Grpo(normalize_std=False), lambda groups: None,
-        judge, JudgeConfig(concurrency=3), people, not people,
+        judging(judge, JudgeConfig(concurrency=3), people),
     )  # fmt: skip
 
 
@@ -213,7 +223,7 @@ def hinted(store: Store, policy: FakePolicy, algorithm: Algorithm, **config: Any
     enhancer = Enhancer(policy.render, HintConfig(form="!{hint}"), 10_000)
     return Collector(
         RolloutConfig(groups=1, **config), store, algorithm, lambda groups: None,
-        HintingJudge(), JudgeConfig(), enhancer=enhancer,
+        judging(HintingJudge(), JudgeConfig(), enhancer=enhancer),
     )  # fmt: skip
 
 
@@ -295,7 +305,8 @@ async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Sto
         await whole.add(group)
 
     dispatcher = Dispatcher(
-        config, 1, TaskSampler({"train": ["t"], "heldout": []}, 0), WorkerPool([Runner()], 4),
+        config, {"": EpisodeLimits(1, 60.0)},
+        Mixture({"": TaskSampler({"train": ["t"], "heldout": []}, 0)}), WorkerPool([Runner()], 4),
         add, lambda episode: None,
     )  # fmt: skip
     running = asyncio.create_task(dispatcher.run(range(8)))

@@ -11,12 +11,15 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.metrics import wilson
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef
 from clawrl_gym.rollout.dispatcher import Dispatcher
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.evaluation import evaluate
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.task_sampler import TaskSampler
 
 CONFIG = RolloutConfig(groups=2, group_size=3, max_staleness=1, max_retries=2)
+
+LIMITS = {"": EpisodeLimits(4, 5.0)}
 
 
 class Runner(EpisodeRunner):
@@ -41,8 +44,8 @@ def make(runner: Runner, config: RolloutConfig = CONFIG) -> tuple[Dispatcher, li
         groups.append(group)
 
     pool = WorkerPool([runner], slots=64)
-    tasks = TaskSampler({"train": ["a", "b", "c"], "heldout": ["h"]}, seed=5)
-    return Dispatcher(config, 4, tasks, pool, keep, lambda episode: None), groups
+    tasks = Mixture({"": TaskSampler({"train": ["a", "b", "c"], "heldout": ["h"]}, seed=5)})
+    return Dispatcher(config, LIMITS, tasks, pool, keep, lambda episode: None), groups
 
 
 async def settle() -> None:
@@ -218,7 +221,7 @@ async def test_pass_at_k_is_of_samples_at_the_policys_own_temperature() -> None:
 
     runner = Half()
     tasks = [TaskRef(name, 0, "heldout") for name in ("h", "i")]
-    result = await evaluate(tasks, WorkerPool([runner], 1), 4, 5.0, 0, ks=(1, 2, 4), samples=4)
+    result = await evaluate(tasks, WorkerPool([runner], 1), LIMITS, 0, ks=(1, 2, 4), samples=4)
     assert result.attempts is not None
     assert result.attempts.solved == ((4, 2), (3, 2))
     assert {s.temperature for s in runner.specs if s.session_id.startswith("sampled")} == {None}
@@ -233,7 +236,7 @@ async def test_pass_at_k_is_of_samples_at_the_policys_own_temperature() -> None:
 async def test_held_out_tasks_run_greedily_once_each() -> None:
     runner = Runner()
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i"]}, seed=0).heldout(9)
-    result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
+    result = await evaluate(tasks, WorkerPool([runner], 8), LIMITS, 1)
     assert (result.n, result.success) == (2, 1.0)
     assert {spec.temperature for spec in runner.specs} == {0.0}
     assert {spec.task.split for spec in runner.specs} == {"heldout"}
@@ -256,7 +259,7 @@ class Loses(Runner):
 async def test_a_held_out_task_that_cannot_be_run_stands_beside_success() -> None:
     runner = Loses("h")
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
-    result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 1)
+    result = await evaluate(tasks, WorkerPool([runner], 8), LIMITS, 1)
     assert (result.n, result.success) == (2, 1.0)
     assert result.lost == ("held-out task 'h' could not be run in 2 attempts: it died",)
     assert result.metrics()["heldout/lost"] == 1.0
@@ -276,7 +279,7 @@ async def test_tasks_past_the_deadline_are_failures_and_not_run_again() -> None:
 
     runner = Loops()
     tasks = [TaskRef(f"h{n}", n, "heldout") for n in range(50)]
-    result = await evaluate(tasks, WorkerPool([runner], 8), 4, 5.0, 3)
+    result = await evaluate(tasks, WorkerPool([runner], 8), LIMITS, 3)
     assert (result.n, result.success, result.lost) == (50, 0.6, ())
     assert len(runner.specs) == 50
     assert result.metrics()["heldout/deadlines"] == 20
@@ -286,7 +289,7 @@ async def test_tasks_past_the_deadline_are_failures_and_not_run_again() -> None:
 async def test_an_evaluation_that_lost_most_tasks_is_no_measure() -> None:
     tasks = TaskSampler({"train": ["a"], "heldout": ["h", "i", "j"]}, seed=0).heldout(9)
     with pytest.raises(EnvError, match=r"2 of 3 held-out tasks were lost; .*it died"):
-        await evaluate(tasks, WorkerPool([Loses("h", "i")], 8), 4, 5.0, 0)
+        await evaluate(tasks, WorkerPool([Loses("h", "i")], 8), LIMITS, 0)
 
 
 def test_tasks_follow_from_the_seed_and_the_number_alone() -> None:

@@ -23,6 +23,7 @@ from clawrl_gym.gateway.admission import Admission
 from clawrl_gym.gateway.films import MOST_BYTES, Films
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import RolloutWorker
 from clawrl_gym.ui.live_page import LivePage
 from tests.gateway_rig import Bench
@@ -236,7 +237,7 @@ async def played(
 ) -> tuple[StopReason, list[Path]]:
     config = GymEnvConfig.model_validate({"target": f"{__name__}:{env}", "films": films})
     policy = PolicyAddress(bench.url, bench.gateway.key, "tiny")
-    worker = RolloutWorker(config, AgentConfig(type="text"), 1, policy, 10.0)
+    worker = RolloutWorker(one_stage(config, AgentConfig(type="text")), 1, policy, 10.0)
     spec = EpisodeSpec("e", group, TaskRef("t", 3, "heldout"), max_turns=2, timeout_s=30.0)
     FilmedEnv.was_filming.clear()
     episode = await worker.run(spec)

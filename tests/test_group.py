@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from tests.virtual_time import run_in_virtual_time
@@ -26,7 +26,15 @@ def test_attempts_follow_after_growing_pauses_and_nothing_is_waited_for_after_th
     async def go() -> float:
         config = RolloutConfig(groups=1, group_size=1, max_retries=5)
         task = TaskRef("a", 1, "train")
-        await run_group(0, task, 0, config, 4, WorkerPool([NeverUp()], 1), lambda episode: None)
+        await run_group(
+            0,
+            task,
+            0,
+            config,
+            EpisodeLimits(4, config.episode_timeout_s),
+            WorkerPool([NeverUp()], 1),
+            lambda episode: None,
+        )
         return asyncio.get_running_loop().time()
 
     ended_s = run_in_virtual_time(go())

@@ -20,6 +20,7 @@ from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.chat import GatewayChat, PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.harness import Harness, run_harness
+from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import RolloutWorker
 from tests.gateway_rig import Bench
 
@@ -298,7 +299,9 @@ async def test_the_report_of_the_checks_is_not_told_to_the_program(
 async def test_a_worker_runs_the_configured_program(bench: Bench) -> None:
     agent = AgentConfig(type="harness", command=[sys.executable, "-I", "-c", TALK + PLAY])
     env = GymEnvConfig(target="tests.e2e.guess_env:SayEnv")
-    worker = RolloutWorker(env, agent, 1, PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0)
+    worker = RolloutWorker(
+        one_stage(env, agent), 1, PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0
+    )
     spec = EpisodeSpec("h", 5, TaskRef(None, 3, "train"), max_turns=2, timeout_s=30.0)
     episode = await worker.run(spec)
     await worker.close()

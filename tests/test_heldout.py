@@ -12,6 +12,7 @@ from clawrl_gym.config import RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.rollout.evaluation import Evaluation
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.heldout import HeldOut
 
@@ -63,7 +64,7 @@ class Bench:
         view: Any = self.view
         self.heldout = HeldOut(
             config,
-            TaskSampler({"train": ["t"], "heldout": ids}, 0),
+            Mixture({"": TaskSampler({"train": ["t"], "heldout": ids}, 0)}),
             [],
             environments,
             parts,

@@ -17,6 +17,7 @@ from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.memory import Cure, MemoryWatch, resident_bytes
 from clawrl_gym.rollout.pool import WorkerRetired
+from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import RolloutWorker
 
 MIB = 1 << 20
@@ -79,7 +80,9 @@ class LeaksForEver(Leaks):
 async def _notices(name: str, replaceable: bool) -> list[str | None]:
     config = GymEnvConfig(target=f"{__name__}:{name}")
     address = PolicyAddress("http://127.0.0.1:1", "k", "m")
-    worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0, growth_mb=48)
+    worker = RolloutWorker(
+        one_stage(config, AgentConfig(type="text")), 1, address, 1.0, growth_mb=48
+    )
     if replaceable:
         worker.may_be_replaced()
     notices: list[str | None] = []
@@ -109,7 +112,7 @@ def process() -> Iterator[ProcessPoolExecutor]:
 async def _ends_at_once() -> bool:
     address = PolicyAddress("http://127.0.0.1:1", "k", "m")
     config = GymEnvConfig(target=f"{__name__}:Leaks")
-    worker = RolloutWorker(config, AgentConfig(type="text"), 1, address, 1.0)
+    worker = RolloutWorker(one_stage(config, AgentConfig(type="text")), 1, address, 1.0)
     ends = worker.retire_if_empty()
     await worker.close()
     return ends

@@ -23,6 +23,7 @@ from clawrl_gym.core.plugins import (
 )
 from clawrl_gym.envs.sandbox.interface import SandboxSpec
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import build_agent, plugins_of
 from clawrl_gym.run.configure import load_config
 from clawrl_gym.run.folder import RunFolder
@@ -197,14 +198,14 @@ def test_a_gymnasium_class_without_a_configuration_is_an_environment_too() -> No
 
 def test_a_plug_in_that_differs_between_processes_is_told(package: Path) -> None:
     config = configured("agent=mine", "env=echo")
-    driver = plugins_of(config.env, config.agent)
+    driver = plugins_of(one_stage(config.env, config.agent))
     assert sorted(driver) == ["outside_kind:EchoConfig", "outside_seams:Shouting"]
     check_fingerprints(driver)
     (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
     with pytest.raises(ConfigError, match=r"'outside_seams:Shouting' differs.*PYTHONPATH"):
         check_fingerprints(driver)
     assert "nothing (cannot import" in fingerprints(["nowhere_at_all:X"])["nowhere_at_all:X"]
-    assert plugins_of(configured().env, AgentConfig()) == {}
+    assert plugins_of(one_stage(configured().env)) == {}
 
 
 async def test_a_worker_with_another_plug_in_does_not_start(package: Path) -> None:
@@ -212,10 +213,10 @@ async def test_a_worker_with_another_plug_in_does_not_start(package: Path) -> No
     from clawrl_gym.rollout.worker import RolloutWorker
 
     config = configured("agent=mine")
-    driver = plugins_of(config.env, config.agent)
+    driver = plugins_of(one_stage(config.env, config.agent))
     (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
     address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
-    worker = RolloutWorker(config.env, config.agent, 1, address, 1.0, driver)
+    worker = RolloutWorker(one_stage(config.env, config.agent), 1, address, 1.0, driver)
     with pytest.raises(ConfigError, match="differs between processes"):
         await worker.ready()
 
@@ -246,8 +247,8 @@ async def test_a_kind_of_another_package_is_played_by_a_worker() -> None:
     async with TestServer(app) as server:
         address = PolicyAddress(f"{server.make_url('/v1')}", "key", "m", is_gateway=False)
         config = compose("train", ["env=outside_kind:EchoConfig"], RunConfig)
-        plugins = plugins_of(config.env, config.agent)
-        worker = RolloutWorker(config.env, config.agent, 1, address, 5.0, plugins)
+        plugins = plugins_of(one_stage(config.env, config.agent))
+        worker = RolloutWorker(one_stage(config.env, config.agent), 1, address, 5.0, plugins)
         task = TaskSampler.of(config.env, 0).train(3)
         episode = await worker.run(EpisodeSpec("s", None, task, config.env.max_turns, 10.0))
         await worker.close()
@@ -265,11 +266,11 @@ async def test_a_ray_worker_that_has_another_plug_in_is_one_clear_line(package: 
     await ray.start()
     try:
         address = PolicyAddress("http://127.0.0.1:1", "key", "tiny")
-        worker = RayWorker(config.env, config.agent, 1, address, 1.0)
+        worker = RayWorker(one_stage(config.env, config.agent), 1, address, 1.0)
         await worker.ready()
         await worker.close()
         (package / "outside_seams.py").write_text(outside.SEAMS + "# another\n")
-        stale = RayWorker(config.env, config.agent, 1, address, 1.0)
+        stale = RayWorker(one_stage(config.env, config.agent), 1, address, 1.0)
         (package / "outside_seams.py").write_text(outside.SEAMS)
         with pytest.raises(ConfigError, match="differs between processes"):
             await stale.ready()

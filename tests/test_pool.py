@@ -11,7 +11,7 @@ import pytest
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.errors import ClawError, EnvError, PolicyError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.group import run_group
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool, WorkerRetired
 from tests.virtual_time import run_in_virtual_time
@@ -104,7 +104,15 @@ class Played:
             running.create_task(befalls(self.workers[0], pool))
             groups = [
                 running.create_task(
-                    run_group(number, TASK, 0, config, 4, pool, self.episodes.append)
+                    run_group(
+                        number,
+                        TASK,
+                        0,
+                        config,
+                        EpisodeLimits(4, config.episode_timeout_s),
+                        pool,
+                        self.episodes.append,
+                    )
                 )
                 for number in range(8)
             ]

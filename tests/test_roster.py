@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError, ConfigErrors, EnvError
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.stage import Stages, one_stage
 from clawrl_gym.run import roster as rosters
 from clawrl_gym.run.nodes import Node
 from clawrl_gym.run.roster import Roster
 
-ENV = TerminalEnvConfig()
+STAGES = one_stage(TerminalEnvConfig())
 
 
 def node(name: str, **resources: float) -> Node:
@@ -65,16 +65,16 @@ class Scene:
         self.go = asyncio.Event()
         self.pool = WorkerPool()
         self.roster = Roster(
-            self.cluster, self.pool, ENV, self._admit, self._make,
+            self.cluster, self.pool, STAGES, self._admit, self._make,
             workers=2, slots=8, node_timeout_s=node_timeout_s, say=self.lines.append,
         )  # fmt: skip
 
-    async def _admit(self, node: Node) -> EnvConfig:
+    async def _admit(self, node: Node) -> Stages:
         if self.bad.get(node.id):
             raise self.bad[node.id].pop(0)
-        return ENV
+        return STAGES
 
-    def _make(self, node: Node, env: EnvConfig, slots: int) -> FakeWorker:
+    def _make(self, node: Node, stages: Stages, slots: int) -> FakeWorker:
         self.workers.append(FakeWorker(node, slots, self.go))
         return self.workers[-1]
 

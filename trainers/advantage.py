@@ -115,6 +115,12 @@ class RunningBaseline:
 _SOURCE = "process"
 
 
+def source_in(env: str, source: str) -> str:
+    """A source of rewards by its name among the baselines: each environment of a mixture has its
+    own, so that one is never compared with what is usual in another."""
+    return f"{env}/{source}" if env else source
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessTerm:
     """What a verdict adds to the advantage of its turn."""
@@ -136,9 +142,10 @@ class ProcessTerms:
         self.baseline = RunningBaseline(baseline_decay)
 
     def of(
-        self, segments_G: list[list[Segment]], verdicts_G: Sequence[Verdicts]
+        self, segments_G: list[list[Segment]], verdicts_G: Sequence[Verdicts], env: str = ""
     ) -> list[ProcessOfTurns]:
-        """The terms of each episode of a group; a step is a place among an episode's main turns."""
+        """The terms of each episode of a group of an environment; a step is a place among an
+        episode's main turns."""
         terms_G: list[ProcessOfTurns] = [{} for _ in segments_G]
         if not self._weight:
             return terms_G
@@ -149,22 +156,23 @@ class ProcessTerms:
                 verdict = verdicts.get(turn)
                 if verdict is not None and verdict.reward is not None:
                     steps[step].append((terms, turn, verdict))
+        source = source_in(env, _SOURCE)
         for _, fellows in sorted(steps.items()):
-            compared = self._compare([verdict for _, _, verdict in fellows])
+            compared = self._compare([verdict for _, _, verdict in fellows], source)
             for (terms, turn, verdict), advantage in zip(fellows, compared, strict=True):
                 terms[turn] = ProcessTerm(self._weight * advantage, verdict.weight)
         return terms_G
 
-    def _compare(self, verdicts: list[Verdict]) -> list[float]:
+    def _compare(self, verdicts: list[Verdict], source: str) -> list[float]:
         values = [verdict.reward or 0.0 for verdict in verdicts]
         weights = [verdict.weight for verdict in verdicts]
         if len(values) > 1:
             compared = group_advantages(values, self._normalize_std, weights_G=weights)
         else:
-            above = values[0] - self.baseline.of(_SOURCE)
+            above = values[0] - self.baseline.of(source)
             if values[0] <= 0 < above:  # better than usual, and yet nothing that was praised
                 above = 0.0
             compared = [weights[0] * above]
         for value, weight in zip(values, weights, strict=True):
-            self.baseline.add(_SOURCE, value, weight)
+            self.baseline.add(source, value, weight)
         return compared

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from clawrl_gym.config import TrainerConfig
 from clawrl_gym.core.types import Compared, Group, Verdict
-from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline
+from clawrl_gym.trainers.advantage import MAX_BASELINE, RunningBaseline, source_in
 from clawrl_gym.trainers.algorithm import Algorithm, Prompts, Term, Terms, Verdicts
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class Binary(Algorithm):
                 turn for segment in segments if any(segment.mask_T) for turn in segment.turn_indices
             ]
             if verdicts or episode.reward is None:
-                terms_G.append(self._judged(turns, verdicts))
+                terms_G.append(self._judged(turns, verdicts, group.task.env))
             else:
-                terms_G.append(self._by_outcome(turns, episode.reward))
+                terms_G.append(self._by_outcome(turns, episode.reward, group.task.env))
         self.counts["used" if any(terms_G) else "neutral"] += 1
         return terms_G
 
@@ -73,25 +73,27 @@ class Binary(Algorithm):
     def replay(self, rewards: Iterable[Compared]) -> None:
         self._baseline.replay(rewards)
 
-    def _judged(self, turns: list[int], verdicts: Verdicts) -> Terms:
+    def _judged(self, turns: list[int], verdicts: Verdicts, env: str) -> Terms:
         terms: Terms = {}
         for turn in turns:
             verdict = verdicts.get(turn)
             if verdict is not None and verdict.reward:
-                advantage = self._advantage(verdict, verdict.reward)
+                advantage = self._advantage(verdict, verdict.reward, env)
                 terms[turn] = Term(advantage, strength=verdict.weight)
         return terms
 
-    def _advantage(self, verdict: Verdict, reward: float) -> float:
-        advantage = reward - self._baseline.of(verdict.kind)
-        self._baseline.add(verdict.kind, reward, verdict.weight)
+    def _advantage(self, verdict: Verdict, reward: float, env: str) -> float:
+        source = source_in(env, verdict.kind)
+        advantage = reward - self._baseline.of(source)
+        self._baseline.add(source, reward, verdict.weight)
         if abs(advantage) < LEAST or reward < 0 < advantage:  # a mild complaint is no praise
             advantage = math.copysign(LEAST, reward)
         return verdict.weight * advantage
 
-    def _by_outcome(self, turns: list[int], outcome: float) -> Terms:
+    def _by_outcome(self, turns: list[int], outcome: float, env: str) -> Terms:
         if not turns:
             return {}
-        advantage = outcome - self._baseline.mean(OUTCOME)
-        self._baseline.add(OUTCOME, outcome)
+        source = source_in(env, OUTCOME)
+        advantage = outcome - self._baseline.mean(source)
+        self._baseline.add(source, outcome)
         return dict.fromkeys(turns, Term(advantage)) if advantage else {}

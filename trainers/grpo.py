@@ -76,7 +76,7 @@ class Grpo(Algorithm):
             self.counts["too_small"] += 1
             return terms_G
         process_G = self._process.of(
-            [segments_G[at] for at in rewarded], [verdicts_G[at] for at in rewarded]
+            [segments_G[at] for at in rewarded], [verdicts_G[at] for at in rewarded], group.task.env
         )
         if is_constant(rewards_G):
             if not any(term.advantage for terms in process_G for term in terms.values()):

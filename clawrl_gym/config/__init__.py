@@ -23,6 +23,7 @@ from clawrl_gym.config.learning import (
     TrainerConfig,
 )
 from clawrl_gym.config.live import KindRule, LiveConfig
+from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, ImagesConfig, PolicyConfig, SamplingConfig
 from clawrl_gym.config.run import CommandConfig, RunConfig, RunFolderConfig, ServeConfig
@@ -33,6 +34,7 @@ __all__ = [
     "BenchConfig",
     "CommandConfig",
     "DistillationConfig",
+    "DomainConfig",
     "EndpointConfig",
     "EnvConfig",
     "EvalConfig",

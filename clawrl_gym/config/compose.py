@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import yaml
 
 from clawrl_gym.config import Part, RunConfig
+from clawrl_gym.config.mixing import is_of_mixture, listed_envs, with_mixture
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import (
     AGENTS,
@@ -61,15 +62,34 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
     `env.id=` or `env.target=` alone choose `env=gym`. Raises ConfigError, in one line, for
     whatever does not fit, with the nearest known key.
     """
+    overrides, places = split_search_path(arguments)
+    for override in overrides:
+        if "=" not in override and not override.startswith("~"):
+            raise ConfigError(f"got {override!r}, expected KEY=VALUE or GROUP=OPTION; see --help")
+    envs, overrides = listed_envs(overrides, config_name)
+    values = _composed(config_name, overrides, places, model)
+    if "mixture" in model.model_fields:
+        of_all = [override for override in overrides if not is_of_mixture(override)]
+        values = with_mixture(
+            values,
+            envs,
+            overrides,
+            lambda env: _composed(config_name, [*of_all, f"env={env}"], places, model),
+        )
+    if places and "searchpath" in model.model_fields:
+        values["searchpath"] = places
+    return model.of(_own(values, [_name(override) for override in overrides], model))
+
+
+def _composed(
+    config_name: str, overrides: Sequence[str], places: Sequence[str], model: type[Part]
+) -> dict[str, object]:
+    """Plain values, as Hydra composes them. Raises ConfigError."""
     import hydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    overrides, places = split_search_path(arguments)
-    for override in overrides:
-        if "=" not in override and not override.startswith("~"):
-            raise ConfigError(f"got {override!r}, expected KEY=VALUE or GROUP=OPTION; see --help")
     names = [_name(override) for override in overrides]
     if "env" not in names and {"env.id", "env.target"} & set(names):
         overrides = ["env=gym", *overrides]
@@ -82,14 +102,11 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
         _check_values(overrides, groups, config_name)
         with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
             composed = hydra.compose(config_name, overrides=overrides)
-        values = cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
+        return cast(dict[str, object], OmegaConf.to_container(composed, resolve=True))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_message(error, names, model)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"a recipe is no YAML: {' '.join(str(error).split())}") from error
-    if places and "searchpath" in model.model_fields:
-        values["searchpath"] = places
-    return model.of(_own(values, names, model))
 
 
 def with_overrides(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,6 +17,7 @@ from clawrl_gym.config.learning import (
     TrainerConfig,
 )
 from clawrl_gym.config.live import LiveConfig
+from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
 from clawrl_gym.core.plugins import LOGGERS
@@ -74,14 +76,38 @@ class CommandConfig(Part):
             )
         return self
 
+    @property
+    def judges(self) -> tuple[JudgeConfig, ...]:
+        """All that judge."""
+        return (self.judge,)
+
 
 class RunConfig(CommandConfig):
     """One training run, whole."""
 
     env: AnyEnvConfig = Field(default_factory=usual_env_config)
+    """With a mixture: its first one's, and so is `agent`."""
     agent: AgentConfig = AgentConfig()
+    mixture: dict[str, DomainConfig] = Field(default_factory=dict)
+    """Environments that are trained on together, by name: env=[terminal,toolcall], with
+    mixture={terminal:2,toolcall:1} for weights and mixture.NAME.KEY for the rest."""
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()
+
+    @property
+    def domains(self) -> Mapping[str, DomainConfig]:
+        """What is trained on, by name: the mixture, or the one environment, whose name is empty."""
+        alone = DomainConfig.model_construct(env=self.env, agent=self.agent, judge=self.judge)
+        return self.mixture or {"": alone}
+
+    @property
+    def judges(self) -> tuple[JudgeConfig, ...]:
+        return tuple(domain.judge for domain in self.domains.values())
+
+    @property
+    def env_name(self) -> str:
+        """What is trained on, for people and names of folders: `terminal`, `terminal+toolcall`."""
+        return "+".join(self.mixture) or str(self.env.type)
 
 
 class ServeConfig(CommandConfig):

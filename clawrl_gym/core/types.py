@@ -204,6 +204,8 @@ class TaskRef:
     """None for an environment without named tasks: the seed alone chooses."""
     seed: int
     split: Split
+    env: str = ""
+    """Name of its environment in a mixture; empty in a run of one environment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from clawrl_gym.config import JudgeConfig, RolloutConfig
+from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import (
     INTERRUPTED,
     Compared,
@@ -24,11 +25,19 @@ from clawrl_gym.core.types import (
 )
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
 from clawrl_gym.judge.enhance import Enhancer, hints_of
-from clawrl_gym.judge.interface import Judge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What becomes of the turns of one environment."""
+
+    verdict_maker: VerdictMaker
+    enhancer: Enhancer | None = None
+    """Renders hints, where the algorithm follows them."""
 
 
 class Collector:
@@ -40,15 +49,10 @@ class Collector:
         store: Store,
         algorithm: Algorithm,
         on_dropped: Callable[[int], None],
-        judge: Judge | None = None,
-        judge_config: JudgeConfig | None = None,
-        people: bool = False,
-        marks_failures: bool = False,
-        enhancer: Enhancer | None = None,
+        judging: Mapping[str, Judging] | None = None,
         on_verdict: Callable[[Verdict], None] = lambda _: None,
     ) -> None:
-        """`people`: user messages are a person's words, not what an environment shows, which
-        `marks_failures` of the policy's actions, or leaves that open.
+        """`judging`: who judges the turns of an environment, by `TaskRef.env`; else nobody.
 
         `on_dropped` gets the number of outstanding groups that no batch will give back,
         `on_verdict` each verdict once it is on disk.
@@ -58,12 +62,7 @@ class Collector:
         self._algorithm = algorithm
         self._on_dropped = on_dropped
         self._on_verdict = on_verdict
-        self._verdict_maker = (
-            None
-            if judge is None
-            else VerdictMaker(judge, judge_config or JudgeConfig(), not people, marks_failures)
-        )
-        self._enhancer = enhancer if algorithm.needs_hints else None
+        self._judging = judging or {}
         self._ready = BatchQueue.training(config, store)
         self._in_order = asyncio.Lock()
         self._counters: Counter[str] = Counter()
@@ -71,9 +70,11 @@ class Collector:
     @property
     def counters(self) -> Counter[str]:
         """Since the start: merge/*, groups/*, samples/*, verdicts/*, hints/*."""
-        judged = Counter[str]() if self._verdict_maker is None else self._verdict_maker.counters
+        judged, enhanced = Counter[str](), Counter[str]()
+        for judging in self._judging.values():
+            judged += judging.verdict_maker.counters
+            enhanced += judging.enhancer.counters if judging.enhancer else Counter()
         verdicts = {f"verdicts/{name}": count for name, count in judged.items()}
-        enhanced = Counter[str]() if self._enhancer is None else self._enhancer.counters
         hints = {f"hints/{name}": count for name, count in enhanced.items()}
         return self._counters + self._ready.counters + Counter(verdicts) + Counter(hints)
 
@@ -107,8 +108,9 @@ class Collector:
             merged = merge_turns(turns)
             self._count(merged)
             segments_G.append(merged.sequences)
-        verdicts_G = await self._judge(group.episodes_G, turns_G)
-        prompts_G = await self._enhance(turns_G, verdicts_G)
+        judging = self._judging.get(group.task.env)
+        verdicts_G = await self._judge(judging, group.episodes_G, turns_G)
+        prompts_G = await self._enhance(judging, turns_G, verdicts_G)
         async with self._in_order:  # so that verdicts and groups have one order in the store
             await self._record(verdicts_G)
             samples = self._algorithm.stamp(group, segments_G, verdicts_G, prompts_G)
@@ -125,27 +127,30 @@ class Collector:
         return await self._ready.batch(number, version)
 
     async def _judge(
-        self, episodes_G: list[Episode], turns_G: list[list[Turn]]
+        self, judging: Judging | None, episodes_G: list[Episode], turns_G: list[list[Turn]]
     ) -> list[dict[int, Verdict]]:
         """Verdicts by `Turn.index`, on all turns that have a next state at once; not stored yet."""
         tasks_G: list[dict[int, asyncio.Task[Verdict]]] = []
         async with asyncio.TaskGroup() as running:
             for episode, turns in zip(episodes_G, turns_G, strict=True):
                 tasks: dict[int, asyncio.Task[Verdict]] = {}
-                if self._verdict_maker is not None and episode.reward is not None:
+                if judging is not None and episode.reward is not None:
                     states = await self._store.next_states_of(episode.session_id)
                     for turn in turns:
                         if turn.id in states and _is_trained(turn):
-                            verdict = self._verdict_maker.verdict(turn, states[turn.id])
+                            verdict = judging.verdict_maker.verdict(turn, states[turn.id])
                             tasks[turn.index] = running.create_task(verdict)
                 tasks_G.append(tasks)
         return [{at: task.result() for at, task in tasks.items()} for tasks in tasks_G]
 
     async def _enhance(
-        self, turns_G: list[list[Turn]], verdicts_G: list[dict[int, Verdict]]
+        self,
+        judging: Judging | None,
+        turns_G: list[list[Turn]],
+        verdicts_G: list[dict[int, Verdict]],
     ) -> list[dict[int, tuple[list[int], ...]]]:
         """The prompts of the turns that got hints, by `Turn.index`, all rendered at once."""
-        enhancer = self._enhancer
+        enhancer = judging.enhancer if judging and self._algorithm.needs_hints else None
         if enhancer is None:
             return [{} for _ in turns_G]
         tasks_G: list[dict[int, asyncio.Task[tuple[list[int], ...] | None]]] = []

@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.types import Episode, Group
+from clawrl_gym.rollout.episode import Limits
 from clawrl_gym.rollout.group import run_group
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.pool import WorkerPool
-from clawrl_gym.rollout.task_sampler import TaskSampler
 
 
 class Dispatcher:
@@ -25,15 +26,15 @@ class Dispatcher:
     def __init__(
         self,
         config: RolloutConfig,
-        max_turns: int,
-        tasks: TaskSampler,
+        limits: Limits,
+        tasks: Mixture,
         pool: WorkerPool,
         on_group: Callable[[Group, float], Awaitable[None]],
         on_episode: Callable[[Episode], None],
     ) -> None:
         """`on_group` gets each whole group and the Unix time of its dispatch."""
         self._config = config
-        self._max_turns = max_turns
+        self._limits = limits
         self._tasks = tasks
         self._pool = pool
         self._on_group = on_group
@@ -71,12 +72,13 @@ class Dispatcher:
 
     async def _one(self, number: int) -> None:
         started_s = time.time()
+        task = self._tasks.train(number)
         group = await run_group(
             number,
-            self._tasks.train(number),
+            task,
             self.version,
             self._config,
-            self._max_turns,
+            self._limits[task.env],
             self._pool,
             self._on_episode,
         )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -55,6 +55,19 @@ class EpisodeSpec:
         """A worker that has not reported an end by then does not work any more: the start, the
         agent's own time, outages of the policy, and the end."""
         return 3 * self.timeout_s + 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLimits:
+    """How long an episode may be."""
+
+    max_turns: int
+    timeout_s: float
+    """As `EpisodeSpec.timeout_s`."""
+
+
+Limits = Mapping[str, EpisodeLimits]
+"""By `TaskRef.env`."""
 
 
 @dataclass(frozen=True, slots=True)

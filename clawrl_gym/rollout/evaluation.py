@@ -22,7 +22,7 @@ from clawrl_gym.core.metrics import (
     pass_at_k,
 )
 from clawrl_gym.core.types import Episode, StopReason, TaskRef
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeSpec, Limits
 from clawrl_gym.rollout.pool import WorkerPool
 
 _MANY = 0.05
@@ -116,8 +116,7 @@ class Evaluation:
 async def evaluate(
     tasks: list[TaskRef],
     pool: WorkerPool,
-    max_turns: int,
-    timeout_s: float,
+    limits: Limits,
     max_retries: int,
     temperature: float | None = 0.0,
     ks: Sequence[int] = (),
@@ -135,8 +134,8 @@ async def evaluate(
                 session_id=f"{name}-{uuid4().hex[:12]}",
                 group_id=None,
                 task=task,
-                max_turns=max_turns,
-                timeout_s=timeout_s,
+                max_turns=limits[task.env].max_turns,
+                timeout_s=limits[task.env].timeout_s,
                 temperature=temperature,
             )
             episode = await pool.run(spec)

@@ -9,7 +9,7 @@ from uuid import uuid4
 from clawrl_gym.config import RolloutConfig
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode, Group, TaskRef
-from clawrl_gym.rollout.episode import EpisodeSpec
+from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.pool import WorkerPool
 
 
@@ -18,7 +18,7 @@ async def run_group(
     task: TaskRef,
     version: int,
     config: RolloutConfig,
-    max_turns: int,
+    limits: EpisodeLimits,
     pool: WorkerPool,
     on_episode: Callable[[Episode], None],
 ) -> Group:
@@ -33,8 +33,8 @@ async def run_group(
                 session_id=f"g{number:06d}-{member}-{retry}-{uuid4().hex[:8]}",
                 group_id=number,
                 task=task,
-                max_turns=max_turns,
-                timeout_s=config.episode_timeout_s,
+                max_turns=limits.max_turns,
+                timeout_s=limits.timeout_s,
             )
             episode = await pool.run(spec)
             on_episode(episode)

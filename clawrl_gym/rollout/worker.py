@@ -1,8 +1,9 @@
 """The Ray worker: one async actor that holds many environments, whose calls block threads.
 
-A slot is one environment; what it holds of threads is in `threads.py`. An environment that failed
-is closed and built anew for the next episode; a sandbox is opened at each reset, so nothing of an
-episode reaches the next.
+A slot is one episode at a time, on any of the run's stages; each stage has as many environments,
+made when they are first used. What they hold of threads is in `threads.py`. An environment that
+failed is closed and built anew for the next episode; a sandbox is opened at each reset, so nothing
+of an episode reaches the next.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ParamSpec, TypeVar
@@ -32,6 +34,7 @@ from clawrl_gym.rollout.episode import Bounds, EpisodeSpec, run_episode
 from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.memory import Cure, MemoryWatch
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerRetired
+from clawrl_gym.rollout.stage import Stage, Stages
 from clawrl_gym.rollout.threads import SharedThreads
 
 P = ParamSpec("P")
@@ -49,14 +52,17 @@ def build_agent(config: AgentConfig, env: EnvConfig) -> Agent:
     return agent
 
 
-def plugins_of(env: EnvConfig, agent: AgentConfig) -> dict[str, str]:
+def plugins_of(stages: Stages) -> dict[str, str]:
     """Fingerprints of the classes of other packages that a worker works with."""
-    sandbox = getattr(env, "sandbox", None)
-    paths = [ENVIRONMENTS.path(env.type), getattr(env, "target", None)]
-    if agent.type not in AGENTS.words:
-        paths.append(AGENTS.path(agent.type))
-    if sandbox is not None and sandbox.type not in SANDBOXES.words:
-        paths.append(SANDBOXES.path(sandbox.type))
+    paths: list[str | None] = []
+    for stage in stages.values():
+        env, agent = stage.env, stage.agent
+        sandbox = getattr(env, "sandbox", None)
+        paths += [ENVIRONMENTS.path(env.type), getattr(env, "target", None)]
+        if agent.type not in AGENTS.words:
+            paths.append(AGENTS.path(agent.type))
+        if sandbox is not None and sandbox.type not in SANDBOXES.words:
+            paths.append(SANDBOXES.path(sandbox.type))
     return fingerprints(path for path in paths if path and not path.startswith("clawrl_gym."))
 
 
@@ -68,13 +74,39 @@ def _difference(plugins: Mapping[str, str]) -> ConfigError | None:
     return None
 
 
+class _Cast:
+    """A stage in this process: who acts, and the environments to act in."""
+
+    def __init__(
+        self, stage: Stage, slots: int, threads: SharedThreads, policy: PolicyAddress
+    ) -> None:
+        agent = stage.agent
+        self._agent = None if agent.type == "harness" else build_agent(agent, stage.env)
+        self._harness = Harness(tuple(agent.command), policy)
+        self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
+        self._films = getattr(stage.env, "films", "none")
+        self.all = [EnvironmentThread(stage.env, number, threads) for number in range(slots)]
+        self.free = deque(self.all)
+
+    def films_of(self, spec: EpisodeSpec) -> bool:
+        """Whether this episode is filmed."""
+        is_measured = spec.group_id is None
+        return self._films == "all" or (self._films == "measured" and is_measured)
+
+    async def play(self, spec: EpisodeSpec, slot: EnvironmentThread, chat: PolicyChat) -> Episode:
+        if self._agent is None:
+            return await run_harness(spec, slot, self._harness, chat, slot.call, chat.outages_of(spec))
+        return await run_episode(
+            spec, slot, self._agent, chat, slot.call, self._bounds, chat.outages_of(spec)
+        )
+
+
 class RolloutWorker(EpisodeRunner):
     """Runs episodes; as many at a time as it has slots. `run/cluster.py` makes an actor of it."""
 
     def __init__(
         self,
-        env: EnvConfig,
-        agent: AgentConfig,
+        stages: Stages,
         slots: int,
         policy: PolicyAddress,
         request_timeout_s: float,
@@ -86,21 +118,18 @@ class RolloutWorker(EpisodeRunner):
         self._problem = _difference(plugins or {})
         if self._problem is not None:
             return
-        self._agent = None if agent.type == "harness" else build_agent(agent, env)
-        self._harness = Harness(tuple(agent.command), policy)
-        self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
-        self._slots: asyncio.Queue[EnvironmentThread] = asyncio.Queue()
+        self._slots = asyncio.Semaphore(slots)
         self._threads = SharedThreads()
-        self._all = [EnvironmentThread(env, number, self._threads) for number in range(slots)]
-        for slot in self._all:
-            self._slots.put_nowait(slot)
+        self._casts = {
+            name: _Cast(stage, slots, self._threads, policy) for name, stage in stages.items()
+        }
+        self._slot_count = slots
         self._memory = MemoryWatch(slots, growth_mb)
         self._stale: set[EnvironmentThread] = set()
         """Those to be made anew before their next episode."""
         self._in_flight = 0
         self._batches = PlayedBatches(self.run)
         self._retires = False
-        self._films = getattr(env, "films", "none")
         self._policy = policy
         self._request_timeout_s = request_timeout_s
         self._replaceable = False
@@ -118,7 +147,7 @@ class RolloutWorker(EpisodeRunner):
         if self._problem is not None:
             raise self._problem
         if self._chat is None:
-            self._chat = chat_of(self._policy, self._request_timeout_s, limit=2 * len(self._all))
+            self._chat = chat_of(self._policy, self._request_timeout_s, limit=2 * self._slot_count)
         return True
 
     async def run(self, spec: EpisodeSpec) -> Episode:
@@ -154,7 +183,7 @@ class RolloutWorker(EpisodeRunner):
     def _look_at_memory(self) -> str | None:
         cure = self._memory.episode_ended()
         if cure is Cure.RENEW:
-            self._stale = set(self._all)
+            self._stale = {one for cast in self._casts.values() for one in cast.all}
             return f"{self._memory.words}: its environments are made anew"
         if cure is Cure.RETIRE:
             self._retires = self._replaceable
@@ -164,35 +193,22 @@ class RolloutWorker(EpisodeRunner):
 
     async def _run(self, spec: EpisodeSpec) -> Episode:
         assert self._chat is not None
-        slot = await self._slots.get()
-        if slot in self._stale:
-            self._stale.remove(slot)
-            slot.discard()
-        measured = spec.group_id is None
-        slot.filming = self._films == "all" or (self._films == "measured" and measured)
-        outages_s = self._chat.outages_of(spec)
-        try:
-            if self._agent is None:
-                episode = await run_harness(
-                    spec, slot, self._harness, self._chat, slot.call, outages_s
-                )
-            else:
-                episode = await run_episode(
-                    spec,
-                    slot,
-                    self._agent,
-                    self._chat,
-                    slot.call,
-                    self._bounds,
-                    outages_s,
-                )
-            if episode.stop_reason in _SPOILS_ENVIRONMENTS:
+        cast = self._casts[spec.task.env]
+        async with self._slots:
+            slot = cast.free.popleft()
+            if slot in self._stale:
+                self._stale.remove(slot)
                 slot.discard()
-            elif slot.filming:
-                await self._send_film(spec, slot, self._chat)
-            return episode
-        finally:
-            self._slots.put_nowait(slot)
+            slot.filming = cast.films_of(spec)
+            try:
+                episode = await cast.play(spec, slot, self._chat)
+                if episode.stop_reason in _SPOILS_ENVIRONMENTS:
+                    slot.discard()
+                elif slot.filming:
+                    await self._send_film(spec, slot, self._chat)
+                return episode
+            finally:
+                cast.free.append(slot)
 
     async def _send_film(
         self, spec: EpisodeSpec, slot: EnvironmentThread, chat: PolicyChat
@@ -211,7 +227,7 @@ class RolloutWorker(EpisodeRunner):
 
     async def close(self) -> None:
         """Close every environment and the connections."""
-        await asyncio.gather(*(slot.close() for slot in self._all))
+        await asyncio.gather(*(one.close() for cast in self._casts.values() for one in cast.all))
         self._threads.end()
         if self._chat is not None:
             await self._chat.close()

@@ -10,12 +10,14 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ConfigError, EnvError
 from clawrl_gym.core.parcel import Parcel, cache_folder, pack, unpack
+from clawrl_gym.rollout.stage import Stages
 from clawrl_gym.run import machine
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.nodes import Node, answer_of, placed_on
@@ -29,33 +31,47 @@ _CLOCK_S = 5.0
 
 
 class Admission:
-    """Admits nodes for one environment."""
+    """Admits nodes for all environments of a run."""
 
-    def __init__(self, env: EnvConfig, say: Callable[[str], None]) -> None:
-        self._env = env
+    def __init__(self, stages: Stages, say: Callable[[str], None]) -> None:
+        self._stages = stages
+        self._tasks = {name: _SentTasks(stage.env) for name, stage in stages.items()}
         self._say = say
-        self._parcels: dict[str, Any] | None = None
-        """References by the key that each is the value of."""
-        self._packing = asyncio.Lock()
 
-    async def admit(self, node: Node) -> EnvConfig:
-        """The environment as the node has it. Raises ClawError when it cannot be used."""
+    async def admit(self, node: Node) -> Stages:
+        """The environments as the node has them. Raises ClawError when it cannot be used."""
         await compare_machine(node, self._say)
-        parcels = await self._sent()
+        return {
+            name: replace(stage, env=await self._prepared(node, self._tasks[name]))
+            for name, stage in self._stages.items()
+        }
+
+    async def _prepared(self, node: Node, sent: _SentTasks) -> EnvConfig:
+        parcels = await sent.parcels()
         task = _task(prepare, node, max_retries=0)
         prepared: tuple[EnvConfig, list[str]] = await answer_of(
-            task.remote(self._env, [*parcels], *parcels.values()), _PREPARE_S
+            task.remote(sent.env, [*parcels], *parcels.values()), _PREPARE_S
         )
         for note in prepared[1]:
             self._say(f"node {node.label}: {note}")
         return prepared[0]
 
-    async def _sent(self) -> dict[str, Any]:
+
+class _SentTasks:
+    """The files of an environment's tasks, packed once for all nodes."""
+
+    def __init__(self, env: EnvConfig) -> None:
+        self.env = env
+        self._parcels: dict[str, Any] | None = None
+        """References by the key that each is the value of."""
+        self._packing = asyncio.Lock()
+
+    async def parcels(self) -> dict[str, Any]:
         import ray
 
         async with self._packing:
             if self._parcels is None:
-                packed = await asyncio.to_thread(parcels_of, self._env)
+                packed = await asyncio.to_thread(parcels_of, self.env)
                 self._parcels = {key: ray.put(parcel) for key, parcel in packed.items()}
         return self._parcels
 

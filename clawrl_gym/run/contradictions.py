@@ -47,7 +47,10 @@ def contradictions(config: CommandConfig | EvaluateConfig) -> Iterator[str]:
             f"got eval.also={list(config.eval.also)}, expected one environment, env=NAME: call "
             "evaluate once for each"
         )
-    if isinstance(config, RunConfig | EvaluateConfig):
+    if isinstance(config, RunConfig):
+        for domain in config.domains.values():
+            yield from _program(domain.agent)
+    elif isinstance(config, EvaluateConfig):
         yield from _program(config.agent)
 
 
@@ -56,12 +59,13 @@ def missing_hints(config: CommandConfig, algorithm: Algorithm) -> Iterator[str]:
 
     In `serve`, people give them through /v1/feedback too.
     """
-    if not algorithm.needs_hints or isinstance(config, ServeConfig) or _gives_hints(config.judge):
+    silent = [judge.type for judge in config.judges if not _gives_hints(judge)]
+    if not algorithm.needs_hints or isinstance(config, ServeConfig) or not silent:
         return
     instead = "trainer=binary or trainer=grpo for rewards alone"
     yield (
         f"got trainer.algorithm={config.trainer.algorithm}, which follows hints, with judge.type="
-        f"{config.judge.type}, which gives none: no update would ever be made; choose judge=rule "
+        f"{silent[0]}, which gives none: no update would ever be made; choose judge=rule "
         f"or judge=model, or {instead}"
     )
 

@@ -1,4 +1,4 @@
-"""Episodes of one environment with one policy: in this process, or in Ray workers.
+"""Episodes of one environment, or of several, with one policy: in this process, or in Ray workers.
 
 async with Environments(config.env, policy.address) as environments:
     episode = await environments.episode(task)
@@ -23,6 +23,7 @@ from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation, evaluate
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.stage import Stages, limits_of, one_stage
 from clawrl_gym.run.admission import Admission
 from clawrl_gym.run.cluster import Cluster
 from clawrl_gym.run.nodes import Node
@@ -44,7 +45,7 @@ class Environments:
 
     def __init__(
         self,
-        env: EnvConfig,
+        env: EnvConfig | Stages,
         policy: PolicyAddress,
         agent: AgentConfig | None = None,
         *,
@@ -57,9 +58,11 @@ class Environments:
         cluster: Cluster | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
+        """`env`: one, with its `agent` and the time of an episode; or the stages of a mixture.
 
-        `timeout_s` of one episode, `request_timeout_s` of one reply of the policy; `growth_mb`:
+        `slots` episodes at a time in each worker. `workers`: Ray actors; 0: this process.
+
+        `request_timeout_s` of one reply of the policy; `growth_mb`:
         memory that a worker may gain before its environments are made anew. `cluster`: if it was
         joined, there are so many workers on each of its nodes. `say` gets a line for a worker or a
         node that fails, and for one that works again.
@@ -69,12 +72,11 @@ class Environments:
                 f"got slots={slots} and workers={workers}, expected at least 1 slot, and 0 workers "
                 "(this process) or more"
             )
-        self._env = env
+        self._stages = one_stage(env, agent, timeout_s) if isinstance(env, EnvConfig) else env
+        self._limits = limits_of(self._stages)
         self._policy = policy
-        self._agent = agent or AgentConfig()
         self._slots = slots
         self._workers = workers
-        self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._request_timeout_s = request_timeout_s
         self._growth_mb = growth_mb
@@ -131,8 +133,8 @@ class Environments:
             session_id=f"episode-{uuid4().hex[:12]}",
             group_id=group_id,
             task=task,
-            max_turns=self._env.max_turns,
-            timeout_s=self._timeout_s,
+            max_turns=self._limits[task.env].max_turns,
+            timeout_s=self._limits[task.env].timeout_s,
             temperature=temperature,
         )
         return await self.pool.run(spec)
@@ -163,8 +165,7 @@ class Environments:
         return await evaluate(
             list(tasks),
             self.pool,
-            self._env.max_turns,
-            self._timeout_s,
+            self._limits,
             self._max_retries,
             temperature,
             ks,
@@ -189,22 +190,20 @@ class Environments:
 
     def _worker(self) -> Worker:
         if self._workers:
-            return self._ray_worker(None, self._env, self._slots)
+            return self._ray_worker(None, self._stages, self._slots)
         from clawrl_gym.rollout.worker import RolloutWorker
 
         return RolloutWorker(
-            self._env,
-            self._agent,
+            self._stages,
             self._slots,
             self._policy,
             self._request_timeout_s,
             growth_mb=self._growth_mb,
         )
 
-    def _ray_worker(self, node: Node | None, env: EnvConfig, slots: int) -> RayWorker:
+    def _ray_worker(self, node: Node | None, stages: Stages, slots: int) -> RayWorker:
         return RayWorker(
-            env,
-            self._agent,
+            stages,
             slots,
             self._policy,
             self._request_timeout_s,
@@ -216,8 +215,8 @@ class Environments:
         return Roster(
             cluster,
             pool,
-            self._env,
-            Admission(self._env, self._say).admit,
+            self._stages,
+            Admission(self._stages, self._say).admit,
             self._ray_worker,
             workers=self._workers,
             slots=self._slots,

@@ -11,17 +11,39 @@ from clawrl_gym.config import AgentConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError, EnvError, boundary
 from clawrl_gym.core.plugins import ENVIRONMENTS
 from clawrl_gym.rollout import probe
+from clawrl_gym.rollout.stage import Stage, Stages
 from clawrl_gym.rollout.worker import build_agent
 
 C = TypeVar("C", RunConfig, EvaluateConfig)
 
 
 def settle(config: C, say: Callable[[str], None]) -> C:
-    """The command with what its environment takes of this machine decided, before tasks are drawn.
+    """The command with what its environments take of this machine decided, before tasks are drawn.
 
     Raises ConfigError or EnvError where no choice works here.
     """
-    return config.model_copy(update={"env": config.env.settled(say)})
+    if not isinstance(config, RunConfig) or not config.mixture:
+        return config.model_copy(update={"env": config.env.settled(say)})
+    mixture = {
+        name: domain.model_copy(update={"env": domain.env.settled(say)})
+        for name, domain in config.mixture.items()
+    }
+    first = next(iter(mixture.values()))
+    return config.model_copy(update={"env": first.env, "mixture": mixture})
+
+
+def stages_of(config: RunConfig) -> Stages:
+    """Where the episodes of a run are played, by the names of its environments."""
+    usual_s = config.rollout.episode_timeout_s
+    return {
+        name: Stage(domain.env, domain.agent, domain.episode_timeout_s or usual_s)
+        for name, domain in config.domains.items()
+    }
+
+
+def key_of(name: str) -> str:
+    """How the command line names the keys of one of a run's environments; none has no name."""
+    return f"mixture.{name}." if name else ""
 
 
 def check_agent(config: AgentConfig, env: EnvConfig) -> None:

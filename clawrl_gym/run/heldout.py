@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from clawrl_gym.config import RunConfig
 from clawrl_gym.core.metrics import best_heldout
 from clawrl_gym.rollout.evaluation import Evaluation
-from clawrl_gym.rollout.task_sampler import TaskSampler
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.others import OtherEnv, other_metrics
 from clawrl_gym.run.parts import RunParts
@@ -25,7 +25,7 @@ class HeldOut:
     def __init__(
         self,
         config: RunConfig,
-        tasks: TaskSampler,
+        tasks: Mixture,
         other_envs: Sequence[OtherEnv],
         environments: Environments,
         parts: RunParts,

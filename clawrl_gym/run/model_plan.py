@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, EvaluateConfig, RunConfig
 from clawrl_gym.core import provenance
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.policy.chat_template import read_template, settings_of, token_text
@@ -101,14 +101,19 @@ def shape_of(model: str) -> ModelShape:
     return shape_of_folder(folder)
 
 
-def blindness(config: RunConfig | EvaluateConfig, model: ModelPlan | None) -> Iterator[str]:
-    """Of a model that is here; what a server elsewhere sees, it says itself."""
+def blindness(
+    config: RunConfig | EvaluateConfig, env: EnvConfig, model: ModelPlan | None, key: str = ""
+) -> Iterator[str]:
+    """Of a model that is here; what a server elsewhere sees, it says itself.
+
+    `key`: what stands before the environment's keys on the command line.
+    """
     folder = None if model is None else model.folder
-    if config.env.shows_pictures and folder is not None and not sees(folder):
+    if env.shows_pictures and folder is not None and not sees(folder):
         yield (
-            f"got env={config.env.type} that shows pictures (env.observation) and policy.model="
-            f"{config.policy.model!r}, which sees none: take env.observation=tree, or a model that "
-            "sees, such as policy=qwen3_vl_4b"
+            f"got env={env.type} that shows pictures ({key}env.observation) and policy.model="
+            f"{config.policy.model!r}, which sees none: take {key}env.observation=tree, or a model "
+            "that sees, such as policy=qwen3_vl_4b"
         )
 
 

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from clawrl_gym.config import CommandConfig, EnvConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, RunConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import AGENTS, ALGORITHMS, ENVIRONMENTS, LEARNERS, SANDBOXES
 
@@ -23,10 +23,10 @@ _LEFT_OUT = frozenset({"__pycache__", "node_modules", "runs", "site-packages"})
 
 def foreign_modules(config: CommandConfig, envs: Iterable[EnvConfig]) -> set[str]:
     """The top-level modules of classes that are not this package's, as a run names them."""
-    agent = getattr(config, "agent", None)
     paths = [ALGORITHMS.path(config.trainer.algorithm), LEARNERS.path(config.learner.backend)]
-    if agent is not None and agent.type not in AGENTS.words:
-        paths.append(AGENTS.path(agent.type))
+    domains = config.domains.values() if isinstance(config, RunConfig) else ()
+    types = {domain.agent.type for domain in domains} - set(AGENTS.words)
+    paths += map(AGENTS.path, sorted(types))
     for env in envs:
         sandbox = getattr(env, "sandbox", None)
         if sandbox is not None and sandbox.type not in SANDBOXES.words:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,17 +32,17 @@ class Node:
     def cores(self) -> int:
         return int(self.resources.get("CPU", 0))
 
-    def has(self, resource: str | None) -> bool:
-        """Whether it holds environments that need this; None: a core alone."""
-        return self.resources.get(resource or "CPU", 0) >= 1
+    def has(self, resources: Collection[str]) -> bool:
+        """Whether it holds environments that need all of these; none: a core alone."""
+        return all(self.resources.get(resource, 0) >= 1 for resource in resources or ("CPU",))
 
-    def shares(self, resource: str | None, workers: int, slots: int) -> list[int]:
+    def shares(self, resources: Collection[str], workers: int, slots: int) -> list[int]:
         """How many environments each of its workers holds: at most `workers`, at most one a core,
-        of at most `slots`, and together no more than the node has of the resource."""
+        of at most `slots`, and together no more than the node has of each resource."""
         workers = max(1, min(workers, self.cores))
-        if resource is None:
+        if not resources:
             return [slots] * workers
-        room = int(self.resources[resource])
+        room = int(min(self.resources[resource] for resource in resources))
         workers = min(workers, room)
         return [
             min(slots, room // workers + (number < room % workers)) for number in range(workers)

@@ -58,10 +58,11 @@ def other_envs(config: RunConfig, say: Callable[[str], None] = _unheard) -> list
     """Those of `eval.also`, without the run's own. Raises ConfigError for what cannot be made."""
     from clawrl_gym.config.compose import compose
 
+    own = [domain.env for domain in config.domains.values()]
     environments: dict[str, OtherEnv] = {}
     for name in config.eval.also if config.eval.tasks else ():
         env = compose("train", [*_search_path(config), f"env={name}"], RunConfig).env
-        if config.env in (env, env.settled(_unheard)):
+        if env in own or env.settled(_unheard) in own:
             continue
         env = env.settled(say)
         for line in env.left_out():

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
-from clawrl_gym.config import CommandConfig, EnvConfig
+from clawrl_gym.config import CommandConfig, EnvConfig, JudgeConfig
 from clawrl_gym.core.errors import ConfigError, NotServed, PolicyUnavailable, StoreError
 from clawrl_gym.core.metrics import Metrics, Timeline
 from clawrl_gym.core.ownership import OWNER
@@ -112,17 +112,16 @@ class RunParts:
         stack.callback(self.timeline.close)
         return resumed
 
-    def judging(self, stack: AsyncExitStack, *, hints: bool) -> Judge | None:
+    def judging(self, stack: AsyncExitStack, config: JudgeConfig, *, hints: bool) -> Judge | None:
         """The configured judge; None when nobody judges."""
         maker = JudgeMaker(
-            self._config.judge, self.policy.fleet, lambda: self.policy.version, stack, hints=hints
+            config, self.policy.fleet, lambda: self.policy.version, stack, hints=hints
         )
         return maker.make()
 
-    def enhancer(self) -> Enhancer:
+    def enhancer(self, config: JudgeConfig) -> Enhancer:
         """Makes the prompts that a teacher reads."""
-        config = self._config
-        return Enhancer(self._render, config.judge.hints, config.policy.max_model_len)
+        return Enhancer(self._render, config.hints, self._config.policy.max_model_len)
 
     async def _render(self, body: ChatBody) -> list[int]:
         """Ids of a chat request as the gateway has them rendered; asked again while none is up."""

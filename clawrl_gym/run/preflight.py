@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from clawrl_gym.config import (
+    AgentConfig,
     CommandConfig,
     EnvConfig,
     EvaluateConfig,
@@ -26,9 +27,10 @@ from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
-from clawrl_gym.run.envs import check_agent, check_env, settle
+from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
 from clawrl_gym.run.judge import check_judge
@@ -62,7 +64,8 @@ class Preflight(Generic[C]):
     folder: RunFolder
     model: ModelPlan | None = None
     """None: a server elsewhere is measured."""
-    sampler: TaskSampler | None = None
+    tasks: Mixture | None = None
+    """Of a training."""
     heldout: Sequence[TaskRef] = ()
     """Tasks that are measured."""
     other_envs: Sequence[OtherEnv] = ()
@@ -90,19 +93,24 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     others: list[OtherEnv] = []
     with problems.noted():
         others = other_envs(config, say)
-    problems.lines += blindness(config, model)
-    sampler = _environment(problems, config) if is_settled else None
-    own = [config.env] if is_settled else []
+    envs = {name: domain.env for name, domain in config.domains.items()}
+    for name, env in envs.items():
+        problems.lines += blindness(config, env, model, key_of(name))
+    tasks = _mixture(problems, config) if is_settled else None
+    own = [*envs.values()] if is_settled else []
     unprepared: list[EnvConfig] = []
     if not config.ray.is_joined:  # else each node is asked, once it is known
         unprepared = _unprepared(problems, [*own, *(other.config for other in others)], say)
-    if sampler is None or problems.lines:
+    if tasks is None or problems.lines:
         raise problems.error()
-    heldout = sampler.heldout(config.eval.tasks)
-    notes = [*config.env.left_out(), *notes_of(config, model)]
-    if config.eval.tasks and not heldout:
-        notes.append(f"env={config.env.type} holds no task back: nothing is measured")
-    return Preflight(config, folder, model, sampler, heldout, others, unprepared, notes)
+    heldout = tasks.heldout(config.eval.tasks)
+    notes = [line for env in envs.values() for line in env.left_out()]
+    notes += notes_of(config, model)
+    measured = {task.env for task in heldout}
+    for name, env in envs.items():
+        if config.eval.tasks and name not in measured:
+            notes.append(f"env={name or env.type} holds no task back: nothing is measured")
+    return Preflight(config, folder, model, tasks, heldout, others, unprepared, notes)
 
 
 def preflight_serving(config: ServeConfig) -> Preflight[ServeConfig]:
@@ -139,14 +147,16 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
         model = look_at_model(problems, config, folder)
     else:
         problems.lines += _reach("endpoint.base_url", config.endpoint.base_url)
-    problems.lines += blindness(config, model)
-    sampler = _environment(problems, config) if is_settled else None
+    problems.lines += blindness(config, config.env, model)
+    sampler = None
+    if is_settled:
+        sampler = _environment(problems, config.env, config.agent, config.seed)
     unprepared = _unprepared(problems, [config.env] if is_settled else [], say)
     if sampler is None or problems.lines:
         raise problems.error()
     tasks = measured_tasks(config, sampler)
     notes = [*config.env.left_out(), *notes_of(config, model)]
-    return Preflight(config, folder, model, sampler, tasks, unprepared=unprepared, notes=notes)
+    return Preflight(config, folder, model, None, tasks, unprepared=unprepared, notes=notes)
 
 
 def preflight_of_run(look: Callable[[C], Preflight[C]], config: C) -> Preflight[C]:
@@ -179,9 +189,10 @@ def _learning_problems(
     """What training and serving have in common: model, judge, algorithm, loss, ports, logger."""
     problems.lines += contradictions(config)
     with problems.noted():
-        check_judge(config.judge)
-    if config.judge.base_url is not None and config.judge.judges:
-        problems.lines += _reach("judge.base_url", config.judge.base_url)
+        for judge in config.judges:
+            check_judge(judge)
+    for address in {judge.base_url for judge in config.judges if judge.judges}:
+        problems.lines += _reach("judge.base_url", address) if address is not None else ()
     with problems.noted():
         check_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
@@ -196,25 +207,41 @@ def _learning_problems(
     return model
 
 
-def _environment(problems: Problems, config: RunConfig | EvaluateConfig) -> TaskSampler | None:
-    """Its tasks, its agent, and the servers that it asks; None when it has no tasks."""
+def _environment(
+    problems: Problems, env: EnvConfig, agent: AgentConfig, seed: int, key: str = ""
+) -> TaskSampler | None:
+    """Its tasks, its agent, and the servers that it asks; None when it has no tasks.
+
+    `key`: what stands before its keys on the command line.
+    """
     sampler: TaskSampler | None = None
     with problems.noted():
-        sampler = TaskSampler.of(config.env, config.seed)
+        sampler = TaskSampler.of(env, seed)
     with problems.noted():
-        check_agent(config.agent, config.env)
-    sandbox = getattr(config.env, "sandbox", None)
+        check_agent(agent, env)
+    sandbox = getattr(env, "sandbox", None)
     rootfs = sandbox.rootfs if isinstance(sandbox, SandboxConfig) else None
     if rootfs is not None and not Path(rootfs).is_dir():
         problems.lines.append(
-            f"got env.sandbox.rootfs={rootfs!r}, expected the folder of a root file system (there "
-            "is no such folder)"
+            f"got {key}env.sandbox.rootfs={rootfs!r}, expected the folder of a root file system "
+            "(there is no such folder)"
         )
-    for key in ("user_base_url", "gateway_url"):
-        address = getattr(config.env, key, None)
+    for name in ("user_base_url", "gateway_url"):
+        address = getattr(env, name, None)
         if isinstance(address, str):
-            problems.lines += _reach(f"env.{key}", address)
+            problems.lines += _reach(f"{key}env.{name}", address)
     return sampler
+
+
+def _mixture(problems: Problems, config: RunConfig) -> Mixture | None:
+    """The tasks of all environments; None when one has none."""
+    samplers = {}
+    for name, domain in config.domains.items():
+        sampler = _environment(problems, domain.env, domain.agent, config.seed, key_of(name))
+        if sampler is None:
+            return None
+        samplers[name] = sampler
+    return Mixture(samplers, {name: domain.weight for name, domain in config.domains.items()})
 
 
 def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list[EnvConfig]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from typing import Any
 
-from clawrl_gym.config import AgentConfig, EnvConfig
 from clawrl_gym.core.errors import EnvError
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.core.types import Episode
@@ -14,6 +13,7 @@ from clawrl_gym.rollout.batches import Batches, Beginning, Ending
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.pool import EpisodeRunner
+from clawrl_gym.rollout.stage import Stages
 from clawrl_gym.run.actors import compare_plugins, last_line, why_ended
 from clawrl_gym.run.nodes import answer_of, placed_on
 
@@ -23,8 +23,7 @@ class RayWorker(EpisodeRunner):
 
     def __init__(
         self,
-        env: EnvConfig,
-        agent: AgentConfig,
+        stages: Stages,
         slots: int,
         policy: PolicyAddress,
         request_timeout_s: float,
@@ -43,9 +42,9 @@ class RayWorker(EpisodeRunner):
             max_task_retries=0,
             **placed_on(node_id),
         )
-        self._plugins = plugins_of(env, agent)
+        self._plugins = plugins_of(stages)
         self._actor = actor.remote(
-            env, agent, slots, policy, request_timeout_s, self._plugins, growth_mb
+            stages, slots, policy, request_timeout_s, self._plugins, growth_mb
         )
         self._batches = Batches(_Actor(self._actor))
         self._process_id = 0

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from typing import Protocol
 
-from clawrl_gym.config import EnvConfig
 from clawrl_gym.core.errors import ClawError, ConfigErrors
 from clawrl_gym.core.pauses import growing_pauses_s
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
+from clawrl_gym.rollout.stage import Stages, resources_of
 from clawrl_gym.run.nodes import JOIN, Node
 
 _LOOK_S = 0.5
@@ -44,11 +44,11 @@ class Nodes(Protocol):
         """The run cannot go on."""
 
 
-Admit = Callable[[Node], Awaitable[EnvConfig]]
-"""The environment as a node has it. Raises ClawError when the node cannot be used at all, and
+Admit = Callable[[Node], Awaitable[Stages]]
+"""The environments as a node has them. Raises ClawError when the node cannot be used at all, and
 anything else when that may pass."""
-MakeWorker = Callable[[Node, EnvConfig, int], NodeWorker]
-"""On that node, of that environment, for so many episodes at a time."""
+MakeWorker = Callable[[Node, Stages, int], NodeWorker]
+"""On that node, of these environments, for so many episodes at a time."""
 
 
 class Roster:
@@ -58,7 +58,7 @@ class Roster:
         self,
         cluster: Nodes,
         pool: WorkerPool,
-        env: EnvConfig,
+        stages: Stages,
         admit: Admit,
         make: MakeWorker,
         *,
@@ -70,7 +70,8 @@ class Roster:
         """`workers` on each node, at most, with `slots` environments each."""
         self._cluster = cluster
         self._pool = pool
-        self._env = env
+        self._stages = stages
+        self._resources = resources_of(stages)
         self._admit = admit
         self._make = make
         self._workers = workers
@@ -101,7 +102,7 @@ class Roster:
     async def _follow(self) -> None:
         """Look again and again at who lives. Raises ConfigErrors when nobody is left for long."""
         while True:
-            living = [node for node in self._cluster.nodes if node.has(self._env.node_resource)]
+            living = [node for node in self._cluster.nodes if node.has(self._resources)]
             for node in living:
                 if node not in {*self._joining, *self._members, *self._refused}:
                     self._joining[node] = asyncio.create_task(self._join(node))
@@ -143,9 +144,9 @@ class Roster:
             self._joining.pop(node, None)
 
     async def _hire(self, node: Node) -> None:
-        env = await self._admit(node)
-        shares = node.shares(env.node_resource, self._workers, self._slots)
-        workers = [self._make(node, env, slots) for slots in shares]
+        stages = await self._admit(node)
+        shares = node.shares(resources_of(stages), self._workers, self._slots)
+        workers = [self._make(node, stages, slots) for slots in shares]
         try:
             await asyncio.gather(*(worker.ready() for worker in workers))
         except BaseException:
@@ -172,16 +173,18 @@ class Roster:
 
     @property
     def _nobody(self) -> str:
-        resource = self._env.node_resource
         address = self._cluster.address
         there = "; ".join(node.words() for node in self._cluster.nodes) or "none"
-        if resource is None:
+        if not self._resources:
             return f"the cluster at {address} has no node with a core for environments ({there})"
         join = JOIN.format(address=address)
+        needed = " and ".join(map(repr, self._resources))
+        resources = ", ".join(f'"{resource}": ENVIRONMENTS' for resource in self._resources)
+        envs = " and env=".join(sorted({stage.env.type for stage in self._stages.values()}))
         return (
-            f"no node of the cluster at {address} has the resource {resource!r}, which env="
-            f"{self._env.type} needs (nodes: {there}): join a machine that can hold them with "
-            f"{join}, or give ray start --resources='{{\"{resource}\": ENVIRONMENTS}}'"
+            f"no node of the cluster at {address} has the resource {needed}, which env={envs} "
+            f"needs (nodes: {there}): join a machine that can hold them with {join}, or give ray "
+            f"start --resources='{{{resources}}}'"
         )
 
     def _over(self, following: asyncio.Task[None]) -> None:

@@ -116,14 +116,14 @@ class Service:
             on_new=self._lines.begin,
         )
         algorithm = build_algorithm(config.trainer, None)
-        judge = parts.judging(stack, hints=algorithm.needs_hints)
+        judge = parts.judging(stack, config.judge, hints=algorithm.needs_hints)
         self._collector = LiveCollector(
             config.live,
             store,
             algorithm,
             self._ready,
             judged=judge is not None,
-            enhancer=parts.enhancer() if algorithm.needs_hints else None,
+            enhancer=parts.enhancer(config.judge) if algorithm.needs_hints else None,
             make_algorithm=lambda: build_algorithm(config.trainer, None),
         )
         self._queue = JudgeQueue(judge, parts.policy.store, config.judge, self._on_verdict)

@@ -18,13 +18,15 @@ from clawrl_gym.core.interrupt import INTERRUPTS
 from clawrl_gym.core.provenance import record_notes
 from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
-from clawrl_gym.rollout.collector import Collector
+from clawrl_gym.judge.verdicts import VerdictMaker
+from clawrl_gym.rollout.collector import Collector, Judging
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.flow import Flow
+from clawrl_gym.rollout.stage import limits_of
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.environments import Environments
-from clawrl_gym.run.envs import check_env
+from clawrl_gym.run.envs import check_env, stages_of
 from clawrl_gym.run.heldout import HeldOut
 from clawrl_gym.run.observer import Observer
 from clawrl_gym.run.parts import RunParts
@@ -66,7 +68,8 @@ async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
             view.message(line)
         for env in plan.unprepared:
             await asyncio.to_thread(check_env, env, view.message)
-        envs = [config.env, *(other.config for other in plan.other_envs)]
+        envs = [domain.env for domain in config.domains.values()]
+        envs += [other.config for other in plan.other_envs]
         parts = RunParts(config, folder, view, envs)
         if not config.resume:
             folder.make(config)
@@ -96,10 +99,11 @@ class Run:
         parts: RunParts,
         view: RunView,
     ) -> None:
-        assert plan.sampler is not None  # of every training
+        assert plan.tasks is not None  # of every training
         self._config = plan.config
         self._parts = parts
-        self._tasks = plan.sampler
+        self._tasks = plan.tasks
+        self._stages = stages_of(plan.config)
         self._view = view
         self._other_envs = plan.other_envs
         self._notes = plan.notes
@@ -121,7 +125,7 @@ class Run:
         stack.push_async_callback(self._close_open_episodes, "its run ended before it")
         record_notes(parts.folder.path, self._notes)
         algorithm = build_algorithm(config.trainer, config.rollout.group_size)
-        self._judge = parts.judging(stack, hints=algorithm.needs_hints)
+        self._judging = self._make_judging(stack, needs_hints=algorithm.needs_hints)
         parts.end_cluster_with(stack)
         async with asyncio.TaskGroup() as starting:
             starting.create_task(parts.policy.start(resumed))
@@ -131,16 +135,12 @@ class Run:
             parts.policy.store,
             algorithm,
             lambda groups: self._dispatcher.release(groups),
-            judge=self._judge,
-            judge_config=config.judge,
-            people=config.env.has_people,
-            marks_failures=config.env.marks_failures,
-            enhancer=parts.enhancer() if algorithm.needs_hints else None,
+            self._judging,
             on_verdict=lambda verdict: self._observer.judged(verdict),
         )
         self._dispatcher = Dispatcher(
             config.rollout,
-            config.env.max_turns,
+            limits_of(self._stages),
             self._tasks,
             self._pool,
             self._on_group,
@@ -176,6 +176,18 @@ class Run:
         if config.resume:
             await self._restore()
 
+    def _make_judging(self, stack: AsyncExitStack, *, needs_hints: bool) -> dict[str, Judging]:
+        """Who judges the turns of each environment, where somebody does."""
+        judging = {}
+        for name, domain in self._config.domains.items():
+            env, judge_config = domain.env, domain.judge
+            judge = self._parts.judging(stack, judge_config, hints=needs_hints)
+            if judge is not None:
+                maker = VerdictMaker(judge, judge_config, not env.has_people, env.marks_failures)
+                enhancer = self._parts.enhancer(judge_config) if needs_hints else None
+                judging[name] = Judging(maker, enhancer)
+        return judging
+
     async def _close_open_episodes(self, why: str) -> int:
         """Nobody plays them any more; returns how many there were."""
         try:
@@ -196,12 +208,10 @@ class Run:
         where = " on each node" if self._parts.cluster.is_joined else ""
         self._view.phase("workers", f"{workers} with at most {slots} environments each{where}")
         environments = Environments(
-            config.env,
+            self._stages,
             self._parts.policy.address,
-            config.agent,
             slots=slots,
             workers=workers,
-            timeout_s=rollout.episode_timeout_s,
             max_retries=rollout.max_retries,
             request_timeout_s=config.policy.request_timeout_s,
             growth_mb=config.rollout.growth_mb,
@@ -261,7 +271,7 @@ class Run:
     async def _on_group(self, group: Group, started_s: float) -> None:
         ended_s = time.time()
         await self._collector.add(group)
-        if self._judge is not None:
+        if group.task.env in self._judging:
             self._parts.timeline.add("judge", "group", ended_s, time.time(), group=group.id)
         self._parts.timeline.add(
             "collect", "group", started_s, time.time(), group=group.id, version=group.version

@@ -1,0 +1,146 @@
+"""From `env=[terminal,toolcall] mixture.terminal.weight=2` to a configuration for each environment.
+
+What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, the time of
+an episode) is its own in a mixture, too. All else, and a judge that the command line names, is the
+run's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from clawrl_gym.core.errors import ConfigError
+
+Values = dict[str, object]
+ComposeAlone = Callable[[str], Values]
+"""The whole configuration of a run of one environment, by its name after `env=`."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_OF_ONE = ("env", "agent")
+"""Parts that each environment of a mixture has for itself."""
+
+
+def listed_envs(overrides: Sequence[str], command: str) -> tuple[list[str] | None, list[str]]:
+    """The names in `env=[A,B]`, None without it, and the other overrides. Raises ConfigError."""
+    names: list[str] | None = None
+    rest = []
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key != "env" or not value.strip().startswith("["):
+            rest.append(override)
+            continue
+        if command != "train":
+            raise ConfigError(
+                f"got {override}, expected one environment, env=NAME: a mixture is trained on "
+                f"(python -m clawrl_gym.train {override}); call {command} once for each"
+            )
+        entries = value.strip().removeprefix("[").removesuffix("]").split(",")
+        names = [entry.strip().strip("'\"") for entry in entries]
+        _check_names(names, override)
+    return names, rest
+
+
+def _check_names(names: Sequence[str], override: str) -> None:
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"got {override}, expected names such as env=[terminal,toolcall]; an environment "
+                "of your own has a name here and its type beside it: env=[terminal,mine] "
+                "mixture.mine.env.type=my_pkg.env:MyEnv"
+            )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(
+            f"got {override} with {twice[0]} twice, expected each name once: for two forms of one "
+            f"kind give them names, env=[{twice[0]},other] mixture.other.env.type={twice[0]}, and "
+            "mixture.other.env.KEY=VALUE for what differs"
+        )
+
+
+def is_of_mixture(override: str) -> bool:
+    """Whether an override says something of single environments."""
+    name = override.lstrip("+~").partition("=")[0]
+    return name.partition(".")[0] in (*_OF_ONE, "mixture")
+
+
+def with_mixture(
+    values: Values, names: Sequence[str] | None, overrides: Sequence[str], alone: ComposeAlone
+) -> Values:
+    """The run's values, its environments filled in; as they are without a mixture.
+
+    Raises ConfigError where an override cannot say which environment it is of.
+    """
+    domains = _domains(values.get("mixture"), names)
+    if not domains:
+        return values
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        if key.partition(".")[0] in _OF_ONE:
+            rest = f"{key}=" if "." in key else f"{key}.type="
+            raise ConfigError(
+                f"got {override} with a mixture of {', '.join(domains)}, expected the name of the "
+                f"one that it is of: mixture.{next(iter(domains))}.{rest}VALUE"
+            )
+    filled = {name: _filled(name, given, alone) for name, given in domains.items()}
+    first = next(iter(filled.values()))
+    return {**values, "env": first["env"], "agent": first["agent"], "mixture": filled}
+
+
+def _domains(mixture: object, names: Sequence[str] | None) -> dict[str, Values]:
+    """What is said of each environment, in the order in which they were named."""
+    if mixture is None:
+        mixture = {}
+    if not isinstance(mixture, Mapping):
+        raise ConfigError(
+            f"got mixture={mixture!r}, expected weights by name, such as "
+            "mixture={terminal:2,toolcall:1}"
+        )
+    foreign = [name for name in mixture if names is not None and name not in names]
+    if foreign:
+        raise ConfigError(
+            f"got mixture.{foreign[0]} with env=[{','.join(names or ())}], expected one of these "
+            "names: what is mixed has to stand in env=[...]"
+        )
+    if names is None:
+        _check_names([str(name) for name in mixture], "mixture={" + ",".join(mixture) + "}")
+    return {name: _said(name, mixture.get(name)) for name in (names or mixture)}
+
+
+def _said(name: str, said: object) -> Values:
+    """A number alone is a weight."""
+    if said is None:
+        return {}
+    if isinstance(said, int | float) and not isinstance(said, bool):
+        return {"weight": said}
+    if not isinstance(said, Mapping):
+        raise ConfigError(
+            f"got mixture.{name}={said!r}, expected a weight above 0, or keys such as "
+            f"mixture.{name}.weight=2 and mixture.{name}.env.max_turns=4"
+        )
+    return dict(said)
+
+
+def _filled(name: str, said: Values, alone: ComposeAlone) -> Values:
+    own_env = said.get("env")
+    kind = own_env.get("type") if isinstance(own_env, Mapping) else None
+    if kind is not None and not isinstance(kind, str):
+        raise ConfigError(f"got mixture.{name}.env.type={kind!r}, expected a name")
+    try:
+        base = alone(kind or name)
+    except ConfigError as error:
+        raise ConfigError(f"mixture.{name}: {error}") from error
+    rollout = base.get("rollout")
+    usual: Values = {key: base[key] for key in ("env", "agent", "judge") if key in base}
+    if isinstance(rollout, Mapping) and "episode_timeout_s" in rollout:
+        usual["episode_timeout_s"] = rollout["episode_timeout_s"]
+    return _merged(usual, said)
+
+
+def _merged(usual: Mapping[str, object], said: Mapping[str, object]) -> Values:
+    """What was said wins, key by key."""
+    merged = dict(usual)
+    for key, value in said.items():
+        own = merged.get(key)
+        both = isinstance(own, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(own, value) if both else value  # type: ignore[arg-type]
+    return merged

@@ -1,0 +1,47 @@
+"""Where the episodes of a run are played: an environment, and the agent that acts in it.
+
+A run of one environment has one stage, whose name is empty; a mixture has one for each of its
+environments, and `TaskRef.env` says which a task belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clawrl_gym.config import AgentConfig, EnvConfig
+from clawrl_gym.rollout.episode import EpisodeLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One environment with its agent."""
+
+    env: EnvConfig
+    agent: AgentConfig
+    timeout_s: float
+    """Of one episode."""
+
+    @property
+    def limits(self) -> EpisodeLimits:
+        return EpisodeLimits(self.env.max_turns, self.timeout_s)
+
+
+Stages = Mapping[str, Stage]
+"""By the environment's name in the run."""
+
+
+def one_stage(env: EnvConfig, agent: AgentConfig | None = None, timeout_s: float = 120.0) -> Stages:
+    """Of a run of one environment."""
+    return {"": Stage(env, agent or AgentConfig(), timeout_s)}
+
+
+def limits_of(stages: Stages) -> dict[str, EpisodeLimits]:
+    """What an episode on each stage may take."""
+    return {name: stage.limits for name, stage in stages.items()}
+
+
+def resources_of(stages: Stages) -> tuple[str, ...]:
+    """What a node of a cluster must have to hold all of them, by Ray's names."""
+    resources = {stage.env.node_resource for stage in stages.values()}
+    return tuple(sorted(resource for resource in resources if resource is not None))
