@@ -13,6 +13,7 @@ from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
     ALSO_PREFIX,
+    ENV_PREFIX,
     HELDOUT_LOST,
     HELDOUT_OWN,
     HELDOUT_SUCCESS,
@@ -126,7 +127,7 @@ def read_results(ended: Sequence[tuple[PlannedRun, RunRecord]]) -> list[RecipeRe
         results.append(
             RecipeResult(
                 name=name,
-                env=config.env.type,
+                env=config.env_name,
                 problems_per_update=config.rollout.groups,
                 episodes_per_update=config.rollout.groups * config.rollout.group_size,
                 steps=config.trainer.steps,
@@ -144,14 +145,17 @@ def _read(run: PlannedRun) -> RunResult:
     training: dict[str, Curve] = {}
     for row in rows:
         step = int(row["step"])
-        for name, value in measured(row, run.config.env.type).items():
+        for name, value in measured(row, run.config.env_name).items():
             heldout.setdefault(name, {})[step] = value
     for name in heldout:
         env, _, score = name.partition(" ")
-        if env == run.config.env.type:
-            training[name] = {
-                int(row["step"]): row[f"train/{score}"] for row in rows if f"train/{score}" in row
-            }
+        if env == run.config.env_name or env in run.config.mixture:
+            metric = (
+                f"{ENV_PREFIX}{env}/train/{score}"
+                if env in run.config.mixture
+                else f"train/{score}"
+            )
+            training[name] = {int(row["step"]): row[metric] for row in rows if metric in row}
     return RunResult(run.seed, heldout, training, sum(map(_lost, rows)))
 
 
@@ -175,6 +179,8 @@ def measured(row: Json, env: str) -> dict[str, float]:
             where, score = env, name.removeprefix(HELDOUT_PREFIX)
         elif name.startswith(ALSO_PREFIX):
             where, _, score = name.removeprefix(ALSO_PREFIX).partition("/")
+        elif name.startswith(ENV_PREFIX) and "/heldout/" in name:
+            where, _, score = name.removeprefix(ENV_PREFIX).partition("/heldout/")
         else:
             continue
         if score not in _NO_SCORES and "/" not in score and isinstance(value, int | float):

@@ -48,6 +48,8 @@ HELDOUT_OWN = (
 ALSO_PREFIX = "also/"
 """Of the held-out results in another environment than the run's own: `also/NAME/success`."""
 FAMILY_PREFIX = "train/success/"
+ENV_PREFIX = "env/"
+"""Of one environment of a mixture: `env/NAME/train/success`, `env/NAME/heldout/success`."""
 ERRORS_PREFIX = "errors/"
 ELAPSED_S = "time/elapsed_s"
 LEFT_S = "time/left_s"
@@ -68,6 +70,11 @@ def wilson(successes: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     spread = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     low, high = (middle - spread) / scale, (middle + spread) / scale
     return (low if successes else 0.0), (high if successes < n else 1.0)  # exact at the ends
+
+
+def in_env(env: str, values: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of one environment of a mixture, by their names there."""
+    return {f"{ENV_PREFIX}{env}/{name}": value for name, value in values.items()}
 
 
 def mean_scores(scores: Sequence[Mapping[str, float]], prefix: str) -> dict[str, float]:

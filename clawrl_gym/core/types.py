@@ -333,6 +333,13 @@ class Episode:
         """Solved completely: the environment's reward reached 1."""
         return self.reward is not None and self.reward >= 1.0
 
+    @property
+    def kind(self) -> str | None:
+        """What its success is counted under: its family, in a mixture `ENV/FAMILY`."""
+        if not self.task.env:
+            return self.family
+        return f"{self.task.env}/{self.family or 'task'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Group:

@@ -18,6 +18,7 @@ from clawrl_gym.core.metrics import (
     HELDOUT_SUCCESS,
     PASS_PREFIX,
     heldout_values,
+    in_env,
     mean_scores,
     pass_at_k,
 )
@@ -98,14 +99,30 @@ class Evaluation:
         return f"{lost} of {tasks} tasks lost: {self.lost[0]}" if lost else None
 
     def metrics(self) -> dict[str, float]:
-        """heldout/* as in metrics.jsonl, by family too; with what the environment scored."""
-        values = heldout_values(self._solved, self.n, len(self.lost))
-        for family in sorted({episode.family or "task" for episode in self.episodes}):
-            own = [e.success for e in self.episodes if (e.family or "task") == family]
+        """heldout/* as in metrics.jsonl, by family too; with what the environment scored. Of a
+        mixture also env/NAME/heldout/*, of the tasks that were measured."""
+        values = self._of_all()
+        for family in sorted({episode.kind or "task" for episode in self.episodes}):
+            own = [e.success for e in self.episodes if (e.kind or "task") == family]
             values[f"{HELDOUT_SUCCESS}/{family}"] = sum(own) / len(own)
+        values |= self.attempts.metrics() if self.attempts else {}
+        for env, alone in self.by_env().items():
+            values |= in_env(env, alone._of_all())
+        return values
+
+    def by_env(self) -> dict[str, Evaluation]:
+        """What was measured of each environment of a mixture, by name; empty without one."""
+        envs = dict.fromkeys(episode.task.env for episode in self.episodes)
+        return {
+            env: Evaluation([episode for episode in self.episodes if episode.task.env == env])
+            for env in envs
+            if env
+        }
+
+    def _of_all(self) -> dict[str, float]:
+        values = heldout_values(self._solved, self.n, len(self.lost))
         if self.deadlines:
             values[HELDOUT_DEADLINES] = float(self.deadlines)
-        values |= self.attempts.metrics() if self.attempts else {}
         return values | mean_scores([episode.scores for episode in self.episodes], "heldout")
 
     @property

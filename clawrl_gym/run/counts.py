@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from clawrl_gym.core.metrics import (
     ELAPSED_S,
@@ -14,6 +14,7 @@ from clawrl_gym.core.metrics import (
     FAMILY_PREFIX,
     LEFT_S,
     RateWindow,
+    in_env,
     judged_shares,
     mean_scores,
 )
@@ -113,18 +114,17 @@ class TrainingCounts:
         return update_s * (self._total_steps - version)
 
     def _of_episodes(self) -> dict[str, float]:
-        """Reward and success of the episodes since the last update, by family too."""
+        """Reward and success of the episodes since the last update; by family and environment."""
         episodes, self._episodes = self._episodes, []
         if not episodes:
             return {}
-        values = {
-            "train/reward": sum(e.reward or 0.0 for e in episodes) / len(episodes),
-            "train/success": sum(e.success for e in episodes) / len(episodes),
-            "train/turns": sum(e.turns for e in episodes) / len(episodes),
-        }
-        for family in sorted({e.family for e in episodes if e.family}):
-            successes = [e.success for e in episodes if e.family == family]
+        values = _means(episodes)
+        for family in sorted({e.kind for e in episodes if e.kind}):
+            successes = [e.success for e in episodes if e.kind == family]
             values[FAMILY_PREFIX + family] = sum(successes) / len(successes)
+        for env in sorted({e.task.env for e in episodes if e.task.env}):
+            own = [e for e in episodes if e.task.env == env]
+            values |= in_env(env, {"train/episodes": float(len(own)), **_means(own)})
         return values | mean_scores([e.scores for e in episodes], "train")
 
     def _since_last_update(self) -> dict[str, float]:
@@ -209,6 +209,14 @@ class ServingCounts:
         counters = Counter(self._queue.counters)
         new, self._last_judge_counters = counters - self._last_judge_counters, counters
         return judged_shares(new)
+
+
+def _means(episodes: Sequence[Episode]) -> dict[str, float]:
+    return {
+        "train/reward": sum(e.reward or 0.0 for e in episodes) / len(episodes),
+        "train/success": sum(e.success for e in episodes) / len(episodes),
+        "train/turns": sum(e.turns for e in episodes) / len(episodes),
+    }
 
 
 def _judging(counters: Mapping[str, int]) -> dict[str, float]:

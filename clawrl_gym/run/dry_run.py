@@ -72,7 +72,7 @@ def _work(plan: AnyPreflight) -> Iterator[str]:
         rollout, steps = config.rollout, config.trainer.steps
         episodes = steps * rollout.groups * rollout.group_size
         yield (
-            f"  work       env={config.env.type}, {steps} updates of {rollout.groups} groups of "
+            f"  work       env={config.env_name}, {steps} updates of {rollout.groups} groups of "
             f"{rollout.group_size} episodes ({episodes:,}), {_measured(plan):,} episodes on "
             "held-out tasks"
         )
@@ -117,8 +117,9 @@ def _measured(plan: AnyPreflight) -> int:
         return whole
     others = sum(len(other.tasks) for other in plan.other_envs)
     every = config.eval.every
+    envs = len(config.domains)
     between = (config.trainer.steps - 1) // every if every and plan.heldout else 0
-    return 2 * (whole + others) + between * config.eval.between_tasks
+    return 2 * (whole + others) + between * config.eval.between_tasks * envs
 
 
 def _time(plan: AnyPreflight) -> str:
@@ -132,7 +133,7 @@ def _time(plan: AnyPreflight) -> str:
         trained = config.trainer.steps * config.rollout.groups * config.rollout.group_size
     episodes = trained + _measured(plan)
     cores = provenance.usable_cores()
-    rate = _EPISODES_PER_S.get(config.env.type)
+    rate = _episodes_per_s(config)
     if config.policy.model in SHIPPED and rate is not None:
         seconds = _START_S + episodes / rate * _MEASURED_CORES / cores
         return f"about {_duration(seconds)} on {cores} cores with nothing else to do"
@@ -144,6 +145,17 @@ def _time(plan: AnyPreflight) -> str:
     work = parameters * tokens * (2 * episodes + 3 * 8 * trained)  # prompts are learned over, too
     seconds = _START_S + 4 * parameters / _READ_BYTES_PER_S + work / flops
     return f"very roughly {_duration(seconds)}: nobody has measured this model here"
+
+
+def _episodes_per_s(config: RunConfig | EvaluateConfig) -> float | None:
+    """None where somebody else's environment is among them."""
+    if isinstance(config, EvaluateConfig):
+        return _EPISODES_PER_S.get(config.env.type)
+    domains = config.domains.values()
+    if not {domain.env.type for domain in domains} <= _EPISODES_PER_S.keys():
+        return None
+    total = sum(domain.weight for domain in domains)
+    return total / sum(domain.weight / _EPISODES_PER_S[domain.env.type] for domain in domains)
 
 
 def _duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.metrics import (
     ALSO_PREFIX,
+    ENV_PREFIX,
     FAMILY_PREFIX,
     HELDOUT_HIGH,
     HELDOUT_LOW,
@@ -17,7 +18,7 @@ from clawrl_gym.core.metrics import (
 )
 from clawrl_gym.ui.run_data import RunData, read_run
 from clawrl_gym.ui.svg import CHART_HEIGHT, CHART_WIDTH, Form, Series, line_chart, write_picture
-from clawrl_gym.ui.text import HELDOUT_PREFIX, duration, number, scores, share
+from clawrl_gym.ui.text import HELDOUT_PREFIX, duration, envs_in, number, scores, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,19 @@ def family_charts(run: RunData) -> list[Chart]:
         _small_chart(run, family, FAMILY_PREFIX + family, HELDOUT_FAMILY_PREFIX + family, share)
         for family in sorted(families)
     ]
+
+
+def env_charts(run: RunData) -> list[Chart]:
+    """Success in each environment of a mixture: training as a curve, held-out as dots."""
+    envs = {name for row in run.rows for name in envs_in(row, "train/success")}
+    envs |= {name for row in run.rows for name in envs_in(row, HELDOUT_SUCCESS)}
+    return [
+        _small_chart(
+            run, env, f"{ENV_PREFIX}{env}/train/success", f"{ENV_PREFIX}{env}/{HELDOUT_SUCCESS}",
+            share,
+        )
+        for env in sorted(envs)
+    ]  # fmt: skip
 
 
 def score_charts(run: RunData) -> list[Chart]:

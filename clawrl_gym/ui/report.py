@@ -56,6 +56,7 @@ def render_page(run: RunData) -> str:
         main_wide=charts.main_chart(run, 1040, 330),
         main_narrow=charts.main_chart(run, 400, 260),
         smalls=[
+            ("By environment", charts.env_charts(run)),
             ("Scores", charts.score_charts(run)),
             ("By task family", charts.family_charts(run)),
             ("In other environments", charts.transfer_charts(run)),
@@ -103,7 +104,8 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("environment", run.setting("env.id") or run.setting("env.target")),
         ("model", run.setting("policy.model")),
         ("algorithm", run.setting("trainer.algorithm")),
-        ("judge", run.setting("judge.type")),
+        ("judge", run.setting("judge.type") if not run.setting("mixture") else None),
+        ("mixture", mixture_words(run)),
         ("memory, at most", f"{max(memory):.1f} GiB" if memory else None),
         ("processor", machine.get("cpu")),
         ("cores", machine.get("cores")),
@@ -118,6 +120,17 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("started", _date(start.get("started_s"))),
     ]
     return [(name, str(value)) for name, value in rows if value not in (None, "")]
+
+
+def mixture_words(run: RunData) -> str | None:
+    """The environments that were trained on together, with their weights and who judged."""
+    mixture = run.setting("mixture")
+    if not isinstance(mixture, dict) or not mixture:
+        return None
+    return ", ".join(
+        f"{name} (weight {number(float(domain['weight']))}, judge {domain['judge']['type']})"
+        for name, domain in mixture.items()
+    )
 
 
 def wall_time(run: RunData) -> str | None:

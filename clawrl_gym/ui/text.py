@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from clawrl_gym.core.metrics import (
+    ENV_PREFIX,
     FAMILY_PREFIX,
     HELDOUT_HIGH,
     HELDOUT_LAST_VERSION,
@@ -130,6 +131,15 @@ def one_line(text: str, limit: int = 500) -> str:
 def plain(text: str) -> str:
     """Foreign text with a space for each control character and escape sequence."""
     return _CONTROL.sub(" ", text).encode(errors="replace").decode()
+
+
+def envs_in(values: Mapping[str, float], metric: str) -> dict[str, float]:
+    """What each environment of a mixture has of a metric, by name; empty without a mixture."""
+    return {
+        name.removeprefix(ENV_PREFIX).removesuffix(f"/{metric}"): value
+        for name, value in sorted(values.items())
+        if name.startswith(ENV_PREFIX) and name.endswith(f"/{metric}")
+    }
 
 
 def family_of(metric: str) -> str | None:

@@ -18,6 +18,7 @@ from clawrl_gym.ui.text import (
     HELDOUT_PREFIX,
     age,
     duration,
+    envs_in,
     family_of,
     interval,
     measured_versions,
@@ -75,6 +76,8 @@ def _sections(state: RunState, width: int, height: int) -> list[RenderableType]:
     sections: list[RenderableType] = [_phases(state)]
     if state.curves:
         sections += [Text(), _curves(state, inner)]
+    if envs_in(state.gauges, "train/success"):
+        sections += [Text(), _envs(state)]
     if height >= _TALL and any(family_of(name) for name in state.gauges):
         sections += [Text(), _families(state)]
     if state.gauges and (state.curves or state.first_step):
@@ -166,6 +169,19 @@ def _heldout(state: RunState) -> tuple[Text, Text]:
     return value, words.append(f" at update {number(last['step'])}", style=LABEL)
 
 
+def _envs(state: RunState) -> RenderableType:
+    """Success in each environment of a mixture: in training, and on held-out tasks."""
+    heldout = envs_in(state.gauges, HELDOUT_SUCCESS)
+    line = Text("environments  ", style=LABEL)
+    for name, success in envs_in(state.gauges, "train/success").items():
+        line.append(f"{name}\u00a0", style="default").append(share(success), style="dark_cyan")
+        if name in heldout:
+            line.append("\u00a0held-out\u00a0", style=LABEL)
+            line.append(share(heldout[name]), style="green3")
+        line.append("  ")
+    return line
+
+
 def _families(state: RunState) -> RenderableType:
     """Success by task family at its last update, as one block each."""
     line = Text("families      ", style=LABEL)
@@ -231,7 +247,8 @@ def _step_lines(state: RunState, step: int, values: Mapping[str, float]) -> list
         ]
         lines.append("  ".join([f"step {step}/{state.total_steps}", *fields]))
     if HELDOUT_SUCCESS in values:
-        fields = [f"{name} {number(value)}" for name, value in scores(values).items()]
+        fields = [f"{name} {share(v)}" for name, v in envs_in(values, HELDOUT_SUCCESS).items()]
+        fields += [f"{name} {number(value)}" for name, value in scores(values).items()]
         result = f"held-out after {step} updates: {interval(values)}"
         more = [pass_rates(values), measured_versions(step, values)]
         lines.append("  ".join([result, *filter(None, more), *fields]))
