@@ -33,7 +33,7 @@ LIBRARY_COMMANDS = {
 }  # fmt: skip
 CONFIGS = (cg.RunConfig, cg.ServeConfig, cg.EvaluateConfig, cg.BenchConfig)
 KEYS = {key for config in CONFIGS for key in config.dotted_keys()}
-TREES = ("judge.replies.", "judge.results.", "judge.words.")
+TREES = ("mixture.", "judge.replies.", "judge.results.", "judge.words.")
 """Keys with names of their own below them."""
 FILE = re.compile(r"[\w.-]+(/[\w.-]+)*/?")
 SUFFIXES = (".py", ".sh", ".yaml", ".yml", ".toml", ".j2", ".lock", ".Dockerfile", ".js", ".mjs")
