@@ -1,0 +1,45 @@
+"""More work is no complaint, nor is a praise of what is not there; what was left out is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from clawrl_gym.judge.resemblance import SIZE, Resemblance
+from clawrl_gym.judge.speech import Speech
+from tests.answers import LANGUAGES
+from tests.fakes_judge import shipped_rules
+
+LISTS = yaml.safe_load((Path(__file__).parent / "fixtures" / "additions.yaml").read_text("utf-8"))
+RULES_ALONE = Speech(shipped_rules(), likeness=lambda: Resemblance(np.zeros(SIZE), 0.0))
+BOTH = Speech(shipped_rules())
+
+
+def blamed(reader: Speech, code: str, kind: str) -> tuple[list[str], list[str]]:
+    """Lines that are -1, and the others."""
+    lines = LISTS[code][kind].splitlines()
+    values = {line: reader.find(line, "12345", "Here you are.").value for line in lines}
+    return (
+        [line for line, value in values.items() if value == -1],
+        [line for line, value in values.items() if value != -1],
+    )
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_rule_takes_more_work_for_a_complaint(code: str) -> None:
+    assert blamed(RULES_ALONE, code, "extends")[0] == []
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_no_rule_takes_praise_of_what_is_not_there_for_a_complaint(code: str) -> None:
+    assert blamed(RULES_ALONE, code, "faultless")[0] == []
+
+
+@pytest.mark.parametrize("code", LANGUAGES)
+def test_what_was_left_out_is_a_complaint(code: str) -> None:
+    seen, missed = blamed(BOTH, code, "left_out")
+    assert len(missed) <= 1, missed
+    assert len(seen) >= 5
