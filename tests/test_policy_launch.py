@@ -59,6 +59,12 @@ def test_adapters_get_room_for_their_rank_and_are_off_without_one(
     assert "--enable-lora" not in launch.command(config, model, 1, "cpu")
 
 
+@pytest.mark.parametrize(("users", "slots"), [(0, 4), (1, 4), (5, 8), (29, 32), (200, 32)])
+def test_each_user_has_an_adapters_room_up_to_a_bound(users: int, slots: int) -> None:
+    assert launch.adapter_slots(PolicyConfig(), users) == slots
+    assert launch.adapter_slots(PolicyConfig(max_adapters=2), users) == 2
+
+
 def test_an_adapter_of_all_layers_leaves_the_output_head_alone() -> None:
     form = AdapterConfig(modules="all-linear")
     argv = launch.command(PolicyConfig(), shipped_dir("tiny"), 1, "cpu", adapter=form)

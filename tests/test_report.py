@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import html.parser
 import itertools
 import json
@@ -14,7 +15,7 @@ from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.types import Sample, Turn
 from clawrl_gym.report import main
 from clawrl_gym.run.last_report import LastReport
-from clawrl_gym.store import SessionRow
+from clawrl_gym.store import SessionRow, Store, UpdateRow
 from clawrl_gym.ui.charts import write_curve_svg
 from clawrl_gym.ui.report import write_report
 from clawrl_gym.ui.svg import Series, line_chart, span_of, ticks
@@ -414,6 +415,20 @@ def test_few_verdicts_no_change_and_a_change_for_the_worse_are_said(
     words = Page(write_report(make_serving(tmp_path / "serve", values)).read_text()).words
     assert verdict in words
     assert body in words
+
+
+def test_versions_of_users_own_weights_are_told(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, steps=2)
+
+    async def learn() -> None:
+        store = Store.open(folder)
+        for user, version in (("anna", 6), ("ben", 2), ("anna", 7)):
+            row = UpdateRow(version, tokens=1, duration_s=0.1)
+            await store.add_user_update(user, row, f"users/{user}/checkpoints/{version:06d}")
+        await store.close()
+
+    asyncio.run(learn())
+    assert "users' own weights anna@7, ben@2" in Page(write_report(folder).read_text()).words
 
 
 def test_a_serving_run_that_records_nothing_says_so(tmp_path: Path) -> None:

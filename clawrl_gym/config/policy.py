@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -59,10 +59,11 @@ class PolicyConfig(Part):
     weights, under a name of its own; a request keeps its version to its end and nobody pauses.
     `weights`: merged into one set of weights, which are swapped. `auto`: adapters on a GPU and
     where users have adapters of their own; weights on a CPU, where adapters halve the speed."""
-    max_adapters: int = Field(4, ge=2)
-    """serve=adapters: adapters that vLLM answers with at a time; requests for further ones wait
-    inside until one is free. Where users have their own: as many as talk at once, and some for
-    versions that end."""
+    max_adapters: Literal["auto"] | Annotated[int, Field(ge=2)] = "auto"
+    """serve=adapters: adapters that vLLM answers with at a time, for which it keeps memory;
+    requests for further ones wait inside until all replies with another one have ended. `auto`: one
+    for each user that there is when `serve` begins and 3 for the run's own and for versions that
+    end; 32 at most."""
     threads: int = Field(1, ge=1)
     """CPU build: OpenMP threads of each server's engine."""
     enforce_eager: bool = True

@@ -22,6 +22,16 @@ ADAPTER_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Those that vLLM makes room for; an adapter of a smaller rank fits."""
 
 
+_OTHER_ADAPTERS, _MOST_ADAPTERS = 3, 32
+
+
+def adapter_slots(config: PolicyConfig, users: int = 0) -> int:
+    """How many adapters vLLM answers with at a time, where so many users have one of their own."""
+    if config.max_adapters != "auto":
+        return config.max_adapters
+    return min(max(users, 1) + _OTHER_ADAPTERS, _MOST_ADAPTERS)
+
+
 def reserve_port(port: int, host: str = HOST) -> socket.socket:
     """A socket bound to a free port on loopback or another own address, `port` itself unless it
     is 0.
@@ -96,8 +106,9 @@ def _adapter_options(config: PolicyConfig, model_dir: Path, adapter: AdapterConf
     at every token, and on a CPU the engine dies of it when log-probs of a prompt are."""
     rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
     options = ["--enable-lora", "--max-lora-rank", str(rank)]
-    options += ["--max-loras", str(config.max_adapters)]
-    options += ["--max-cpu-loras", str(2 * config.max_adapters)]  # some are about to leave
+    slots = adapter_slots(config)
+    options += ["--max-loras", str(slots)]
+    options += ["--max-cpu-loras", str(2 * slots)]  # some are about to leave
     is_all = adapter.modules == "all-linear"
     modules = sorted(layer_shapes(weight_files(model_dir))) if is_all else adapter.modules
     return [*options, "--lora-target-modules", *modules]

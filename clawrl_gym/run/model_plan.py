@@ -29,6 +29,7 @@ from clawrl_gym.run.needs import (
     needs_of,
 )
 from clawrl_gym.run.problems import Problems
+from clawrl_gym.store.users import Users
 from clawrl_gym.trainers import nf4
 from clawrl_gym.trainers.objectives import distils
 
@@ -79,7 +80,10 @@ def look_at_model(
                 nf4.check_installed()
         problems.lines += adapter_problems(config, shape)
         problems.lines += serving_problems(config, sees=model is not None and sees(model))
-    needs = needs_of(config, shape, device)
+    users = 0
+    with problems.noted():
+        users = len(Users(folder.path).all())
+    needs = needs_of(config, shape, device, users)
     gpu_gib = gpu_memory_gib() if device == "cuda" else None
     available_gib = provenance.memory_available_gb()
     problems.lines += memory_problems(needs, policy, available_gib, gpu_gib)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from clawrl_gym.config import CommandConfig, EvaluateConfig, LearnerConfig, PolicyConfig
 from clawrl_gym.core import provenance
-from clawrl_gym.policy.launch import ADAPTER_RANKS
+from clawrl_gym.policy.launch import ADAPTER_RANKS, adapter_slots
 from clawrl_gym.policy.memory import EngineMemory, engine_memory
 from clawrl_gym.policy.models import Device
 from clawrl_gym.policy.shape import ModelShape
@@ -55,10 +55,14 @@ class Needs:
     disk: float
 
 
-def needs_of(config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device) -> Needs:
-    """What this configuration takes with a model of this shape."""
+def needs_of(
+    config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device, users: int = 0
+) -> Needs:
+    """What this configuration takes with a model of this shape, for so many users beside the
+    owner."""
     policy = config.policy
-    engine = engine_memory(policy, shape, device, _served_adapter_parameters(config, shape, device))
+    adapters = _served_adapter_parameters(config, shape, device, users)
+    engine = engine_memory(policy, shape, device, adapters)
     learner, offloaded, disk = LearnerMemory(), 0.0, _RECORDS_GIB
     if isinstance(config, CommandConfig) and learns(config):
         learner = learner_memory(
@@ -138,15 +142,17 @@ def _checkpoint_bytes(learner: LearnerConfig, shape: ModelShape) -> int:
 
 
 def _served_adapter_parameters(
-    config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device
+    config: CommandConfig | EvaluateConfig, shape: ModelShape, device: Device, users: int
 ) -> int:
     """Of all adapters that one vLLM holds ready on its device, where adapters are served."""
-    adapter = served_adapter(config, device) if isinstance(config, CommandConfig) else None
+    if not isinstance(config, CommandConfig):
+        return 0
+    adapter = served_adapter(config, device, has_users=users > 0)
     if adapter is None:
         return 0
     rank = next(rank for rank in ADAPTER_RANKS if rank >= adapter.rank)
     largest = adapter.model_copy(update={"rank": rank})
-    return config.policy.max_adapters * adapter_parameters(largest, shape)
+    return adapter_slots(config.policy, users) * adapter_parameters(largest, shape)
 
 
 def adapter_problems(config: CommandConfig, shape: ModelShape) -> Iterator[str]:

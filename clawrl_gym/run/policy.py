@@ -31,6 +31,7 @@ from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.gateway.server import Gateway
 from clawrl_gym.policy.adapter_files import ADAPTER
 from clawrl_gym.policy.checkpoints import WEIGHTS, checkpoint_dir
+from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.policy.models import checkpoint_dtype, picture_ids, resolve_device, sees
 from clawrl_gym.policy.servers import MakeEngine, PolicyServers, Prove
 from clawrl_gym.policy.serving_folder import Take
@@ -118,8 +119,10 @@ class ServedPolicy:
         stack.push_async_callback(self.store.close)
         resumed = self._at_home(await self.store.rollback_to_checkpoint() if resume else None)
         self.version = 0 if resumed is None else resumed.version
+        users = 0 if self._users is None else len(self._users.all())
+        slots = adapter_slots(config.policy, users)
         self.servers = PolicyServers(
-            config.policy,
+            config.policy.model_copy(update={"max_adapters": slots}),
             self.model,
             folder.serving,
             folder.logs,

@@ -19,6 +19,7 @@ from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Verdict
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.queue import JudgeQueue
+from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.rollout.live_collector import LiveCollector
 from clawrl_gym.rollout.training_time import TrainingTime
 from clawrl_gym.run.clients import key_of, key_place
@@ -67,10 +68,17 @@ async def serve(config: ServeConfig, sock: socket.socket) -> None:
         view.close()
 
 
-def _weights_of_users(config: ServeConfig, have_own: bool) -> str:
+def _weights_of_users(config: ServeConfig, have_own: bool, users: int) -> str:
     """Whose weights answer whom, in words."""
     if have_own:
-        return "users have weights of their own, which learn of their own sessions alone"
+        words = "users have weights of their own, which learn of their own sessions alone"
+        slots = adapter_slots(config.policy, users)
+        if users >= slots:
+            words += (
+                f"; vLLM answers with {slots} at a time, and requests for others wait "
+                "(policy.max_adapters)"
+            )
+        return words
     way = (
         "policy.serve=adapters gives each their own"
         if config.learner.adapter is not None
@@ -148,8 +156,8 @@ class Service:
             await self._collector.restore()
         await parts.policy.listen(stack, hooks, sock)
         self._view.message(judge_in_words(config.judge))
-        if self._users.all() and config.learn:
-            self._view.message(_weights_of_users(config, parts.policy.adapter is not None))
+        if (users := len(self._users.all())) and config.learn:
+            self._view.message(_weights_of_users(config, parts.policy.adapter is not None, users))
         self._view.message(f"base URL: {parts.policy.address.base_url}/v1   key: {self._key_place}")
 
     async def run(self, stack: AsyncExitStack) -> None:

@@ -106,6 +106,10 @@ def facts(run: RunData) -> list[tuple[str, str]]:
         ("algorithm", run.setting("trainer.algorithm")),
         ("judge", run.setting("judge.type") if not run.setting("mixture") else None),
         ("mixture", mixture_words(run)),
+        (
+            "users' own weights",
+            ", ".join(f"{user}@{newest}" for user, newest in sorted(run.versions_of_users.items())),
+        ),
         ("memory, at most", f"{max(memory):.1f} GiB" if memory else None),
         ("processor", machine.get("cpu")),
         ("cores", machine.get("cores")),

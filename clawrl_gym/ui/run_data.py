@@ -80,6 +80,8 @@ class RunData:
     """Films of the cards' sessions, by session, as data URIs."""
     notes: list[str] = field(default_factory=list)
     """What is not shown, and why."""
+    versions_of_users: dict[str, int] = field(default_factory=dict)
+    """The newest of each user who has weights of their own."""
 
     @property
     def heldout(self) -> list[MetricRow]:
@@ -163,7 +165,7 @@ def read_run(folder: Path) -> RunData:
     return RunData(
         folder, config, config_text, rows, spans, starts, stored.cards, stored.episodes,
         stored.lessons, stored.judged, log.hints, stored.films, stored.session_films,
-        [*notes, *stored.notes],
+        [*notes, *stored.notes], stored.versions_of_users,
     )  # fmt: skip
 
 
@@ -201,6 +203,7 @@ class _Stored:
     films: list[FilmCard] = field(default_factory=list)
     session_films: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    versions_of_users: dict[str, int] = field(default_factory=dict)
 
     @property
     def sessions(self) -> list[SessionRow]:
@@ -252,6 +255,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
         judged = [judged_turn(version, verdicts) for version, verdicts in reader.live_verdicts()]
         box = FilmBox(folder)
         films = film_cards(sessions, box, lambda session_id: _version(reader, session_id))
+        newest = {user: row.version for user, row in reader.newest_of_users().items()}
     finally:
         reader.close()
     session_films = _session_films(cards, films, box)
@@ -259,7 +263,7 @@ def _read_store(folder: Path, decoder: Decoder | None, taught: list[TaughtLine])
     if len(box.session_ids) > box.embedded_films:
         count = f"{box.embedded_films} of {len(box.session_ids)}"
         notes.append(f"{count} films are here; all are in {FILMS_FOLDER}/.")
-    return _Stored(cards, len(sessions), lessons, judged, films, session_films, notes)
+    return _Stored(cards, len(sessions), lessons, judged, films, session_films, notes, newest)
 
 
 def _version(reader: StoreReader, session_id: str) -> int | None:

@@ -9,19 +9,23 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from clawrl_gym.config import AdapterConfig, LearnerConfig, TrainerConfig
 from clawrl_gym.core.errors import NotServed, PolicyError, PolicyUnavailable
 from clawrl_gym.core.types import Sample
 from clawrl_gym.policy.client import Generation, PolicyClient, Sampling
+from clawrl_gym.policy.launch import adapter_slots
 from clawrl_gym.policy.servers import PolicyServers
+from clawrl_gym.run.export import export_run
 from clawrl_gym.run.proofs import Proofs
 from clawrl_gym.trainers.learner import Learner
 from clawrl_gym.trainers.packing import make_packs
-from tests.e2e.served import CONFIG, until
+from tests.e2e.served import CONFIG, Served, until
 from tests.reference.tiny_model import make_samples
 from tests.tiny_models import make_random_model
 
@@ -29,6 +33,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 FORM = AdapterConfig(rank=4, alpha=32)
 PROMPT = list(range(5, 45))
+GREEDY = Sampling(0.0, 1.0, 24)
 
 
 @dataclass
@@ -183,7 +188,7 @@ def test_users_have_adapters_of_their_own_and_others_the_shared_one(
 def test_more_users_than_vllm_holds_at_a_time_are_each_answered_with_their_own(
     rig: Rig, loop: asyncio.AbstractEventLoop
 ) -> None:
-    users = [f"user{number}" for number in range(2 * CONFIG.max_adapters + 3)]
+    users = [f"user{number}" for number in range(2 * adapter_slots(CONFIG) + 3)]
 
     async def main() -> None:
         known = {}
@@ -250,6 +255,62 @@ def test_the_engine_says_of_the_probe_what_the_learner_says(
         assert said == []
 
     loop.run_until_complete(main())
+
+
+def said_by_transformers(folder: Path, made_by: type[Any]) -> tuple[list[int], list[float]]:
+    """The greedy reply to the prompt, and log-probs of both together."""
+    net = made_by.from_pretrained(folder, dtype=torch.float32).eval()
+    prompt = torch.tensor([PROMPT])
+    with torch.no_grad():
+        ids = net.generate(
+            input_ids=prompt, max_new_tokens=GREEDY.max_tokens, do_sample=False, eos_token_id=None
+        )
+        logprobs_T = net(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+    return ids[0].tolist(), logprobs_T.tolist()
+
+
+def test_an_export_in_either_form_answers_as_the_run_does(
+    rig: Rig, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """Greedy text and log-probs: the served version, the adapter and the merged model in vLLM, and
+    both in transformers."""
+    from peft import AutoPeftModelForCausalLM
+    from transformers import AutoModelForCausalLM
+
+    run, trained = tmp_path / "run", rig.train()
+    rig.learner.save_checkpoint(str(run / "checkpoints" / "000005"))
+    model = rig.learner.model_dir
+    (run / "config.yaml").write_text(yaml.safe_dump({"policy": {"model": str(model)}}))
+    adapter = export_run(run, tmp_path / "adapter", form="adapter").folder
+    merged = Served(export_run(run, tmp_path / "merged").folder, tmp_path / "served")
+
+    async def said(client: PolicyClient, version: int, user: str) -> tuple[list[int], list[float]]:
+        reply = await client.generate(PROMPT, GREEDY, version=version, user=user)
+        ids = PROMPT + reply.sampled_ids_T
+        return ids, await client.logprobs(ids, version=version, user=user)
+
+    async def main() -> list[tuple[list[int], list[float]]]:
+        newest = rig.servers.version + 1
+        await rig.servers.publish_adapter(newest, trained)
+        await rig.servers.publish_adapter(1, adapter, user="exported")
+        before = await said(rig.client, 0, "")
+        answers = [await said(rig.client, newest, ""), await said(rig.client, 1, "exported")]
+        assert before[0] != answers[0][0], "what was trained changes the reply"
+        await merged.server.start()
+        client = merged.client()
+        try:
+            return [*answers, await said(client, 0, "")]
+        finally:
+            await client.close()
+            await merged.server.stop()
+            rig.servers.withdraw_adapters("exported")
+
+    served, *exported = loop.run_until_complete(main())
+    exported.append(said_by_transformers(adapter, AutoPeftModelForCausalLM))
+    exported.append(said_by_transformers(merged.model, AutoModelForCausalLM))
+    for ids, logprobs_T in exported:
+        assert ids == served[0]
+        assert logprobs_T == pytest.approx(served[1], abs=1e-4)
 
 
 def test_a_server_that_died_comes_back_with_the_newest_adapters(
