@@ -474,6 +474,21 @@ async def test_a_line_that_could_not_go_on_goes_back_after_a_restart(tmp_path: P
         assert any("anna: the weights of version 1 are back" in line for line in house.said)
 
 
+async def test_a_way_back_that_waits_when_its_line_ends_is_told(tmp_path: Path) -> None:
+    learner = FakeShared()
+    learner.going.set()
+    async with living(tmp_path, learner) as house:
+        await house.teach("anna", 1)
+        await house.until("anna@1")
+        await house.recorded(anna=1)
+        async with house.learners.lock:  # an update of another's
+            returning = asyncio.create_task(house.lines.return_to(1, "anna"))
+            await asyncio.sleep(0.05)
+            house.lines._going["anna"].task.cancel()
+            with pytest.raises(TrainerError, match="the run ended"):
+                await returning
+
+
 async def test_who_is_removed_leaves_the_learner_and_the_engine(tmp_path: Path) -> None:
     learner = FakeShared()
     async with living(tmp_path, learner) as house:

@@ -175,9 +175,9 @@ class TrainLoop:
         """One update, or the way back to an earlier version; the version from then on."""
         waited_from_s = time.time()
         batch = await self._batch_or_return(version)
+        if isinstance(batch, _Return):
+            return await self._go_back(batch, version)
         async with self._lock:
-            if isinstance(batch, _Return):
-                return await self._go_back(batch, version)
             waited_s = time.time() - waited_from_s
             self._timeline.add("train", "wait", waited_from_s, waited_from_s + waited_s)
             return await self._update(batch, version, waited_s, last=version + 1 == steps)
@@ -210,17 +210,18 @@ class TrainLoop:
 
     async def _go_back(self, wish: _Return, version: int) -> int:
         """Serve and learn on from an earlier version; the version from then on."""
-        if wish.served_as.cancelled():
-            return version
         try:
-            kept = self.kept_versions()
-            if wish.version not in kept or wish.version > version:
-                raise ConfigError(
-                    f"got version {wish.version}, expected one that is kept: "
-                    f"{', '.join(map(str, kept))}"
-                )
-            update = await self._return(version, wish.version)
-            await asyncio.shield(self._recorded(update))
+            async with self._lock:
+                if wish.served_as.cancelled():
+                    return version
+                kept = self.kept_versions()
+                if wish.version not in kept or wish.version > version:
+                    raise ConfigError(
+                        f"got version {wish.version}, expected one that is kept: "
+                        f"{', '.join(map(str, kept))}"
+                    )
+                update = await self._return(version, wish.version)
+                await asyncio.shield(self._recorded(update))
         except ConfigError as error:
             _fail(wish, error)
             return version

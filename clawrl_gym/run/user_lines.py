@@ -162,7 +162,7 @@ class UserLines:
         if self._policy.adapter is None:
             raise ConfigError(
                 "all users share one set of weights here, the versions of which are the owner's "
-                "(learner=lora gives each their own)"
+                "(learner=lora with policy.serve=adapters gives each their own)"
             )
         self._users.present(user)
         return sorted(

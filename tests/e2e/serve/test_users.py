@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from clawrl_gym.run.export import export_run
 from clawrl_gym.store.users import Users
 from tests.e2e.runs import ROOT
 from tests.e2e.serving import Serving
@@ -72,13 +73,20 @@ def test_users_learn_apart_and_one_leaves_without_a_trace(tmp_path: Path) -> Non
             teach(ben, "ben's words")
             serving.wait_for("ben@1 serves")
             assert (folder / "users/ben/checkpoints/000001/adapter").is_dir()
+            first = chat(ben, words)
+            assert [row["version"] for row in ben.get("/v1/versions").json()["data"]] == [0, 1]
+            assert ben.get("/v1/versions?user=zoe-anna").status_code == 403
+            back = ben.post("/v1/versions/1").json()
+            assert back == {"returned_to": 1, "version": 2}
+            assert chat(ben, words) == (first[0], 2)
+            assert chat(anna, words)[1] == 1, "who goes back goes alone"
 
             command = [sys.executable, "-m", "clawrl_gym.users", "remove", "zoe-anna"]
             subprocess.run([*command, "--dir", str(folder)], cwd=ROOT, check=True, timeout=120)
             answer = anna.get("/v1/sessions")
             assert answer.status_code == 401, answer.text
-            assert len(ben.get("/v1/sessions").json()["data"]) == 4  # two of side turns
-            assert chat(ben, words)[1] == 1
+            assert len(ben.get("/v1/sessions").json()["data"]) == 6  # four of side turns
+            assert chat(ben, words)[1] == 2
         assert files_with(folder, "zoe-anna's secret") == []
         assert [name for name in files_with(folder, "zoe-anna") if "log" not in name] == []
     finally:
@@ -87,6 +95,8 @@ def test_users_learn_apart_and_one_leaves_without_a_trace(tmp_path: Path) -> Non
     try:
         again.wait_for("ready: talk to")
         again.http.headers["Authorization"] = f"Bearer {keys['ben']}"
-        assert chat(again.http, words)[1] == 1, "a user's weights outlive a restart"
+        assert chat(again.http, words) == (first[0], 2), "a user's weights outlive a restart"
     finally:
         again.stop()
+    exported = export_run(folder, tmp_path / "adapter", form="adapter", user="ben")
+    assert exported.step == 2
