@@ -82,7 +82,12 @@ class TaskId:
     number: int
 
 
-def parse_id(task_id: object, families: Collection[str], prefix: str = "") -> TaskId:
+def parse_id(
+    task_id: object,
+    families: Collection[str],
+    prefix: str = "",
+    heldout_only: Collection[str] = (),
+) -> TaskId:
     """Raises TaskError for what is not an id of one of these families."""
     family, split, digits = (*str(task_id).removeprefix(prefix).rsplit("-", 2), "", "")[:3]
     split_in_id: Split = "heldout" if split == "heldout" else "train"
@@ -98,6 +103,11 @@ def parse_id(task_id: object, families: Collection[str], prefix: str = "") -> Ta
             f"got task {task_id!r}, expected {prefix}FAMILY-SPLIT-NUMBER with six digits below "
             f"{NUMBERS[split_in_id]}, such as '{prefix}{examples[0]}-train-000123'; "
             f"families: {', '.join([*examples, *more])}"
+        )
+    if split_in_id == "train" and family in heldout_only:
+        raise TaskError(
+            f"got task {task_id!r}, but the family {family!r} is held out as a whole: expected "
+            f"'{prefix}{family}-heldout-{int(digits) % NUMBERS['heldout']:06d}' or another family"
         )
     return TaskId(family, split_in_id, int(digits))
 
@@ -126,9 +136,13 @@ class GeneratedTasks(Generic[TaskT]):
     families: tuple[str, ...]
     make_task: Callable[[str], TaskT]
     prefix: str = ""
+    heldout_only: frozenset[str] = frozenset()
+    """Families without training tasks."""
 
     def ids(self, split: Split) -> TaskIds:
-        return TaskIds(split, self.families, self.prefix)
+        left_out = self.heldout_only if split == "train" else frozenset[str]()
+        families = tuple(family for family in self.families if family not in left_out)
+        return TaskIds(split, families, self.prefix)
 
     def load(self, task_id: str, /) -> TaskT:
         """Raises TaskError for what is not an id."""

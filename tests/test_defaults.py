@@ -76,8 +76,8 @@ def test_no_option_repeats_a_default(path: Path) -> None:
     values = {key: value for key, value in yaml.safe_load(text).items() if key != "defaults"}
     package = re.search(r"@package (\S+)", text)
     prefix = "" if package and package[1] == "_global_" else f"{package[1] if package else group}."
-    kind = path.stem.split("_")[-1] if group in ("env", "tuned") else "terminal"
-    env = ENVIRONMENTS.resolve("terminal" if kind == "live" else kind).target()
+    kind = next((word for word in path.stem.split("_") if word in ENVIRONMENTS.builtin), "terminal")
+    env = ENVIRONMENTS.resolve(kind).target()
     defaults = dict(leaves(cg.RunConfig(env=env).model_dump(mode="json")))
     repeated = {
         key: value

@@ -19,7 +19,7 @@ _USUAL_MODES = (0o644, 0o755, 0o600, 0o700, 0o444, 0o400, 0o640, 0o664, 0o775, 0
 """Of files, for what a check on permissions could say."""
 
 
-class _Checked(ABC):
+class Checked(ABC):
     """A condition that fails when there is something to say about it."""
 
     __slots__ = ()
@@ -33,7 +33,7 @@ class _Checked(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class FileIs(_Checked):
+class FileIs(Checked):
     """A file with this content; white space at both ends does not count unless `exact`."""
 
     path: str
@@ -53,7 +53,7 @@ class FileIs(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class Absent(_Checked):
+class Absent(Checked):
     """No file at this path."""
 
     path: str
@@ -66,7 +66,7 @@ class Absent(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class ModeIs(_Checked):
+class ModeIs(Checked):
     """A file whose permission bits under `mask` are these."""
 
     path: str
@@ -88,7 +88,7 @@ class ModeIs(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class NamesPath(_Checked):
+class NamesPath(Checked):
     """A file that holds one path, absolute or relative to `start`, however it is spelled."""
 
     path: str
@@ -109,7 +109,7 @@ class NamesPath(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class TarHolds(_Checked):
+class TarHolds(Checked):
     """An archive, compressed or not, that holds exactly these files."""
 
     path: str
@@ -119,7 +119,7 @@ class TarHolds(_Checked):
         archive = files_left.read(self.path)
         if archive is None:
             return _unread(self.path, files_left)
-        files = _tar_files(archive)
+        files = tar_files(archive)
         if files is None:
             return f"{self.path} is no archive"
         matches = files == dict(self.files)
@@ -134,7 +134,7 @@ class TarHolds(_Checked):
 
 
 @dataclass(frozen=True, slots=True)
-class CommitHolds(_Checked):
+class CommitHolds(Checked):
     """The tip of a branch of the repository at `path` has this message and this file."""
 
     path: str
@@ -202,7 +202,7 @@ MAX_UNPACKED_BYTES = 1 << 20
 """What a compressed file may hold; more counts as wrong content."""
 
 
-def _tar_files(data: bytes) -> dict[str, bytes] | None:
+def tar_files(data: bytes) -> dict[str, bytes] | None:
     """The regular files of an archive by normal path; None when it is no archive or a bomb."""
     if data[:2] == b"\x1f\x8b":
         try:

@@ -98,7 +98,11 @@ class TerminalEnv(TaskEnv[Task, Trial]):
         """Of Docker only; None where an episode can begin at once."""
         sandboxes = Sandboxes.of(config.sandbox)
         missing = sandboxes.missing_image()
-        if missing is None and sandboxes.kind == "docker" and config.tasks != "generated":
+        if (
+            missing is None
+            and sandboxes.kind == "docker"
+            and config.tasks not in config.shipped_tasks
+        ):
             return "images of tasks are built or pulled when a task is first drawn"
         return missing
 

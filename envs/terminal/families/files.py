@@ -100,7 +100,7 @@ def archive(draw: Draw) -> TaskContent:
             instruction=template.format(t=name),
             solution=(f"tar xf {name}",),
             checks=tuple(FileIs(path, data, exact=True) for path, data in contents.items()),
-            files={name: _tar(contents)},
+            files={name: packed_tar(contents)},
         )
     template = draw.pick(("Pack {a} and {b} into {t}.", "Make the archive {t} of {a} and {b}."))
     return TaskContent(
@@ -111,7 +111,7 @@ def archive(draw: Draw) -> TaskContent:
     )
 
 
-def _tar(contents: dict[str, bytes]) -> bytes:
+def packed_tar(contents: dict[str, bytes]) -> bytes:
     """An archive whose bytes follow from the contents alone."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as target:

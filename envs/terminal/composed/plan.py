@@ -1,0 +1,103 @@
+"""A composed task before it is put into words and checks: its parts, and the folder's states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from clawrl_gym.envs.terminal.composed.skill import Args, Skill
+from clawrl_gym.envs.terminal.composed.world import Refused, World
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One command with what it does to the folder."""
+
+    command: str
+    effect: Callable[[World], None] = lambda world: None
+    """Looking does nothing. Raises Refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing to do."""
+
+    skill: Skill
+    args: Args
+    near: Args
+    """What differs in a wrong but near solution."""
+    words: Args
+    """The arguments as the request says them."""
+    tail: str = ""
+    """What the request adds: ", where N is ..."."""
+    before: tuple[Deed, ...] = ()
+    """What has to be looked at, and to be put right, before."""
+    guessed: Args = field(default_factory=dict)
+    """What an agent takes that does not look."""
+    follows: bool = False
+    """Its source is what the part before it made."""
+
+    @property
+    def weight(self) -> int:
+        """How many skills it counts as."""
+        return int(self.args.get("weight", "1"))
+
+    def deed(self, **changes: str) -> Deed:
+        args = {**self.args, **changes}
+        return Deed(self.skill.command_of(args), lambda world: self.skill.effect(world, args))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done, and from where to where."""
+
+    parts: tuple[Part, ...]
+    start: World
+    end: World
+    hidden: int
+    """Names, words and numbers to be found out."""
+    obstacles: int
+    decoys: int
+
+    @property
+    def difficulty(self) -> int:
+        """Skills, things to find out, obstacles and decoys: one each."""
+        skills = sum(part.weight for part in self.parts)
+        return skills + self.hidden + self.obstacles + self.decoys
+
+    @property
+    def deeds(self) -> list[Deed]:
+        """The oracle's. What was looked at once is known."""
+        deeds = [deed for part in self.parts for deed in (*part.before, part.deed())]
+        return list({deed.command: deed for deed in reversed(deeds)}.values())[::-1]
+
+    def near(self) -> Iterable[list[Deed]]:
+        """Wrong but near solutions: one thing is done wrongly, or left out."""
+        for wrong in self.parts:
+            for slip in (wrong.deed(**wrong.near), None):
+                parts = ((p, slip if p is wrong else p.deed()) for p in self.parts)
+                yield [d for p, deed in parts for d in (*p.before, deed) if d is not None]
+
+
+def played(start: World, deeds: Sequence[Deed]) -> World:
+    """What is left after these; what is refused, or meets what it makes no sense of, has no
+    effect, and the next one comes."""
+    world = start.copy()
+    for deed in deeds:
+        with suppress(Refused, ValueError, LookupError):
+            deed.effect(world)
+    return world
+
+
+def same(one: World, other: World) -> bool:
+    """Whether two states cannot be told apart by a grade."""
+    paths = (one.files.keys() | other.files.keys()) - one.free - other.free
+    return one.folders == other.folders and all(_equal(one, other, path) for path in paths)
+
+
+def _equal(one: World, other: World, path: str) -> bool:
+    a, b = one.files.get(path), other.files.get(path)
+    if a is None or b is None or a.content.strip() != b.content.strip():
+        return False
+    return None in (a.mode, b.mode) or a.mode == b.mode

@@ -1,0 +1,193 @@
+"""Puts the parts of a plan into one request: sentences, a list, or the last thing first.
+
+The order in which things are to be done is always said where it is not that of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.terminal.composed.plan import Part
+
+SIDE_EFFECTS = "Change nothing else; notes of your own belong in /tmp."
+"""The rule of all composed tasks."""
+
+_Choices = Mapping[Split, tuple[str, ...]]
+
+_PUT: _Choices = MappingProxyType(
+    {
+        "train": ("write|to {b}", "put|into {b}", "save|in {b}", "write|into {b}"),
+        "heldout": ("store|in {b}", "place|in {b}", "write|down in {b}"),
+    }
+)
+"""For `{put} ... {into}`."""
+_RESULT: _Choices = MappingProxyType(
+    {"train": ("the result", "the new {noun}"), "heldout": ("the {noun} you have just made",)}
+)
+_FIRST: _Choices = MappingProxyType(
+    {
+        "train": ("First, ", "To begin with, ", "", "Please ", "Start like this: "),
+        "heldout": ("As a first step, ", "Begin here: ", ""),
+    }
+)
+_NEXT: _Choices = MappingProxyType(
+    {
+        "train": ("Then ", "After that, ", "Next, ", "Now ", "When that is done, "),
+        "heldout": ("Once you have that, ", "Following this, ", "Go on: "),
+    }
+)
+_LAST: _Choices = MappingProxyType(
+    {
+        "train": ("Finally, ", "Last of all, ", "At the end, "),
+        "heldout": ("To finish, ", "As the last thing, "),
+    }
+)
+_BEFORE: _Choices = MappingProxyType(
+    {
+        "train": ("but before that, ", "but first, ", "though before you do so, "),
+        "heldout": ("yet not until you have done this: ", "but ahead of it, "),
+    }
+)
+_OPENING: _Choices = MappingProxyType(
+    {
+        "train": (
+            "", "", "", "Hi! ", "Hello, could you help me with some files? ",
+            "Some housekeeping: ", "This is for the monthly report. ", "I am in a hurry. ",
+            "Good morning. My colleague left this folder to me. ", "Quick job. ",
+        ),
+        "heldout": (
+            "", "", "Hey there. ", "Before the audit tomorrow we need a few things done. ",
+            "My boss wants this by noon. ", "Could you tidy up after me? ",
+        ),
+    }
+)  # fmt: skip
+_INTRO: _Choices = MappingProxyType(
+    {
+        "train": (
+            "Please do the following, in this order:", "These are the steps:", "To do, one by one:",
+            "I need this done, from top to bottom:",
+        ),
+        "heldout": ("Work through this list:", "In sequence, please:"),
+    }
+)  # fmt: skip
+_CLOSING: _Choices = MappingProxyType(
+    {
+        "train": ("", "", "", " Thanks!", " Thank you.", " That would help me a lot."),
+        "heldout": ("", "", " Much obliged.", " Cheers!"),
+    }
+)
+_GOAL: _Choices = MappingProxyType(
+    {
+        "train": (
+            "In the end, {last}. For that to work, {rest}.",
+            "What I want last of all is this: {last}. Until then, {rest}.",
+        ),
+        "heldout": ("To close with, {last}. What comes earlier: {rest}.",),
+    }
+)
+
+
+def request(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """The request, and the parts in the order of its text."""
+    styles = [_flow, _listing]
+    if len(parts) == 1:
+        styles = [_flow]
+    elif len(parts) <= 3:
+        styles.append(_run_on)
+    if len(parts) >= 3:
+        # With many parts the order of the text is seldom that of the work: else no plan is needed.
+        styles += [_swapped, _goal_first] * (1 if len(parts) < 5 else 3)
+    if len(parts) == 2:
+        styles.append(_swapped)
+    body, order = draw.pick(styles)(draw, split, parts)
+    opening = draw.pick(_OPENING[split])
+    closing = f"{draw.pick(_CLOSING[split])} {SIDE_EFFECTS}".lstrip()
+    between = "" if body.endswith("\n") else " "
+    return f"{opening}{body}{between}{closing}", order
+
+
+def _clause(draw: Draw, split: Split, part: Part, *, pronoun: bool = False) -> str:
+    """One part as an imperative. `pronoun`: the part before it stands just before it."""
+    words = dict(part.words)
+    if pronoun and part.follows and draw.below(2):
+        noun = "folder" if "/" not in part.args["a"] and "." not in part.args["a"] else "file"
+        words["a"] = draw.pick(_RESULT[split]).format(noun=noun)
+    put, _, into = draw.pick(_PUT[split]).partition("|")
+    into = into.format(b=words.get("b", ""))
+    phrase = draw.pick(part.skill.phrasings.of(split))
+    return phrase.format(**words, put=put, into=into) + part.tail
+
+
+def _names_follow(parts: Sequence[Part], i: int) -> bool:
+    """Whether "the result" would be clear: what is before it has made something new."""
+    return i > 0 and parts[i - 1].skill.makes is not None and not parts[i - 1].skill.same
+
+
+def _clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
+    return [
+        _clause(draw, split, part, pronoun=_names_follow(parts, i)) for i, part in enumerate(parts)
+    ]
+
+
+def _upper(sentence: str) -> str:
+    """With a capital where a word begins it, and not the name of a file."""
+    first = sentence.split(maxsplit=1)[0]
+    return sentence if "." in first else sentence[:1].upper() + sentence[1:]
+
+
+def _flow(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """A sentence each."""
+    clauses = _clauses(draw, split, parts)
+    sentences = []
+    for i, clause in enumerate(clauses):
+        choices = _FIRST if i == 0 else _LAST if i == len(clauses) - 1 else _NEXT
+        opener = "" if len(clauses) == 1 else draw.pick(choices[split])
+        sentences.append(_upper(f"{opener}{clause}."))
+    return " ".join(sentences), tuple(range(len(parts)))
+
+
+def _listing(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """A numbered list."""
+    clauses = _clauses(draw, split, parts)
+    lines = [f"{i}. {_upper(clause)}" for i, clause in enumerate(clauses, 1)]
+    return "\n".join([draw.pick(_INTRO[split]), *lines, ""]), tuple(range(len(parts)))
+
+
+def _run_on(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """One sentence."""
+    *clauses, last = _clauses(draw, split, parts)
+    joined = ", then ".join(clauses)
+    ending = "and finally" if len(clauses) > 1 else "and after that"
+    return _upper(f"{joined}, {ending} {last}."), tuple(range(len(parts)))
+
+
+def _swapped(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """Sentences, one or two of which say first what is to be done second."""
+    clauses = [_clause(draw, split, part) for part in parts]
+    sentences: list[str] = []
+    order: list[int] = []
+    i = draw.below(2) if len(parts) > 2 else 0
+    if i:
+        sentences.append(_upper(f"{draw.pick(_FIRST[split])}{clauses[0]}."))
+        order.append(0)
+    while i < len(parts):
+        opener = draw.pick(_NEXT[split]) if sentences else ""
+        if i + 1 < len(parts):
+            before = draw.pick(_BEFORE[split])
+            sentences.append(_upper(f"{opener}{clauses[i + 1]}, {before}{clauses[i]}."))
+            order += [i + 1, i]
+        else:
+            sentences.append(_upper(f"{draw.pick(_LAST[split])}{clauses[i]}."))
+            order.append(i)
+        i += 2
+    return " ".join(sentences), tuple(order)
+
+
+def _goal_first(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """The last thing first."""
+    *rest, last = [_clause(draw, split, part) for part in parts]
+    body = draw.pick(_GOAL[split]).format(last=last, rest=", then ".join(rest))
+    return _upper(body), (len(parts) - 1, *range(len(parts) - 1))

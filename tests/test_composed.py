@@ -1,0 +1,232 @@
+"""Composed tasks of the terminal: what they ask, what solves them, and what does not."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from clawrl_gym.core.errors import ConfigError, TaskError
+from clawrl_gym.core.types import Split
+from clawrl_gym.envs.terminal.composed.composer import composition_split
+from clawrl_gym.envs.terminal.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.terminal.composed.generated import (
+    HELDOUT_FAMILIES,
+    compose,
+    composed_tasks,
+    make_task,
+)
+from clawrl_gym.envs.terminal.composed.library import HELDOUT_SKILLS, SKILLS
+from clawrl_gym.envs.terminal.composed.obstacles import OBSTACLES, gzipped
+from clawrl_gym.envs.terminal.composed.plan import played
+from clawrl_gym.envs.terminal.composed.wording import SIDE_EFFECTS
+from clawrl_gym.envs.terminal.env import TerminalEnv
+from clawrl_gym.envs.terminal.task import Task
+from tests.composed_agents import AGENTS, Left, in_order_of_the_text, solves
+
+SAMPLE = 40
+"""Tasks of each family and split."""
+SPLITS: tuple[Split, ...] = ("train", "heldout")
+
+
+@cache
+def drawn() -> list[tuple[Task, Composed]]:
+    """Pairs of task and what it was made of."""
+    pairs = []
+    for split in SPLITS:
+        ids = composed_tasks().ids(split)
+        for task_id in ids[: SAMPLE * len(ids.families)]:
+            task = make_task(task_id)
+            number = int(task_id.rpartition("-")[2])
+            pairs.append((task, compose(task.family, split, number)))
+    return pairs
+
+
+def test_there_are_many_skills_and_ways_to_ask_for_each():
+    assert len(SKILLS) >= 16
+    for skill in [*SKILLS.values(), *HELDOUT_SKILLS.values()]:
+        train, heldout = skill.phrasings.train, skill.phrasings.heldout
+        assert len({*train, *heldout}) == len(train) + len(heldout) >= 6, skill.name
+        assert (len(train) >= 4) is (skill.name in SKILLS)
+
+
+def test_all_skills_families_and_difficulties_come_up():
+    skills: Counter[str] = Counter()
+    difficulties: Counter[int] = Counter()
+    for task, composed in drawn():
+        skills.update(composed.skills)
+        difficulties[task.difficulty] += 1
+    assert set(skills) == {*SKILLS, *HELDOUT_SKILLS}
+    assert set(difficulties) == set(range(1, 9))
+    assert min(difficulties[i] for i in range(2, 9)) > 10
+
+
+def test_difficulty_counts_skills_what_is_hidden_obstacles_and_decoys():
+    for task, composed in drawn():
+        plan = composed.plan
+        weights = sum(part.weight for part in plan.parts)
+        assert task.difficulty == weights + plan.hidden + plan.obstacles + plan.decoys
+    by_family = {f: [c.plan for t, c in drawn() if t.family == f] for f in FAMILIES}
+    assert all(plan.hidden for plan in by_family["discover"])
+    assert all(plan.obstacles for plan in by_family["recover"])
+    assert all(plan.decoys for plan in by_family["distract"])
+    assert all(len(plan.parts) > 1 for plan in by_family["chain"])
+    assert all(plan.difficulty == 1 for plan in by_family["single"])
+
+
+def test_the_oracle_solves_every_task_and_doing_nothing_none():
+    for task, composed in drawn():
+        assert solves(task, composed, composed.plan.deeds), task.id
+        assert not solves(task, composed, []), task.id
+
+
+def test_a_wrong_but_near_solution_solves_none():
+    for task, composed in drawn():
+        for deeds in composed.plan.near():
+            assert not solves(task, composed, deeds), (task.id, [d.command for d in deeds])
+
+
+def test_what_a_later_part_needs_is_often_what_an_earlier_one_made():
+    depending = 0
+    chains = [composed for task, composed in drawn() if task.family == "chain"]
+    for composed in chains:
+        args = [part.args for part in composed.plan.parts]
+        made = [each["b"] for each in args if "b" in each]
+        depending += any(each.get(key) in made for each in args for key in "ac")
+    assert depending > 0.8 * len(chains)
+
+
+def test_knowing_every_skill_without_a_plan_is_not_enough():
+    ranked = sorted(drawn(), key=lambda pair: pair[0].difficulty)
+    hardest = ranked[-len(ranked) // 3 :]
+    for agent in AGENTS:
+        solved = sum(solves(task, composed, agent(composed)) for task, composed in hardest)
+        assert solved < 0.4 * len(hardest)
+    single = [pair for pair in ranked if pair[0].family == "single"]
+    assert all(solves(task, composed, in_order_of_the_text(composed)) for task, composed in single)
+
+
+def test_compositions_and_ways_to_ask_belong_to_one_split():
+    seen: dict[Split, set[tuple[str, ...]]] = {split: set() for split in SPLITS}
+    for task, composed in drawn():
+        if task.family not in {"single", *HELDOUT_FAMILIES}:
+            assert composition_split(composed.skills) == task.split
+            seen[task.split].add(composed.skills)
+    assert not seen["train"] & seen["heldout"]
+    requests = [{t.instruction for t, _ in drawn() if t.split == split} for split in SPLITS]
+    assert not requests[0] & requests[1]
+
+
+def test_requests_differ_and_say_the_rules():
+    requests = [task.instruction for task, _ in drawn()]
+    assert len(set(requests)) == len(requests)
+    assert all(request.endswith(SIDE_EFFECTS) for request in requests)
+    assert not any(re.search(r"[{}|]|  |\bNone\b", r.replace("{jas", "")) for r in requests)
+    openings = Counter(" ".join(request.split()[:3]) for request in requests)
+    assert openings.most_common(1)[0][1] < 0.2 * len(requests)
+
+
+def test_what_is_hidden_is_not_in_the_request():
+    hidden = 0
+    for task, composed in drawn():
+        for part in composed.plan.parts:
+            for key in part.guessed:
+                if key in ("a", "b") and part.args[key] not in part.words[key]:
+                    assert part.args[key] not in task.instruction, task.id
+                    hidden += 1
+    assert hidden > 40
+
+
+def test_side_effects_are_refused_and_traces_of_programs_are_not():
+    task, composed = next(pair for pair in drawn() if pair[1].plan.decoys)
+    end = played(composed.plan.start, composed.plan.deeds)
+    decoy = next(p for p in end.files if composed.plan.start.files.get(p) == end.files[p])
+
+    def failures(change):
+        world = end.copy()
+        change(world)
+        left = Left(world)
+        return [words for check in task.checks if (words := check.failure(left))]
+
+    assert failures(lambda world: None) == []
+    assert failures(lambda world: world.add(".cache/pip/x", b"")) == []
+    assert failures(lambda world: world.add("scratch", b"")) == [
+        "scratch was left behind, or is not where it should be"
+    ]
+    assert failures(lambda world: world.add_folder("new"))
+    assert failures(lambda world: world.add(decoy, b"other")) == [f"{decoy} was changed"]
+    assert failures(lambda world: world.set_mode(decoy, 0o600)) == [f"{decoy} was changed"]
+    assert failures(lambda world: world.remove(decoy)) == [f"{decoy} is missing"]
+
+
+def test_a_task_follows_from_its_id_and_travels():
+    for task, _ in drawn()[::17]:
+        assert make_task(task.id) == task == pickle.loads(pickle.dumps(task))
+
+
+def test_held_out_families_have_no_training_tasks():
+    assert {"audit", "migrate"} == HELDOUT_FAMILIES
+    source = composed_tasks()
+    assert not HELDOUT_FAMILIES & set(source.ids("train").families)
+    assert set(source.ids("heldout").families) > HELDOUT_FAMILIES
+    assert len(composed_tasks(["audit"]).ids("train")) == 0
+    with pytest.raises(TaskError, match=r"'audit' is held out as a whole.*audit-heldout-000003"):
+        make_task("audit-train-000003")
+    with pytest.raises(TaskError, match=r"got task 'copy-train-000001', expected FAMILY"):
+        make_task("copy-train-000001")
+    with pytest.raises(ConfigError, match="expected some of: audit, chain"):
+        composed_tasks(["copy"])
+
+
+def test_a_request_says_its_budget_and_the_oracle_keeps_within():
+    for task, _ in drawn():
+        replies = int(task.request(16).rpartition("You have ")[2].split()[0])
+        assert len(task.solution) < replies <= 16
+        assert replies == min(16, task.turns or 0)
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_every_obstacle_comes_up(obstacle):
+    signs = {
+        "missing_folder": "mkdir ", "read_only": "chmod u+w", "unwritable": "echo ",
+        "spaces": "'", "compressed": "gunzip", "locked": "rm tidy.lock",
+    }  # fmt: skip
+    commands = [c for task, _ in drawn() if task.family == "recover" for c in task.solution]
+    assert any(command.startswith(signs[obstacle]) or signs[obstacle] in command
+               for command in commands)  # fmt: skip
+
+
+def test_a_gzip_file_is_one():
+    import gzip
+
+    assert gzip.decompress(gzipped(b"some\ntext\n")) == b"some\ntext\n"
+
+
+@pytest.mark.sandbox
+def test_in_real_sandboxes_the_oracle_earns_1_and_what_is_near_0(tasks_a_family):
+    env = TerminalEnv(tasks="composed", max_turns=40)
+    try:
+        for split in SPLITS:
+            ids = composed_tasks().ids(split)
+            for task_id in ids[: tasks_a_family * len(ids.families)]:
+                _, info = env.reset(options={"task": task_id})
+                assert play(env, env.solve()) == 1.0, (task_id, env.report)
+                family, _, number = task_id.split("-")
+                near = [*compose(family, split, int(number)).plan.near()]
+                for deeds in near[:: max(1, len(near) // 2)]:
+                    env.reset(options={"task": task_id})
+                    commands = [deed.command for deed in deeds]
+                    assert play(env, commands) == 0.0, (task_id, commands)
+                assert info["difficulty"] == make_task(task_id).difficulty
+    finally:
+        env.close()
+
+
+def play(env, commands):
+    """The reward; the last command submits."""
+    *_, reward, terminated, _, _ = env.step("\n".join([*commands, "submit"]))
+    assert terminated
+    return reward
