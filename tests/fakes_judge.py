@@ -163,7 +163,7 @@ class ScriptedJudge:
 
     async def asked(self, count: int) -> None:
         """Wait until so many questions are open."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.asking < count:
                 self._came.clear()
                 await self._came.wait()

@@ -58,7 +58,7 @@ async def accept_turns(ready: BatchQueue, numbers: range, version: int = 0) -> N
 
 async def due(ready: BatchQueue, version: int = 0) -> Batch:
     """The batch that is due now."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await ready.batch(version, version)
 
 
@@ -252,7 +252,7 @@ async def test_an_arrival_wakes_the_waiting_loop(store: Store) -> None:
     waiting = asyncio.create_task(ready.batch(0, 0))
     await asyncio.sleep(0)
     await accept_turns(ready, range(2))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert numbers(await waiting) == [0, 1]
 
 
@@ -261,7 +261,7 @@ async def test_a_sample_that_comes_while_waiting_starts_the_clock(store: Store) 
     waiting = asyncio.create_task(ready.batch(0, 0))
     await asyncio.sleep(0)
     await accept(ready, 0, sample(0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert numbers(await waiting) == [0]
 
 
@@ -358,7 +358,7 @@ async def test_new_weights_serve_as_soon_as_a_batch_is_there(store: Store, tmp_p
     running = asyncio.create_task(loop.run(0, 3))
     for version in (1, 2, 3):
         await accept_turns(ready, range(2 * version, 2 * version + 2))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await published.get() == version
     await running
     timeline.close()

@@ -5,7 +5,6 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.configure import load_config
 from tests.emulator import Terminal
+from tests.waiting import until
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
 BOTH = "experiment=personal_binary,personal_hybrid"
@@ -51,11 +51,6 @@ class Bench:
     def recipes(self) -> dict[str, dict[str, Any]]:
         data = json.loads((self.dir / "bench.json").read_text())
         return {recipe["recipe"]: recipe for recipe in data["recipes"]}
-
-
-async def until(true: Callable[[], bool]) -> None:
-    while not true():  # noqa: ASYNC110 - a file of another process
-        await asyncio.sleep(0.05)
 
 
 @pytest.fixture
@@ -127,8 +122,7 @@ async def test_a_run_that_was_killed_goes_on_where_it_stopped(runs: Bench) -> No
 async def test_a_stopped_bench_stops_its_run_and_goes_on_later(runs: Bench) -> None:
     runs.order({"personal_binary 0": "wait"})
     going = asyncio.create_task(runs.run())
-    async with asyncio.timeout(30):
-        await until((runs.dir / "personal_binary/seed0/waiting").exists)
+    await until((runs.dir / "personal_binary/seed0/waiting").exists)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await going

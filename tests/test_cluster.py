@@ -16,6 +16,10 @@ def rays_folders() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("clawrl-ray-*"))
 
 
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
 @pytest.mark.ray
 async def test_it_starts_again_and_again_on_loopback_with_another_token() -> None:
     import ray
@@ -31,6 +35,10 @@ async def test_it_starts_again_and_again_on_loopback_with_another_token() -> Non
             assert "gcs_server" in {name for name, _ in found}
             assert {(name, ip) for name, ip in found if not is_loopback(ip)} == set()
             assert ray.is_initialized()
+            programs = {part for pid in started for part in words_of(pid)}
+            assert any(part.endswith("/raylet") for part in programs)
+            for name in ("monitor.py", "log_monitor.py", "dashboard.py"):
+                assert not any(part.endswith(f"/{name}") for part in programs), name
             tokens.add(os.environ["RAY_AUTH_TOKEN"])
             folder = next(
                 folder

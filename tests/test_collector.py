@@ -91,7 +91,7 @@ def collector(store: Store, judge: Any = None, people: bool = False, **config: A
 async def collected(collector: Collector, *episodes: Episode, number: int = 0) -> list[list[float]]:
     """Advantages of the group's samples."""
     await collector.add(Group(number, TASK, list(episodes), version=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         batch = await collector.batch(number, 0)
     return [sample.advantages_T for sample in batch.samples]
 
@@ -229,7 +229,7 @@ def hinted(store: Store, policy: FakePolicy, algorithm: Algorithm, **config: Any
 
 async def taught(collector: Collector, *episodes: Episode) -> list[Sample]:
     await collector.add(Group(0, TASK, list(episodes), version=0))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return (await collector.batch(0, 0)).samples
 
 
@@ -310,7 +310,7 @@ async def test_dynamic_sampling_never_waits_for_places_that_are_taken(store: Sto
         add, lambda episode: None,
     )  # fmt: skip
     running = asyncio.create_task(dispatcher.run(range(8)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         batch = await whole.batch(0, 0)
         await running
     assert (batch.groups, batch.outstanding) == (8, 2)

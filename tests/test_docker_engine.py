@@ -109,7 +109,7 @@ def run(verb, folder):
 def refused(*arguments, user=None, **environment):
     done = subprocess.run(
         [str(SCRIPT), *arguments],
-        capture_output=True, text=True, check=False, timeout=20, user=user,
+        capture_output=True, text=True, check=False, timeout=60, user=user,
         env={**os.environ, **environment},
     )  # fmt: skip
     assert done.returncode == 1

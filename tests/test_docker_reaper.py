@@ -13,6 +13,7 @@ from clawrl_gym.envs.sandbox.docker import ownership
 from clawrl_gym.envs.sandbox.docker.engine import engine
 from clawrl_gym.envs.sandbox.docker.images import BASE_IMAGE
 from clawrl_gym.envs.sandbox.docker.reaper import reap
+from tests.waiting import becomes_true
 
 LATER = str(int(time.time()) + 3600)
 
@@ -96,7 +97,4 @@ def test_an_owner_that_is_killed_leaves_no_container():
         assert len(ids) == 2
         time.sleep(0.3)
         os.kill(run.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while any(exists(i) for i in ids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(exists(i) for i in ids)
+    assert becomes_true(lambda: not any(exists(i) for i in ids))

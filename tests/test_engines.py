@@ -20,6 +20,7 @@ from clawrl_gym.run.placement import EngineNeeds
 from tests.stub_engine import StubServer, digest
 from tests.test_engine_host import HERE, Network, served
 from tests.tiny_models import write_safetensors
+from tests.waiting import PATIENCE_S, until
 
 
 class Node:
@@ -115,7 +116,7 @@ class Rig:
         return weights
 
     async def until_served(self, version: int, weights: Path) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await self.served() != (version, digest(weights)):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
@@ -182,9 +183,7 @@ async def test_a_silent_one_is_not_waited_for_and_catches_up_when_it_is_heard_ag
     async with watched(rig) as watching:
         (process,) = rig.node.processes
         process.heard.clear()
-        async with asyncio.timeout(10):
-            while rig.engine.alive:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: not rig.engine.alive)
         with pytest.raises(PolicyUnavailable, match="node 1 has not been heard of"):
             rig.engine.base_url  # noqa: B018
         await rig.publish(1)
@@ -224,7 +223,7 @@ async def test_one_that_cannot_be_begun_again_is_given_up(tmp_path: Path) -> Non
         rig.node.refuses = ConfigError("no room for the cache")
         rig.node.processes[0].kill()
         with pytest.raises(PolicyError, match=r"no room for the cache .* after 1 restarts"):
-            await asyncio.wait_for(asyncio.shield(watching), 20)
+            await asyncio.wait_for(asyncio.shield(watching), PATIENCE_S)
     assert len(rig.node.processes) == 2
 
 

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from clawrl_gym.core.garbage import collected_by_the_clock
 from tests.gateway_rig import Bench
+from tests.waiting import until
 
 
 class Knot:
@@ -24,11 +25,7 @@ async def test_garbage_is_found_by_the_clock_and_settings_come_back() -> None:
     async with collected_by_the_clock(every_s=0.01):
         assert gc.get_threshold()[0] == 100_000
         knot = weakref.ref(Knot())
-        for _ in range(500):
-            if knot() is None:
-                break
-            await asyncio.sleep(0.01)
-        assert knot() is None
+        await until(lambda: knot() is None)
         assert gc.get_freeze_count() > 0
     assert gc.get_threshold() == before
     assert gc.get_freeze_count() == 0

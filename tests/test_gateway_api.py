@@ -15,6 +15,7 @@ from clawrl_gym.core.types import INTERRUPTED
 from clawrl_gym.store import StoreReader
 from tests.fakes import FakePolicy, sampled
 from tests.gateway_rig import HELLO, Bench, parse_events, user
+from tests.waiting import until
 
 COMPLETIONS = "/v1/completions"
 FEEDBACK = "/v1/feedback"
@@ -421,9 +422,7 @@ async def test_an_interrupted_turn_is_shown_and_counted(bench: Bench) -> None:
     await bench.restart()
     async with bench.stream(HELLO) as answer:
         await answer.content.readany()
-    async with asyncio.timeout(2):
-        while not bench.gateway.stats.interrupted:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: bench.gateway.stats.interrupted)
     _, shown, _ = await bench.get("/v1/sessions/s1")
     assert shown["turns"][0]["finish_reason"] == INTERRUPTED
     assert bench.gateway.stats.answers["/sessions/{id}/v1/chat/completions", 499] == 1

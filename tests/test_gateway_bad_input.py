@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from clawrl_gym.config import GatewayConfig
 from clawrl_gym.gateway.admission import TokenBucket
 from tests.gateway_rig import HELLO, Bench, parse_events, user
+from tests.waiting import PATIENCE_S, until
 
 CHAT = "/v1/chat/completions"
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
@@ -122,7 +123,7 @@ async def test_100_mb_are_refused_without_being_read(bench: Bench) -> None:
     async with bench.connection() as (reader, writer):
         head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.gateway.key}\r\n"
         writer.write(f"{head}Content-Length: {100 * 2**20}\r\n\r\n".encode() + b"{" * 1000)
-        status = await asyncio.wait_for(reader.readline(), 2)
+        status = await asyncio.wait_for(reader.readline(), PATIENCE_S)
         assert b"413" in status
 
 
@@ -169,7 +170,7 @@ async def test_a_client_that_sends_its_body_slowly_is_refused(bench: Bench) -> N
         for _ in range(4):
             writer.write(b" ")
             await asyncio.sleep(0.1)
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 3)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         assert b"408" in answer.splitlines()[0]
         assert bench.gateway.stats.inside == 0
 
@@ -180,9 +181,7 @@ async def test_a_body_that_breaks_off_frees_its_place(bench: Bench) -> None:
         writer.write(f"{head}Content-Length: 1000\r\n\r\n".encode() + b'{"messages": [')
         await asyncio.sleep(0.1)
         assert bench.gateway.stats.inside == 1
-        async with asyncio.timeout(2):
-            while bench.gateway.stats.inside:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: not bench.gateway.stats.inside)
 
 
 async def test_a_method_that_a_path_does_not_have_is_an_openai_error(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from clawrl_gym.run.users import Departures
 from clawrl_gym.store.users import Users
 from tests.fakes import FakeKeeper, FakePolicy
 from tests.gateway_rig import HELLO, Bench, user
+from tests.waiting import until
 
 CHAT = "/v1/chat/completions"
 ROUTES = {
@@ -113,11 +114,7 @@ class House:
         await self.until_removed(name)
 
     async def until_removed(self, name: str) -> None:
-        for _ in range(1000):
-            if not self.users.is_being_removed(name):
-                return
-            await asyncio.sleep(0.01)
-        pytest.fail(f"{name} is still there")
+        await until(lambda: not self.users.is_being_removed(name))
 
 
 async def make_house(bench: Bench) -> House:

@@ -20,6 +20,7 @@ from clawrl_gym.envs.gui.browser.screen import BrowserScreen
 from clawrl_gym.envs.gui.config import BrowserConfig
 from clawrl_gym.envs.gui.site import Request, Response
 from tests.gui_pages import Pages, a_screen, a_task, with_browser
+from tests.waiting import PATIENCE_S, becomes_true
 
 # -- the loop -----------------------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ def test_a_browser_that_starts_is_not_ended_as_idle():
         slow.started.set()
         with pytest.raises(EnvError, match="did not start"):
             await taking
-        await asyncio.wait_for(slow.ended.wait(), 10)  # what failed is not left behind
+        await asyncio.wait_for(slow.ended.wait(), PATIENCE_S)  # what failed is not left behind
         return while_starting, slow.closed
 
     try:
@@ -199,7 +200,7 @@ async def requests(network: Network, raw: bytes) -> bytes:
     writer.write(raw)
     writer.write_eof()
     try:
-        return await asyncio.wait_for(reader.read(), 10)
+        return await asyncio.wait_for(reader.read(), PATIENCE_S)
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -424,16 +425,6 @@ def house(screen: BrowserScreen):
     return screen._episode._browser
 
 
-def later(check) -> bool:
-    """Whether it becomes true: contexts are closed in the background."""
-    import time
-
-    deadline = time.monotonic() + 20
-    while not check() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return bool(check())
-
-
 @pytest.mark.browser
 @pytest.mark.sandbox
 @pytest.mark.usefixtures("_browsers_end")
@@ -457,7 +448,7 @@ def test_an_old_browser_takes_no_more_contexts_and_ends_with_its_last():
         with a_screen("x", options) as third:
             assert house(third) is not house(first)
             assert house(first).alive
-    assert later(lambda: not house(first).alive)
+    assert becomes_true(lambda: not house(first).alive)
 
 
 @pytest.mark.browser
@@ -467,7 +458,7 @@ def test_browsers_end_when_nobody_needs_them_and_start_again():
     pool._process = pool.ProcessBrowsers(linger_s=0.1)
     with a_screen("one") as screen:
         first = house(screen)
-    assert later(lambda: not first.alive)
+    assert becomes_true(lambda: not first.alive)
     with a_screen("two") as screen:
         assert house(screen) is not first
 

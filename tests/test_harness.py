@@ -23,6 +23,7 @@ from clawrl_gym.rollout.harness import Harness, run_harness
 from clawrl_gym.rollout.stage import one_stage
 from clawrl_gym.rollout.worker import RolloutWorker
 from tests.gateway_rig import Bench
+from tests.waiting import becomes_true
 
 TALK = """
 import json, os, socket, sys, urllib.request
@@ -106,11 +107,7 @@ def is_gone(pid: int) -> bool:
 
 async def ends(pid: int) -> bool:
     """It was killed; on a busy machine the kernel takes a moment to carry that out."""
-    for _ in range(200):
-        if is_gone(pid):
-            return True
-        await asyncio.sleep(0.05)
-    return False
+    return await asyncio.to_thread(becomes_true, lambda: is_gone(pid))
 
 
 async def session(bench: Bench) -> Any:

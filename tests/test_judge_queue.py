@@ -37,7 +37,7 @@ class Told:
         self._came.set()
 
     async def wait(self, count: int) -> list[Verdict]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.verdicts) < count:
                 self._came.clear()
                 await self._came.wait()

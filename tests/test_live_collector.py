@@ -54,7 +54,7 @@ class Live:
         """What waits for training, as the next update's batch."""
         if not self.ready.waiting_samples:
             return []
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return (await self.ready.batch(version, version)).samples
 
     async def yielded(self, session_id: str = "s") -> tuple[int | None, str | None]:

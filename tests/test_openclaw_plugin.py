@@ -31,7 +31,7 @@ async def play(steps: list[dict[str, Any]], base_url: str = "http://127.0.0.1:9/
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         output, errors = await host.communicate(json.dumps(steps).encode())
     assert host.returncode == 0, errors.decode()
     return json.loads(output)

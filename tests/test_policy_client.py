@@ -487,7 +487,7 @@ async def test_closing_a_stream_closes_its_connection(vllm: FakeVllm, client: Po
     vllm.answers[STREAM] = endless
     async with aclosing(client.stream([1], GREEDY, None, version=4)) as stream:
         await anext(stream)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await left.wait()
 
 
@@ -504,7 +504,7 @@ async def test_who_waits_for_an_engine_that_is_gone_is_told_when_connections_are
             return await anext(pieces)
 
     waiting = [asyncio.ensure_future(client.render(CHAT)), asyncio.ensure_future(first_piece())]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while len(vllm.calls) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await client.close()

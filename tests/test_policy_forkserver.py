@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from clawrl_gym.policy.forkserver import ForkServer, ServerProcess, signal_group
+from tests.waiting import until
 
 CHILD = """
 import os, socket, sys, time
@@ -47,16 +48,12 @@ async def open_fork_server(
 
 
 async def forked(server: ServerProcess) -> int:
-    async with asyncio.timeout(20):
-        while not server.forked:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: server.forked)
     return server.pid
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(10):
-        while psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie":  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
 
 
 async def test_servers_come_one_after_the_other_from_one_fork_server(

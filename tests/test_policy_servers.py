@@ -21,6 +21,7 @@ from clawrl_gym.policy.serving_folder import ServingFolder
 from tests.fake_vllm import KEY, FakeVllm, running, says, sleeps
 from tests.test_policy_adapters import adapter_folder
 from tests.tiny_models import write_safetensors
+from tests.waiting import until
 
 
 class Server:
@@ -240,9 +241,7 @@ async def test_a_server_that_is_given_up_stops_nothing_while_another_serves(two:
     await two.servers.start()
     two.made[0].watch_error = PolicyError("died, after 2 restarts in a row")
     watching = asyncio.create_task(two.servers.watch())
-    async with asyncio.timeout(5):
-        while not any("the other servers go on" in phase for phase in two.phases):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: any("the other servers go on" in phase for phase in two.phases))
     assert not watching.done()
     await two.servers.stop()
     watching.cancel()

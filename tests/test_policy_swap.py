@@ -13,6 +13,7 @@ from clawrl_gym.policy.serving_folder import ServingFolder
 from clawrl_gym.policy.swap import WeightSwap
 from tests.fake_vllm import KEY, FakeVllm, Handler, running, says
 from tests.tiny_models import write_safetensors
+from tests.waiting import until
 
 DROP = ["/pause", "/reset_prefix_cache", "/reset_encoder_cache"]
 SWAP = [*DROP, "/collective_rpc", "/update_weight_version", "/resume"]
@@ -199,9 +200,7 @@ async def test_a_publication_that_is_cancelled_still_resumes(
     with pytest.raises(asyncio.CancelledError):
         await publishing
     go_on.set()
-    async with asyncio.timeout(5):
-        while vllm.paths() != SWAP:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: vllm.paths() == SWAP)
     await asyncio.sleep(0.1)
     assert vllm.version == "1"
     assert not vllm.paused

@@ -28,6 +28,7 @@ from clawrl_gym.run.placement import EngineNeeds, apart, beside, needs_of_engine
 from clawrl_gym.trainers.actor import LearnerSetup
 from tests.stub_engine import StubServer, digest
 from tests.tiny_models import write_safetensors
+from tests.waiting import until
 
 
 def node(address: str, **resources: float) -> Node:
@@ -141,9 +142,7 @@ async def test_engines_serve_what_was_trained_and_go_on_elsewhere_when_a_node_di
     finally:
         await servers.stop()
         await servers.close_clients()
-    async with asyncio.timeout(20):
-        while stub_processes(tmp_path):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+    await until(lambda: not stub_processes(tmp_path))
     assert not list((tmp_path / "cache" / "engines").iterdir())
 
 

@@ -16,6 +16,7 @@ from clawrl_gym.rollout.stage import Stages, one_stage
 from clawrl_gym.run import roster as rosters
 from clawrl_gym.run.nodes import Node
 from clawrl_gym.run.roster import Roster
+from tests.waiting import until
 
 STAGES = one_stage(TerminalEnvConfig())
 
@@ -89,9 +90,7 @@ class Scene:
         return asyncio.create_task(self.pool.run(spec))
 
     async def until_capacity(self, count: int) -> None:
-        async with asyncio.timeout(5):
-            while self.pool.capacity != count:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: self.pool.capacity == count)
 
 
 @pytest.fixture(autouse=True)
@@ -169,9 +168,7 @@ async def test_a_cluster_on_which_nothing_can_run_ends_the_start() -> None:
 async def test_a_run_whose_last_node_is_gone_ends_after_a_while() -> None:
     async with Scene(node("n1", sandbox=2), node_timeout_s=0.01).started() as scene:
         scene.cluster.nodes = ()
-        async with asyncio.timeout(5):
-            while not scene.cluster.ends:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: scene.cluster.ends)
     assert (
         "no node of the cluster at 10.0.0.1:6379 has the resource 'sandbox'"
         in (scene.cluster.ends[0])

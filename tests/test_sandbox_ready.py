@@ -1,7 +1,6 @@
 """Sandboxes that stand ready: handed over once, bounded, ended with their owner."""
 
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.processes import children
 from clawrl_gym.envs.sandbox.ready import ReadySandboxes, Template
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
+from tests.waiting import becomes_true
 
 
 class Box:
@@ -66,15 +66,6 @@ def ready(clock):
     ready = ReadySandboxes(clock)
     yield ready
     ready.close()
-
-
-def becomes_true(condition, timeout_s=5.0):
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.002)
-    return False
 
 
 def test_what_is_taken_now_and_then_starts_no_more_than_is_taken(ready):

@@ -45,7 +45,7 @@ def test_it_is_its_owners_alone_and_gone_with_the_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "1 / 0"])
 def test_it_goes_with_its_process(tmp_path: Path, end: str) -> None:
     process, folder = started(tmp_path, f"import sys; sys.stderr = open('/dev/null', 'w')\n{end}")
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert not folder.exists()
 
 
@@ -83,7 +83,7 @@ def test_a_signal_that_ends_the_process_at_once_leaves_nothing(tmp_path: Path) -
     while not _catches(process.pid):
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert not folder.exists()
 

@@ -33,7 +33,7 @@ while True:
 async def ask(port: int, word: str) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(word.encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     return answer.decode()
@@ -100,7 +100,7 @@ async def test_cancelling_has_the_child_close_everything_first(tmp_path: Path) -
     )
     with listen(GatewayConfig()) as sock:
         running = asyncio.create_task(supervise([sys.executable, "-c", script], sock))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.to_thread(until_up, told)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

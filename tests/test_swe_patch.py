@@ -152,7 +152,7 @@ def test_random_damage_is_refused_or_understood_but_never_crashes() -> None:
 def git(folder: Path, *command: str, given: str | None = None) -> str:
     done = subprocess.run(
         ["git", "-c", "user.name=a", "-c", "user.email=a@b", *command],
-        cwd=folder, input=given, capture_output=True, text=True, check=True, timeout=30,
+        cwd=folder, input=given, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return done.stdout
 

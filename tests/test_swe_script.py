@@ -18,7 +18,7 @@ FIFTH = f"#!/bin/bash\nset -uxo pipefail\n: '{script.START}'\n{{command}}\n: '{s
 
 def run(text: str, cwd: Path) -> str:
     return subprocess.run(
-        ["bash"], input=text, cwd=cwd, capture_output=True, text=True, timeout=30, check=False
+        ["bash"], input=text, cwd=cwd, capture_output=True, text=True, timeout=60, check=False
     ).stdout
 
 

@@ -14,6 +14,7 @@ from clawrl_gym.core.errors import EnvError
 from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.rollout.environment_thread import EnvironmentThread
 from clawrl_gym.rollout.threads import OwnThread, SharedThreads
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -149,15 +150,12 @@ async def test_a_new_environment_takes_the_place_of_one_that_blocks(
     Odd.may_end.set()
     await blocked
     await env.close()
-    for _ in range(500):
-        if len(Odd.closed) == 2:
-            break
-        await asyncio.sleep(0.01)
-    assert len(Odd.closed) == 2
+    await until(lambda: len(Odd.closed) == 2)
     del env, blocked
-    for _ in range(500):
+    assert len(Odd.made) == 2
+
+    def none_is_kept() -> bool:
         gc.collect()
-        if not any(made() for made in Odd.made):
-            break
-        await asyncio.sleep(0.01)
-    assert [made() for made in Odd.made] == [None, None]  # an idle thread keeps none alive
+        return not any(made() for made in Odd.made)
+
+    await until(none_is_kept)  # an idle thread keeps none alive

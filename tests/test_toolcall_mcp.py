@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from clawrl_gym.envs.toolcall.task import ToolTask
 from clawrl_gym.envs.toolcall.toolset import ToolContext, ToolFailure
 from clawrl_gym.envs.toolcall.toolsets.mcp import McpToolset, make, read_servers
 from clawrl_gym.envs.toolcall.toolsets.mcp_connection import Connection
+from tests.waiting import becomes_true
 
 SERVER = Path(__file__).parent / "fixtures" / "mcp_server.py"
 TIMEOUT_S = 20.0
@@ -135,10 +135,7 @@ def test_nothing_is_left_behind_even_of_a_server_that_starts_others() -> None:
     with opened(server(env={"MCP_MARK": mark})) as toolset:
         toolset.call("spawn", {}, TIMEOUT_S)
         assert marked(mark)
-    deadline_s = time.monotonic() + 10.0
-    while marked(mark) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not marked(mark)
+    assert becomes_true(lambda: not marked(mark))
 
 
 def test_nothing_is_left_behind_when_the_owner_is_killed() -> None:
@@ -157,10 +154,7 @@ def test_nothing_is_left_behind_when_the_owner_is_killed() -> None:
         assert owner.stdout.readline() == b"ready\n"
         assert marked(mark)
         owner.kill()
-    deadline_s = time.monotonic() + 10.0
-    while marked(mark) and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not marked(mark)
+    assert becomes_true(lambda: not marked(mark))
 
 
 def test_a_server_sees_path_and_home_and_what_it_was_given_and_no_secret(
@@ -188,7 +182,7 @@ def test_a_server_behind_a_url_works_like_one_on_a_pipe() -> None:
     command = [sys.executable, str(SERVER), "http", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_for(port)
+            assert becomes_true(lambda: listens(port))
             with opened({"name": "web", "url": f"http://127.0.0.1:{port}/mcp"}) as toolset:
                 assert toolset.call("add", {"a": 2, "b": 3}, TIMEOUT_S) == "5"
                 with pytest.raises(ToolFailure, match="fail"):
@@ -215,14 +209,9 @@ def test_a_wrong_configuration_is_a_config_error(servers: list[dict[str, Any]], 
         read_servers(servers)
 
 
-def wait_for(port: int) -> None:
-    deadline_s = time.monotonic() + 30.0
-    while time.monotonic() < deadline_s:
-        with closing(socket.socket()) as tried:
-            if tried.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise AssertionError("the server did not start")
+def listens(port: int) -> bool:
+    with closing(socket.socket()) as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 def our_children() -> set[str]:

@@ -31,6 +31,7 @@ from clawrl_gym.trainers.user_learners import UserLearner, UserLearners
 from clawrl_gym.trainers.user_queues import UserQueues
 from tests.reference.tiny_model import make_samples, write_tiny_qwen3
 from tests.test_adapter import logprobs, make_learner, rewarded
+from tests.waiting import until
 
 _TASK = TaskRef(None, 0, "train")
 LENGTHS = [5, 30, 17]
@@ -264,11 +265,7 @@ class House:
         await self.queues.accept(group, [lesson(session_id, number)], [])
 
     async def until(self, *published: str) -> None:
-        for _ in range(500):
-            if self.policy.published == list(published):
-                return
-            await asyncio.sleep(0.01)
-        assert self.policy.published == list(published)
+        await until(lambda: self.policy.published == list(published))
 
     async def recorded(self, **versions: int) -> None:
         newest = {}
@@ -412,10 +409,7 @@ async def test_one_users_trouble_is_not_anothers(tmp_path: Path) -> None:
     learner.going.set()
     async with living(tmp_path, learner) as house:
         await house.teach("anna", 1)
-        for _ in range(100):
-            if house.said:
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: house.said)
         assert house.said == [
             "anna's weights learn no more until serve is started again, the run's own adapter "
             "answers them: nothing but NaN"

@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 from clawrl_gym.policy.vllm_process import PARENT_VARIABLE
+from tests.waiting import becomes_true
 
 PARENT = """
 import subprocess, sys, time
@@ -50,10 +50,7 @@ def test_it_dies_with_a_parent_that_was_killed() -> None:
     assert alive(child)
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 5
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not alive(child)
+    assert becomes_true(lambda: not alive(child))
 
 
 def test_it_does_not_start_for_a_parent_that_is_gone() -> None:

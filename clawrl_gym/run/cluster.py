@@ -16,7 +16,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -251,22 +251,43 @@ def _start_ray(folder: Path) -> None:
     temporary.mkdir()
     for is_last in (False, True):
         try:
-            ray.init(
-                address="local",
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=_OBJECT_STORE_BYTES,
-                _temp_dir=str(folder),
-                runtime_env={
-                    "env_vars": {"PYTHONPATH": import_path(), "TMPDIR": str(temporary)},
-                },
-            )
+            with _needed_processes():
+                ray.init(
+                    address="local",
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=_OBJECT_STORE_BYTES,
+                    _temp_dir=str(folder),
+                    runtime_env={
+                        "env_vars": {"PYTHONPATH": import_path(), "TMPDIR": str(temporary)},
+                    },
+                )
             return
         except Exception:
             if is_last:
                 raise
             ray.shutdown()  # on a busy machine its processes are too late for each other
+
+
+@contextlib.contextmanager
+def _needed_processes() -> Iterator[None]:
+    """No others are started: one that asks clouds for machines, one that forwards workers' logs,
+    and a dashboard without pages take a third of the start and 150 MiB."""
+    node: Any = importlib.import_module("ray._private.node").Node
+    names = ("start_monitor", "start_log_monitor", "start_api_server")
+    starts = {name: getattr(node, name) for name in names if hasattr(node, name)}  # Ray's own names
+    for name in starts:
+        setattr(node, name, _not_started)
+    try:
+        yield
+    finally:
+        for name, start in starts.items():
+            setattr(node, name, start)
+
+
+def _not_started(node: object, **settings: object) -> None:
+    pass
 
 
 def _join_ray(member: Membership, modules: Iterable[str], folder: Path) -> None:

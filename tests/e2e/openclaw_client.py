@@ -181,7 +181,7 @@ class OpenClaw:
         """End its gateway and all that it started."""
         self._gateway.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._gateway.wait(timeout=20)
+            self._gateway.wait(timeout=60)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._gateway.pid, signal.SIGKILL)
         self._gateway.wait()

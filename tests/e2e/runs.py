@@ -91,4 +91,4 @@ def _runs(pid: int) -> bool:
 def interrupt(run: subprocess.Popen[str], number: signal.Signals = signal.SIGINT) -> str:
     """Signal the run and wait for its end; returns what it printed after the signal."""
     run.send_signal(number)
-    return run.communicate(timeout=20)[0]
+    return run.communicate(timeout=60)[0]

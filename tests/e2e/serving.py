@@ -123,11 +123,11 @@ class Serving:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(timeout=40)
+                self.process.wait(timeout=120)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 raise
-        self._reading.join(timeout=10)
+        self._reading.join(timeout=60)
         assert self.process.stdout is not None
         self.process.stdout.close()
         return self.process.returncode

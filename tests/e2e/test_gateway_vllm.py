@@ -260,7 +260,7 @@ def test_a_client_that_leaves_frees_the_engine(rig: Rig, run: Any) -> None:
             for _ in range(5):
                 await anext(events)
         await until(lambda running: running == 0, rig)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (turns := await rig.turns("gone")):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert turns[0].finish_reason == INTERRUPTED

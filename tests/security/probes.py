@@ -64,15 +64,6 @@ def sleepers(marker):
     return found
 
 
-def wait_until(condition, timeout_s=5.0):
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def system_call(sandbox, number, arguments):
     """Result and error number of a system call, made inside."""
     body = f'@a = ({arguments}); $r = syscall({number}, @a); print $r, " ", $!+0;'

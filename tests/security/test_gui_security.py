@@ -350,10 +350,14 @@ def press_until_it_ends(screen: BrowserScreen, button: int) -> None:
         screen.look()
 
 
+FOR_EVER = PATIENT.model_copy(update={"action_timeout_s": 3600.0})
+"""A crash ends an action: nobody waits for its deadline."""
+
+
 def test_a_memory_hog_ends_its_own_renderer_only():
     hog = "<button onclick='const a = []; for (;;) a.push(new Array(1e6).fill(1.5))'>go</button>"
     with a_screen("<title>other</title>") as other:
-        with a_screen(hog) as screen:
+        with a_screen(hog, FOR_EVER) as screen:
             button = id_of(screen, "go")
             with pytest.raises(EnvError, match="crashed"):
                 press_until_it_ends(screen, button)
@@ -367,7 +371,7 @@ ARRAYS = "new Uint8Array(1 << 25).fill(1)"
 @pytest.mark.skipif(find_cgroup_home() is None, reason="cgroups cannot be written")
 def test_memory_outside_of_the_script_engine_ends_its_own_renderer_only():
     hog = f"<button onclick='const a = []; for (;;) a.push({ARRAYS})'>go</button>"
-    options = with_browser(memory_mb=900)
+    options = with_browser(FOR_EVER, memory_mb=900)
     with a_screen("<title>other</title>", options) as other:
         with a_screen(hog, options) as screen:
             assert screen._episode._browser is other._episode._browser
@@ -487,7 +491,7 @@ time.sleep(600)
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=15)
+    _, alive = psutil.wait_procs(processes, timeout=60)
     return not [each for each in alive if each.status() != psutil.STATUS_ZOMBIE]
 
 

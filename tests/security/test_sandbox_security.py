@@ -21,7 +21,8 @@ from clawrl_gym.envs.sandbox.bubblewrap import open_sandbox
 from clawrl_gym.envs.sandbox.cgroup import find_cgroup_home
 from clawrl_gym.envs.sandbox.launcher_client import launcher_client
 from clawrl_gym.envs.sandbox.ready import ready_sandboxes
-from tests.security.probes import LIMITS, output, sleepers, system_call, wait_until
+from tests.security.probes import LIMITS, output, sleepers, system_call
+from tests.waiting import becomes_true
 
 pytestmark = pytest.mark.sandbox
 
@@ -47,7 +48,7 @@ def test_s1_root_inside_is_nobody_outside_and_nobody_else(sandbox):
 @pytest.mark.root
 def test_s1_no_process_of_a_sandbox_is_the_real_root(sandbox):
     sandbox.exec("(setsid sleep 4711 &)", 5)
-    assert wait_until(lambda: sleepers(4711))
+    assert becomes_true(lambda: sleepers(4711))
     for pid in sleepers(4711):
         uids = re.search(r"^Uid:\s+(.*)$", Path(f"/proc/{pid}/status").read_text(), re.M)
         assert uids is not None
@@ -179,7 +180,7 @@ def test_s13_a_deadline_ends_the_command_and_not_the_session(sandbox):
     assert time.monotonic() - started < 2.5
     assert (result.timed_out, result.exit_code, result.shell_restarted) == (True, None, False)
     assert output(sandbox, "pwd; echo $X").endswith("/tmp\nkept\n")
-    assert wait_until(lambda: not sleepers(4712))
+    assert becomes_true(lambda: not sleepers(4712))
 
 
 def test_s13_a_loop_of_the_shell_itself_is_ended_too(sandbox):
@@ -199,7 +200,7 @@ def test_s14_nothing_survives_the_end():
         'if os.fork(): os._exit(0)\nos.execlp("sleep", "sleep", "4713")\'',
         10,
     )
-    assert wait_until(lambda: len(sleepers(4713)) >= 4)
+    assert becomes_true(lambda: len(sleepers(4713)) >= 4)
     sandbox.close()
     assert not sleepers(4713)
 
@@ -248,12 +249,12 @@ def test_s15_a_killed_owner_takes_its_sandboxes_along():
     assert owner.stdout is not None
     try:
         assert owner.stdout.readline() == b"up\n"
-        assert wait_until(lambda: len(sleepers(4714)) == 10)
+        assert becomes_true(lambda: len(sleepers(4714)) == 10)
     finally:
         os.kill(owner.pid, signal.SIGKILL)
         owner.wait()
         owner.stdout.close()
-    assert wait_until(lambda: not sleepers(4714), 2.0)
+    assert becomes_true(lambda: not sleepers(4714))
 
 
 def test_s15_sandboxes_outlive_the_thread_that_opened_them():

@@ -43,6 +43,8 @@ class BrowserEpisode:
         self._proxy = ""
         self._context: BrowserContext | None = None
         self._closed = False
+        self._waits: set[asyncio.Timeout] = set()
+        """What a crash ends: each has no limit until then."""
         self.page_instruction = ""
         """What the start script returned, if it is text."""
         self.left_document = False
@@ -65,7 +67,7 @@ class BrowserEpisode:
             self._context = await open_context(
                 self._browser.browser, self._proxy, self._task, self._options
             )
-            self._tabs = Tabs(self._context)
+            self._tabs = Tabs(self._context, self._end_waits)
             self._navigation = Navigation(self._tabs, self.network, self._options.page_timeout_s)
             await self._tabs.open()
             await self._load(self._task.start)
@@ -293,12 +295,21 @@ class BrowserEpisode:
         if (dead := self._dead()) is not None:
             raise EnvError(f"{doing}: {dead}")
         try:
-            yield
+            async with asyncio.timeout(None) as wait:
+                self._waits.add(wait)
+                try:
+                    yield
+                finally:
+                    self._waits.discard(wait)
         except (Error, EnvError, PageHangs, DocumentLeft, OSError) as error:
             if isinstance(error, EnvError) and not isinstance(error, PageGone):
                 raise
             reason = await self._why_dead() or str(error).partition("\n")[0]
             raise EnvError(f"{doing}: {reason}") from error
+
+    def _end_waits(self) -> None:
+        while self._waits:
+            self._waits.pop().reschedule(0.0)
 
     async def _why_dead(self) -> str | None:
         await asyncio.sleep(_CRASH_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING
 
 from clawrl_gym.envs.gui.page.tab import PageGone, Tab
@@ -27,8 +27,10 @@ _MESSAGE_CHARACTERS = 200
 class Tabs:
     """In order of opening. Lives on the loop."""
 
-    def __init__(self, context: BrowserContext) -> None:
+    def __init__(self, context: BrowserContext, on_crash: Callable[[], None]) -> None:
+        """`on_crash`: the renderer of one of them has ended; its page will never answer."""
         self._context = context
+        self._on_crash = on_crash
         self._tabs: list[Tab] = []
         self._current = 0
         self._making = 0
@@ -185,6 +187,7 @@ class Tabs:
 
     def _crash(self, _: Page) -> None:
         self.crashed = True
+        self._on_crash()
 
     def _download(self, download: Download) -> None:
         name = download.suggested_filename[:_MESSAGE_CHARACTERS]
