@@ -24,7 +24,8 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def hasty(tmp_path: Path) -> AsyncIterator[Bench]:
+    """It waits for half a second for a body."""
     bench = Bench(tmp_path, body_timeout_s=0.5)
     await bench.start()
     yield bench
@@ -163,25 +164,24 @@ async def test_a_body_that_is_not_packed_as_it_says_is_refused(bench: Bench) -> 
         assert answer.status == 400
 
 
-async def test_a_client_that_sends_its_body_slowly_is_refused(bench: Bench) -> None:
-    async with bench.connection() as (reader, writer):
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.gateway.key}\r\n"
+async def test_a_client_that_sends_its_body_slowly_is_refused(hasty: Bench) -> None:
+    async with hasty.connection() as (reader, writer):
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {hasty.gateway.key}\r\n"
         writer.write(f"{head}Content-Length: 1000\r\n\r\n".encode())
         for _ in range(4):
             writer.write(b" ")
             await asyncio.sleep(0.1)
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
         assert b"408" in answer.splitlines()[0]
-        assert bench.gateway.stats.inside == 0
+        assert hasty.gateway.stats.inside == 0
 
 
-async def test_a_body_that_breaks_off_frees_its_place(bench: Bench) -> None:
-    async with bench.connection() as (_, writer):
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {bench.gateway.key}\r\n"
+async def test_a_body_that_breaks_off_frees_its_place(hasty: Bench) -> None:
+    async with hasty.connection() as (_, writer):
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {hasty.gateway.key}\r\n"
         writer.write(f"{head}Content-Length: 1000\r\n\r\n".encode() + b'{"messages": [')
-        await asyncio.sleep(0.1)
-        assert bench.gateway.stats.inside == 1
-        await until(lambda: not bench.gateway.stats.inside)
+        await until(lambda: hasty.gateway.stats.inside == 1)
+        await until(lambda: not hasty.gateway.stats.inside)
 
 
 async def test_a_method_that_a_path_does_not_have_is_an_openai_error(bench: Bench) -> None:

@@ -420,7 +420,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(bench: Bench) -> None:
         await loop.sock_connect(small, ("127.0.0.1", bench.port))
         await loop.sock_sendall(small, request_of(bench, {"messages": HELLO, "stream": True}))
         await until(lambda: bench.gateway.stats.inside == 1)
-        await until(lambda: bench.gateway.stats.inside == 0, 20)
+        await until(lambda: bench.gateway.stats.inside == 0)
     (turn,) = await bench.store.turns_of("s1")
     assert turn.finish_reason == INTERRUPTED
     assert len(turn.sampled_ids_T) < 150_000

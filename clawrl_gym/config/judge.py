@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Annotated, Literal, Self
 
@@ -11,6 +12,7 @@ from clawrl_gym.config.part import Part
 from clawrl_gym.core.plugins import HINT_SOURCES, JUDGES
 
 
+@functools.lru_cache(4096)  # the shipped rules are more patterns than `re` remembers
 def _compiles(pattern: str) -> str:
     try:
         re.compile(pattern)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +34,12 @@ def compiled(
                 f"{', '.join(sorted(words)) or 'none'} (and none that holds itself)"
             )
         text = text[: match.start()] + f"(?:{'|'.join(words[name])})" + text[match.end() :]
-    return re.compile(_folded(text, fold), re.IGNORECASE)
+    return _compiled(_folded(text, fold))
+
+
+@functools.lru_cache(4096)  # judges of one process share theirs; `re` remembers 512
+def _compiled(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
 
 
 def _folded(pattern: str, fold: Callable[[str], str]) -> str:
