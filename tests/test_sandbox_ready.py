@@ -122,12 +122,16 @@ def test_one_that_ended_while_it_stood_there_is_passed_over(ready):
     assert dead.is_closed
 
 
+def comes_to(maker, boxes):
+    return becomes_true(lambda: len(maker.boxes) == boxes)
+
+
 def test_the_template_that_was_taken_longest_ago_gives_its_place_up(ready):
     makers = [Maker(most=1, key=str(number)) for number in range(6)]
     for maker in makers:
         for _ in range(4):
             ready.take(maker.template)
-        assert becomes_true(lambda maker=maker: len(maker.boxes) == 5)
+        assert comes_to(maker, 5)
     assert becomes_true(lambda: [m.open_count() for m in makers] == [4, 4, 5, 5, 5, 5])
 
 
