@@ -1,6 +1,7 @@
 """Users with weights of their own behind one `serve`: does each get what they wish, alone?
 
-    python bench/users.py [--users 4] [--rounds 6] [--conversations 16] [--problems 40] [KEY=VALUE]
+    python bench/users.py [--users 4] [--rounds 6] [--conversations 16] [--problems 40] [--dir DIR]
+        [--seconds 280] [KEY=VALUE]
 
 Starts `python -m clawrl_gym.serve learner=lora policy.serve=adapters` on the tiny policy, with N
 users. Each is a persona of the environment `conversation` (with a wish that the first message does
@@ -8,19 +9,24 @@ not say), who talks, complains and thanks by script. In even rounds users 0, 2, 
 rounds the others. After each round everybody's first replies to the same held-out problems, sampled
 greedily, are scored by code against the user's own wish. Prints each user's scores, and by how much
 the score of those who did not talk in a round moved at most: their weights are as they were.
+
+With --dir it goes on after the rounds that are whole there, with the users, weights and serve's
+own folder; --seconds begins no round after so long.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import count
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +37,13 @@ from clawrl_gym.envs.conversation.generated import make_task, task_ids
 from clawrl_gym.envs.conversation.personas import PERSONAS
 from clawrl_gym.envs.conversation.simulated import SimulatedPartner
 from clawrl_gym.envs.conversation.user import ScriptedSpeaker
+from clawrl_gym.store.reader import StoreReader
 from clawrl_gym.store.users import Users
 
-_QUIET_S = 12.0
-"""Without a new version for so long, a round's updates are over."""
+STATE_FILE = "bench.json"
+REACHED = 0.8
+_LEARNING_S = 600.0
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,6 @@ class Person:
     name: str
     persona: str
     http: httpx.Client
-    numbers: Any
-    """Of their conversations, each once."""
 
     def first_reply(self, opening: str) -> str:
         """Greedy, and no part of any conversation that is learned from."""
@@ -55,17 +62,15 @@ class Person:
         """How well first replies to held-out problems fit the wish, in the mean."""
         tasks = [make_task(task) for task in task_ids(self.persona, "heldout", ["ask"])[:problems]]
         style = PERSONAS[self.persona].style
-        with ThreadPoolExecutor(8) as threads:
-            replies = list(threads.map(lambda task: self.first_reply(task.opening), tasks))
+        replies = [self.first_reply(task.opening) for task in tasks]
         scores = [style.score(text, t.problem) for text, t in zip(replies, tasks, strict=True)]
         return sum(scores) / len(scores)
 
-    def talk(self, _: int) -> None:
-        """One conversation, to its end."""
-        number = next(self.numbers)
+    def talk(self, number: int, start: int) -> None:
+        """Conversation `number`, to its end; a start of the bench does not go on with another's."""
         partner = SimulatedPartner(self.persona, ["ask"], 8, ScriptedSpeaker())
         text, _info = partner.begin(number, {})
-        session, over = f"talk-{number}", False
+        session, over = f"talk-{start}-{number}", False
         messages: list[dict[str, str]] = []
         while not over:
             messages.append({"role": "user", "content": text})
@@ -91,45 +96,89 @@ class Served:
 
     def __init__(self, folder: Path, overrides: list[str]) -> None:
         self.lines: list[str] = []
-        self.last_version_s = time.monotonic()
+        self._folder = folder
         arguments = [
             "gateway.port=0", f"run.dir={folder}", "ui=line", "learner=lora",
             "policy.serve=adapters", "live.flush_s=3", "policy.threads=1",
             "gateway.max_waiting_per_user=64", *overrides,
         ]  # fmt: skip
-        self.process = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "clawrl_gym.serve", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
             self.lines.append(line.rstrip("\n"))
-            if " serves, of " in line:
-                self.last_version_s = time.monotonic()
 
-    def wait_for(self, words: str, timeout_s: float = 180) -> str:
+    def wait_for(self, words: str, timeout_s: float = 300) -> str:
         give_up_s = time.monotonic() + timeout_s
-        while time.monotonic() < give_up_s and self.process.poll() is None:
-            found = next((line for line in self.lines if words in line), None)
-            if found is not None:
-                return found
+        while time.monotonic() < give_up_s and self._process.poll() is None:
+            met = next((line for line in self.lines if words in line), None)
+            if met is not None:
+                return met
             time.sleep(0.1)
         raise SystemExit("\n".join([*self.lines[-30:], f"no {words!r}"]))
 
     def wait_until_learned(self) -> None:
-        """Until no user gets a new version any more."""
-        self.last_version_s = time.monotonic()
-        while time.monotonic() - self.last_version_s < _QUIET_S:
-            if self.process.poll() is not None:
-                raise SystemExit("\n".join(self.lines[-30:]))
-            time.sleep(0.2)
+        """Until nothing that was said waits for the judge or the learner."""
+        give_up_s = time.monotonic() + _LEARNING_S
+        with closing(StoreReader(self._folder)) as store:
+            while store.unjudged(1) or store.judged_without_sample() or store.untrained_groups():
+                if self._process.poll() is not None or time.monotonic() > give_up_s:
+                    raise SystemExit("\n".join([*self.lines[-30:], "learning does not end"]))
+                time.sleep(0.5)
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=60)
+        self._process.terminate()
+        self._process.wait(timeout=60)
+
+
+@dataclass
+class State:
+    """How far the rounds are."""
+
+    keys: dict[str, str]
+    starts: int = 0
+    scores: list[list[float]] = field(default_factory=list)
+    """Of all users, before the first round and after each."""
+
+    @classmethod
+    def of(cls, folder: Path, users: int) -> State:
+        """What an earlier start left, else a beginning with new users."""
+        file = folder / STATE_FILE
+        if file.exists():
+            state = cls(**json.loads(file.read_text()))
+            if len(state.keys) != users:
+                raise SystemExit(f"got --users {users}, expected the {len(state.keys)} of {file}")
+        else:
+            listed = Users(folder)
+            state = cls({f"user{at}": listed.add(f"user{at}") for at in range(users)})
+        state.starts += 1
+        state.write(folder)
+        return state
+
+    def write(self, folder: Path) -> None:
+        (folder / STATE_FILE).write_text(json.dumps(asdict(self)))
+
+    def after(self, user: int) -> list[float]:
+        """A user's scores after the rounds in which they talked."""
+        return [scores[user] for at, scores in enumerate(self.scores[1:]) if at % 2 == user % 2]
+
+    def moved(self) -> float:
+        """By how much the score of one who did not talk in a round moved at most."""
+        rounds = enumerate(zip(self.scores, self.scores[1:], strict=False))
+        return max(
+            (
+                abs(new[user] - old[user])
+                for at, (old, new) in rounds
+                for user in range(len(self.keys))
+                if at % 2 != user % 2
+            ),
+            default=0.0,
+        )
 
 
 def main() -> None:
@@ -138,58 +187,86 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--conversations", type=int, default=16, help="of a user in a round")
     parser.add_argument("--problems", type=int, default=40, help="held-out ones for each score")
+    parser.add_argument("--dir", type=Path, help="kept, and gone on with")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     options, overrides = parser.parse_known_args()
     with tempfile.TemporaryDirectory(prefix="users-") as root:
-        folder = Path(root) / "serve"
-        users, kinds = Users(folder), list(PERSONAS)
-        keys = {f"user{at}": users.add(f"user{at}") for at in range(options.users)}
-        overrides = [f"policy.max_adapters={options.users + 2}", *overrides]
-        served = Served(folder, overrides)
-        try:
-            url = served.wait_for("gateway: ready at ").split("ready at ")[1].split()[0]
-            served.wait_for("ready: talk to")
-            people = [
-                Person(name, kinds[at % len(kinds)], _client(url, key), count())
-                for at, (name, key) in enumerate(keys.items())
-            ]
-            _rounds(served, people, options)
-        finally:
-            served.stop()
+        folder = options.dir or Path(root) / "serve"
+        folder.mkdir(parents=True, exist_ok=True)
+        _run(folder, options, [f"policy.max_adapters={options.users + 2}", *overrides])
+
+
+def _run(folder: Path, options: argparse.Namespace, overrides: list[str]) -> None:
+    began_s = time.monotonic()
+    state = State.of(folder, options.users)
+    served = Served(folder, overrides)
+    try:
+        url = served.wait_for("gateway: ready at ").split("ready at ")[1].split()[0]
+        served.wait_for("ready: talk to")
+        kinds = list(PERSONAS)
+        people = [
+            Person(name, kinds[at % len(kinds)], _client(url, key))
+            for at, (name, key) in enumerate(state.keys.items())
+        ]
+        if not state.scores:
+            state.scores.append(_scores(people, options.problems))
+        while len(state.scores) <= options.rounds:
+            if time.monotonic() - began_s > options.seconds:
+                break
+            _round(served, people, state, options)
+            state.write(folder)
+            after = " ".join(f"{score:.2f}" for score in state.scores[-1])
+            sys.stderr.write(
+                f"round {len(state.scores) - 1}: {after} ({time.monotonic() - began_s:.0f} s)\n"
+            )
+    finally:
+        served.stop()
+    with closing(StoreReader(folder)) as store:
+        updates = {user: row.version for user, row in store.newest_of_users().items()}
+    _print(people, state, updates)
 
 
 def _client(url: str, key: str) -> httpx.Client:
-    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=120)
+    return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300)
 
 
-def _rounds(served: Served, people: list[Person], options: argparse.Namespace) -> None:
-    began_s = time.monotonic()
-    scores = [[person.score(options.problems) for person in people]]
-    moved = 0.0
-    for number in range(options.rounds):
-        talking = [at for at in range(len(people)) if at % 2 == number % 2]
-        with ThreadPoolExecutor(8) as threads:
-            talks = [people[at] for at in talking for _ in range(options.conversations)]
-            list(threads.map(lambda person: person.talk(0), talks))
-        served.wait_until_learned()
-        scores.append([person.score(options.problems) for person in people])
-        for at in range(len(people)):
-            if at not in talking:
-                moved = max(moved, abs(scores[-1][at] - scores[-2][at]))
-        said = " ".join(f"{score:.2f}" for score in scores[-1])
-        sys.stderr.write(f"round {number + 1}: {said} ({time.monotonic() - began_s:.0f} s)\n")
-    versions = {person.name: 0 for person in people}
-    for line in served.lines:
-        for name in versions:
-            versions[name] += f"{name}@" in line and " serves, of " in line
-    sys.stdout.write("| user | persona | updates | before | after each round they talked in |\n")
-    sys.stdout.write("|---|---|---|---|---|\n")
+def _round(served: Served, people: list[Person], state: State, options: argparse.Namespace) -> None:
+    number, count = len(state.scores) - 1, options.conversations
+    talks = [
+        (person, number * count + each)
+        for at, person in enumerate(people)
+        if at % 2 == number % 2
+        for each in range(count)
+    ]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(lambda talk: talk[0].talk(talk[1], state.starts), talks))
+    served.wait_until_learned()
+    state.scores.append(_scores(people, options.problems))
+
+
+def _scores(people: list[Person], problems: int) -> list[float]:
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(lambda person: person.score(problems), people))
+
+
+def _print(people: list[Person], state: State, updates: dict[str, int]) -> None:
+    lines = ["| user | persona | updates | before | after each round they talked in |"]
+    lines.append("|---|---|---|---|---|")
     for at, person in enumerate(people):
-        after = [f"{s[at]:.2f}" for n, s in enumerate(scores[1:]) if n % 2 == at % 2]
-        sys.stdout.write(
-            f"| {person.name} | {person.persona} | {versions[person.name]} | {scores[0][at]:.2f} | "
-            f"{', '.join(after)} |\n"
+        after = ", ".join(f"{score:.2f}" for score in state.after(at))
+        lines.append(
+            f"| {person.name} | {person.persona} | {updates.get(person.name, 0)} | "
+            f"{state.scores[0][at]:.2f} | {after} |"
         )
-    sys.stdout.write(f"\nwho did not talk moved by at most {moved:.4f}\n")
+    lasts = [scores[-1] for at in range(len(people)) if (scores := state.after(at))]
+    if lasts:
+        reached = sum(score >= REACHED for score in lasts)
+        lines.append(
+            f"\nafter {len(state.scores) - 1} rounds: lowest {min(lasts):.2f}, median "
+            f"{statistics.median(lasts):.2f}; {reached} of {len(lasts)} at {REACHED} or more"
+        )
+    lines.append(f"who did not talk in a round moved by at most {state.moved():.4f}")
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def test_every_complaint_of_every_persona_teaches_its_own_words(
     case = Case(1, "what is 3 and 4?", {"role": "assistant", "content": "**7**"},
                 [{"role": "user", "content": sentence}])  # fmt: skip
     taught = asyncio.run(RuleJudge(rules, hints=True).judge(case)).hints
-    assert taught == ((f"The user said: {sentence}",) if MEANT[act] == -1 else ())
+    teaches = MEANT[act] == -1 and act != "leave"  # who gives up does not say what was wished
+    assert taught == ((f"The user said: {sentence}",) if teaches else ())
 
 
 @pytest.mark.parametrize(

@@ -474,6 +474,10 @@ TEACHING = RuleJudge(shipped_rules(), hints=True)
          ["The user said: too long, rewrite it"]),
         ([user(REQUEST)], False, []),  # said again: the prompt has it
         ([user("\U0001f44e")], False, []),
+        ([user("forget it, i give up")], False, []),  # says nothing of how it should have been
+        ([user("Vergiss es, ich mache es selbst.")], False, []),
+        ([user("forget it, that is far too long")], False,
+         ["The user said: forget it, that is far too long"]),
     ],
 )  # fmt: skip
 def test_a_negative_verdict_brings_what_it_teaches(

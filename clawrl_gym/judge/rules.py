@@ -7,8 +7,8 @@ anything else is 0. Thanks are for what the reply said: a reply that only called
 stays -1. What an environment's checks report at the end goes before what its last command showed.
 
 What is matched is data: quotations are left out, and text that imitates votes or control tokens
-matches nothing. The patterns are in conf/judge/rule.yaml. What led to -1 is a hint, in the words of
-`judge.lessons`.
+matches nothing. The patterns are in conf/judge/rule.yaml. What led to -1 is a hint, unless a person
+only gave up or said the request again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RuleJudge:
     def _of_user(self, message: Message, case: Case) -> _HintedFinding:
         text = text_of(message)
         finding = self._speech.find(text, case.request, text_of(case.reply))
-        if finding.value == -1 and finding.detail["rule"] != "restated":
+        if finding.value == -1 and finding.detail["rule"] not in _WISHLESS:
             return _HintedFinding(finding, rule_hints.hint_of_words(text))
         lasting = finding.detail.get("lasting")
         return _HintedFinding(finding, rule_hints.hint_of_words(text) if lasting else "")
@@ -122,6 +122,9 @@ class _HintedFinding:
     hint: str
 
 
+_WISHLESS = ("restated", "gives_up")
+"""Rules of complaints that do not say how the reply should have been: as a hint, "forget it" would
+teach to apologize."""
 _NOTHING = Finding(None, {"rule": "none", "reason": "nothing to judge"})
 _DECIDING_ORDER = (-1, None, 1, 0)
 """What failed is clear; what was not understood may have failed."""
