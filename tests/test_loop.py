@@ -48,6 +48,9 @@ class FakeLearner:
     async def load_checkpoint(self, folder: str) -> None:
         self._call(f"load {Path(folder).name}")
 
+    async def begin_anew(self) -> None:
+        self._call("begin anew")
+
     async def revive(self, checkpoint: str | None) -> None:
         self._call(f"revive {Path(checkpoint).name if checkpoint else 'first weights'}")
 
@@ -271,7 +274,7 @@ async def test_an_update_that_is_worse_is_undone_and_its_batch_is_used(tmp_path:
 async def test_the_first_update_is_undone_too(tmp_path: Path) -> None:
     learner = FakeLearner([])
     await guarded(tmp_path, learner, [0])
-    assert learner.calls[2:4] == ["revive first weights", "weights"]
+    assert learner.calls[2:4] == ["begin anew", "weights"]
 
 
 async def test_a_refused_update_is_not_made_again_once_what_was_before_it_serves(
@@ -376,7 +379,7 @@ async def test_what_a_run_began_with_comes_back(tmp_path: Path) -> None:
     async with Serving(tmp_path, FakeLearner([])) as serving:
         await serving.update()
         assert await serving.loop.return_to(0) == 2
-        assert serving.learner.calls[-2:] == ["revive first weights", "checkpoint 000002"]
+        assert serving.learner.calls[-2:] == ["begin anew", "checkpoint 000002"]
 
 
 async def test_a_version_that_is_not_kept_is_refused_and_serving_goes_on(tmp_path: Path) -> None:

@@ -56,6 +56,8 @@ class LearnerHandle(Protocol):
 
     async def load_checkpoint(self, folder: str) -> None: ...
 
+    async def begin_anew(self) -> None: ...
+
     async def revive(self, checkpoint: str | None) -> None: ...
 
 
@@ -256,13 +258,15 @@ class TrainLoop:
         Raises ConfigError for one that it cannot read: it is as it was at `version` then.
         """
         folder = checkpoint_dir(self._checkpoints, earlier)
-        if not folder.is_dir():
-            return await self._learner.revive(None)
+        checkpoint = str(folder) if folder.is_dir() else None
         try:
-            await self._learner.load_checkpoint(str(folder))
+            if checkpoint is None:
+                await self._learner.begin_anew()
+            else:
+                await self._learner.load_checkpoint(checkpoint)
         except LearnerDied as error:
             self._say(f"{error}; starting it again at version {earlier}")
-            await self._learner.revive(str(folder))
+            await self._learner.revive(checkpoint)
         except TrainerError as error:
             await self._learner.revive(self._checkpoint_of(version))
             raise ConfigError(f"version {earlier} cannot come back: {error}") from error

@@ -61,6 +61,10 @@ class RayLearner:
                 raise ConfigError(str(cause)) from error
             raise TrainerError(f"the learner failed in {method}: {last_line(error)}") from error
 
+    async def begin_anew(self) -> None:
+        """With the first weights; in a new process, since nothing else has them whole."""
+        await self.revive(None)
+
     async def revive(self, checkpoint: str | None) -> None:
         """A new process in place of one that died, at a checkpoint or at the first weights."""
         self._begin()
