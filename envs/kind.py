@@ -5,14 +5,14 @@ Apart from `registration.py`, which `import clawrl_gym` needs and which must sta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import gymnasium
 
 from clawrl_gym.config.envs import EnvConfig
 from clawrl_gym.core.plugins import load
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Split, TaskTraits
 from clawrl_gym.envs.registration import make_env
 from clawrl_gym.envs.selection import selection_of
 from clawrl_gym.envs.task_source import TaskSource
@@ -39,6 +39,15 @@ class RegisteredEnvConfig(EnvConfig):
 
     def task_ids(self, split: Split) -> Sequence[str]:
         return self._source().ids(split)
+
+    def traits(self) -> Callable[[str], TaskTraits]:
+        source = self._source()
+
+        def of(task_id: str) -> TaskTraits:
+            task = source.load(task_id)
+            return TaskTraits(getattr(task, "family", None), getattr(task, "difficulty", None))
+
+        return of
 
     def left_out(self) -> Sequence[str]:
         selection = selection_of(self._source())

@@ -6,6 +6,7 @@ lines.
 
 from clawrl_gym.config.bench import BenchConfig
 from clawrl_gym.config.cluster import RayConfig
+from clawrl_gym.config.curriculum import CurriculumConfig
 from clawrl_gym.config.envs import (
     AgentConfig,
     EnvConfig,
@@ -33,6 +34,7 @@ __all__ = [
     "AgentConfig",
     "BenchConfig",
     "CommandConfig",
+    "CurriculumConfig",
     "DistillationConfig",
     "DomainConfig",
     "EndpointConfig",

@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from clawrl_gym.config.part import Part
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.plugins import AGENTS, ENVIRONMENTS, SANDBOXES, load
-from clawrl_gym.core.types import Split
+from clawrl_gym.core.types import Split, TaskTraits
 
 if TYPE_CHECKING:
     import gymnasium
@@ -100,6 +100,10 @@ class EnvConfig(Part):
         run could draw.
         """
         return None
+
+    def traits(self) -> Callable[[str], TaskTraits]:
+        """What a task is like, by its id: for `curriculum=`. Quick, and starts nothing."""
+        return lambda _: TaskTraits()
 
     def left_out(self) -> Sequence[str]:
         """In words: how many tasks are used and why others are not; empty when all are."""

@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from clawrl_gym.config.cluster import RayConfig
+from clawrl_gym.config.curriculum import CurriculumConfig
 from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig, usual_env_config
 from clawrl_gym.config.judge import JudgeConfig
 from clawrl_gym.config.learning import (
@@ -91,6 +92,7 @@ class RunConfig(CommandConfig):
     mixture: dict[str, DomainConfig] = Field(default_factory=dict)
     """Environments that are trained on together, by name: env=[terminal,toolcall], with
     mixture={terminal:2,toolcall:1} for weights and mixture.NAME.KEY for the rest."""
+    curriculum: CurriculumConfig = CurriculumConfig()
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()
 

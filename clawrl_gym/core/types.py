@@ -209,6 +209,16 @@ class TaskRef:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskTraits:
+    """What is known of a task before it is played."""
+
+    family: str | None = None
+    """Tasks of one family are alike; None: nothing is known."""
+    difficulty: int | None = None
+    """The higher the harder, beside others of its environment; None: nobody says."""
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One policy generation, exactly as vLLM made it."""
 

@@ -51,17 +51,20 @@ class Collector:
         on_dropped: Callable[[int], None],
         judging: Mapping[str, Judging] | None = None,
         on_verdict: Callable[[Verdict], None] = lambda _: None,
+        on_accepted: Callable[[Group], None] = lambda _: None,
     ) -> None:
         """`judging`: who judges the turns of an environment, by `TaskRef.env`; else nobody.
 
         `on_dropped` gets the number of outstanding groups that no batch will give back,
-        `on_verdict` each verdict once it is on disk.
+        `on_verdict` each verdict once it is on disk, `on_accepted` each
+        group in the store's order.
         """
         self._config = config
         self._store = store
         self._algorithm = algorithm
         self._on_dropped = on_dropped
         self._on_verdict = on_verdict
+        self._on_accepted = on_accepted
         self._judging = judging or {}
         self._ready = BatchQueue.training(config, store)
         self._in_order = asyncio.Lock()
@@ -118,6 +121,7 @@ class Collector:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
             await self._ready.accept(group, samples, self._algorithm.compared())
+            self._on_accepted(group)
             if self._config.dynamic_sampling and not any(map(teaches, samples)):
                 self._counters["groups/resampled"] += 1
                 self._on_dropped(1)

@@ -2,15 +2,17 @@
 
 Group number n is of the environment that is farthest behind its weight, so any run of groups holds
 them in the proportion of their weights, to within one group. It is a function of n alone; which
-task it is, is the environment's sampler's to say.
+task it is, its sampler says, or its curriculum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from clawrl_gym.core.metrics import in_env
 from clawrl_gym.core.types import TaskRef
+from clawrl_gym.rollout.curriculum import Curriculum, TaskOutcome, drawn_again
 from clawrl_gym.rollout.task_sampler import TaskSampler
 
 
@@ -18,13 +20,20 @@ class Mixture:
     """The samplers of a run's environments, by name; one alone is a mixture of one."""
 
     def __init__(
-        self, samplers: Mapping[str, TaskSampler], weights: Mapping[str, float] | None = None
+        self,
+        samplers: Mapping[str, TaskSampler],
+        weights: Mapping[str, float] | None = None,
+        curricula: Mapping[str, Curriculum] | None = None,
     ) -> None:
+        """`curricula`: of those whose tasks are not drawn equally often."""
         weights = weights or dict.fromkeys(samplers, 1.0)
         total = sum(weights.values())
         self._samplers = samplers
         self._shares = {name: weights[name] / total for name in samplers}
         self._drawn = dict.fromkeys(samplers, 0)
+        self._curricula = curricula or {}
+        self._begun: dict[int, str] = {}
+        """Groups that were drawn and not accepted when an earlier process ended."""
         self._order: list[str] = []
         """The environment of each number so far."""
 
@@ -40,7 +49,39 @@ class Mixture:
     def train(self, number: int) -> TaskRef:
         """Training task `number` of this run."""
         env = self.env_of(number)
-        return replace(self._samplers[env].train(number), env=env)
+        sampler, curriculum = self._samplers[env], self._curricula.get(env)
+        if curriculum is None:
+            task = sampler.train(number)
+        elif number in self._begun:
+            task = drawn_again(number, self._begun[number], sampler)
+        else:
+            task = curriculum.choose(number, sampler)
+        return replace(task, env=env)
+
+    def saw(self, outcome: TaskOutcome) -> None:
+        """A group was accepted, in this order."""
+        curriculum = self._curricula.get(self.env_of(outcome.number))
+        if curriculum is not None:
+            curriculum.saw(outcome)
+
+    def restore(self, outcomes: Iterable[TaskOutcome], begun: Mapping[int, str]) -> None:
+        """Know what an earlier process saw, and which groups it had begun."""
+        for outcome in outcomes:
+            self.saw(outcome)
+        self._begun = dict(begun)
+
+    def metrics(self) -> dict[str, float]:
+        """`curriculum/*`, of each environment of a mixture for itself."""
+        values: dict[str, float] = {}
+        for env, curriculum in self._curricula.items():
+            values |= in_env(env, curriculum.metrics()) if env else curriculum.metrics()
+        return values
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the curricula have to say, a line each."""
+        told = {env: curriculum.warning for env, curriculum in self._curricula.items()}
+        return [f"env={env}: {line}" if env else line for env, line in told.items() if line]
 
     def heldout(self, count: int) -> list[TaskRef]:
         """The first `count` held-out tasks of each environment."""

@@ -40,9 +40,19 @@ class TaskSampler:
         """The environment names no tasks: held-out ones are other seeds, and maybe not others."""
         return self._ids is None
 
-    def train(self, number: int) -> TaskRef:
-        """Training task `number` of this run."""
-        return self._draw("train", number)
+    @property
+    def train_ids(self) -> Sequence[str] | None:
+        """Of all training tasks; None where there are seeds."""
+        return None if self._ids is None else self._ids["train"]
+
+    def train(self, number: int, attempt: int = 0) -> TaskRef:
+        """Training task `number` of this run; another one at each attempt."""
+        again = (attempt,) if attempt else ()
+        return self._draw("train", number, *again)
+
+    def chance(self, number: int, attempt: int) -> float:
+        """A number in [0, 1) for each attempt, for whoever takes some of them only."""
+        return _hash(self._seed, "chance", number, attempt) / 2**64
 
     def heldout(self, count: int) -> list[TaskRef]:
         """The first `count` held-out tasks, the same for every seed; fewer if there are fewer."""
@@ -52,8 +62,8 @@ class TaskSampler:
         order = sorted(range(len(ids)), key=lambda n: _hash("heldout", n))[:count]
         return [TaskRef(ids[n], n, "heldout") for n in order]
 
-    def _draw(self, split: Split, number: int) -> TaskRef:
-        drawn = _hash(self._seed, split, number)
+    def _draw(self, split: Split, *number: int) -> TaskRef:
+        drawn = _hash(self._seed, split, *number)
         if self._ids is None:
             return TaskRef(None, drawn % _HELDOUT_SEED, split)
         ids = self._ids[split]

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from clawrl_gym.core.metrics import (
     ELAPSED_S,
@@ -46,7 +46,10 @@ class TrainingCounts:
         pool: WorkerPool,
         flow: Flow,
         collector: Collector,
+        of_tasks: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
+        """`of_tasks`: what there is to know of how tasks are drawn."""
+        self._of_tasks = of_tasks
         self._total_steps = total_steps
         self._served = served
         self._pool = pool
@@ -99,6 +102,7 @@ class TrainingCounts:
             **self._of_episodes(),
             **self._since_last_update(),
             **self._flow.shares(),
+            **self._of_tasks(),
             **self.gauges(),
             ELAPSED_S: now_s - self._started_s,
             **{name: float(count) for name, count in self._errors.items()},

@@ -27,6 +27,7 @@ from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.policy.models import resolve_model
+from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
@@ -241,7 +242,15 @@ def _mixture(problems: Problems, config: RunConfig) -> Mixture | None:
         if sampler is None:
             return None
         samplers[name] = sampler
-    return Mixture(samplers, {name: domain.weight for name, domain in config.domains.items()})
+    weights = {name: domain.weight for name, domain in config.domains.items()}
+    curricula = {}
+    for name, sampler in samplers.items():
+        env, group_size = config.domains[name].env, config.rollout.group_size
+        with problems.noted():
+            curriculum = curriculum_of(config.curriculum, env, sampler, group_size)
+            if curriculum is not None:
+                curricula[name] = curriculum
+    return Mixture(samplers, weights, curricula)
 
 
 def _unprepared(problems: Problems, envs: Iterable[EnvConfig], say: Say) -> list[EnvConfig]:

@@ -20,6 +20,7 @@ from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.collector import Collector, Judging
+from clawrl_gym.rollout.curriculum import TaskOutcome
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
 from clawrl_gym.rollout.flow import Flow
@@ -107,6 +108,8 @@ class Run:
         self._view = view
         self._other_envs = plan.other_envs
         self._notes = plan.notes
+        self._told: set[str] = set()
+        """Of the curricula."""
         self._new_groups: Iterator[int] = itertools.count()
 
     @property
@@ -137,6 +140,7 @@ class Run:
             lambda groups: self._dispatcher.release(groups),
             self._judging,
             on_verdict=lambda verdict: self._observer.judged(verdict),
+            on_accepted=self._on_accepted,
         )
         self._dispatcher = Dispatcher(
             config.rollout,
@@ -160,7 +164,12 @@ class Run:
             self._view,
             parts.policy,
             TrainingCounts(
-                config.trainer.steps, parts.policy, self._pool, self._flow, self._collector
+                config.trainer.steps,
+                parts.policy,
+                self._pool,
+                self._flow,
+                self._collector,
+                self._tasks.metrics,
             ),
             find_tokenizer([parts.policy.model]),
         )
@@ -230,6 +239,9 @@ class Run:
         compared = await parts.policy.store.compared()
         self._collector.restore([group.samples for group in groups], compared)
         self._dispatcher.adopt(len(groups))
+        outcomes = await parts.policy.store.group_outcomes()
+        begun = await parts.policy.store.begun_groups()
+        self._tasks.restore((TaskOutcome(*outcome) for outcome in outcomes), begun)
         used_numbers = await parts.policy.store.group_numbers()
         self._new_groups = (number for number in itertools.count() if number not in used_numbers)
         self._view.message(
@@ -276,6 +288,15 @@ class Run:
         self._parts.timeline.add(
             "collect", "group", started_s, time.time(), group=group.id, version=group.version
         )
+
+    def _on_accepted(self, group: Group) -> None:
+        rewarded = [episode for episode in group.episodes_G if episode.reward is not None]
+        solved = sum(episode.success for episode in rewarded)
+        self._tasks.saw(TaskOutcome(group.id, group.task.id, len(rewarded), solved))
+        for line in self._tasks.warnings:
+            if line not in self._told:
+                self._told.add(line)
+                self._view.message(line)
 
     async def _publish(self, version: int) -> Publication:
         publication = await self._parts.publish(version)

@@ -52,6 +52,25 @@ class StoreReader:
     def close(self) -> None:
         self._db.close()
 
+    def group_outcomes(self) -> list[tuple[int, str | None, int, int]]:
+        """Of each accepted group, in their order: number, task, episodes with a reward, solved."""
+        rows = self._db.execute(
+            "SELECT groups.group_id, groups.task_id, coalesce(ended, 0), coalesce(solved, 0) "
+            "FROM groups LEFT JOIN (SELECT group_id, count(*) AS ended, sum(reward >= 1) AS solved "
+            "FROM sessions WHERE source = 'rollout' AND reward IS NOT NULL GROUP BY group_id) "
+            "AS ends ON ends.group_id = groups.group_id ORDER BY position"
+        )
+        return [tuple(row) for row in rows]
+
+    def begun_groups(self) -> dict[int, str]:
+        """The tasks of groups that were begun and never accepted, by number."""
+        rows = self._db.execute(
+            "SELECT DISTINCT group_id, task_id FROM sessions WHERE source = 'rollout' "
+            "AND group_id IS NOT NULL AND task_id IS NOT NULL "
+            "AND group_id NOT IN (SELECT group_id FROM groups)"
+        )
+        return dict(rows.fetchall())
+
     def sessions(self) -> list[SessionRow]:
         """All sessions in the order of their beginning."""
         rows = self._db.execute("SELECT * FROM sessions ORDER BY rowid")

@@ -337,6 +337,8 @@ class Store:
     untrained_samples = _awaited(StoreReader.untrained_samples)
     untrained_groups = _awaited(StoreReader.untrained_groups)
     group_numbers = _awaited(StoreReader.group_numbers)
+    group_outcomes = _awaited(StoreReader.group_outcomes)
+    begun_groups = _awaited(StoreReader.begun_groups)
     samples_of_session = _awaited(StoreReader.samples_of_session)
     samples_of_update = _awaited(StoreReader.samples_of_update)
     updates = _awaited(StoreReader.updates)
