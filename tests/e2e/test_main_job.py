@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from clawrl_gym.config import RunConfig
 from clawrl_gym.core.descendants import command_of, descendants
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.run.export import export_run
+from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.store import StoreReader
 from tests.chaos.assault import Assault
 from tests.chaos.targets import target_of
@@ -29,6 +31,9 @@ pytestmark = [
 
 STEPS = 10
 QUICK = ("rollout.groups=4", "rollout.group_size=4", "eval.tasks=8", "rollout.envs_per_worker=16")
+
+
+MIXED = ("env=[terminal,toolcall,conversation]", "mixture={terminal:2}", "curriculum=pass_rate")
 
 
 @pytest.fixture(scope="module")
@@ -106,10 +111,13 @@ def test_a_second_run_on_the_same_folder_is_refused(trained: Path) -> None:
 
 
 def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) -> None:
-    """It began with another run's checkpoint, which is gone when it is resumed."""
+    """It began with another run's checkpoint, which is gone when it is resumed.
+
+    It is one of several environments, with a curriculum.
+    """
     folder, other = tmp_path / "run", tmp_path / "other"
     shutil.copytree(trained / "checkpoints", other / "checkpoints")
-    first = runs.start(folder, *QUICK, "trainer.steps=4", f"policy.model={other}")
+    first = runs.start(folder, *QUICK, *MIXED, "trainer.steps=4", f"policy.model={other}")
     runs.wait_for_line(first, "step 2/4")
     below = descendants(first.pid)
     first.kill()
@@ -133,11 +141,27 @@ def test_a_killed_run_goes_on_where_it_stopped(trained: Path, tmp_path: Path) ->
     assert f"resumed at version {before}" in done.stdout
     store = StoreReader(folder)
     versions = [update.version for update in store.updates()]
+    outcomes = store.group_outcomes()
     store.close()
     assert versions == list(range(1, 5))
+    check_mixture(folder, outcomes)
     assert max(row.get("logprob_gap/mean", 0.0) for row in runs.metrics(folder)) < 0.01
     # Ray's agents notice the death of their node only after half a minute.
     assert runs.still_alive(below, within_s=90) == set()
+
+
+def check_mixture(folder: Path, outcomes: list[tuple[int, str | None, int, int]]) -> None:
+    """Each group is of the environment whose turn its number was, in one process and the next."""
+    config = RunFolder(folder).read_config(RunConfig)
+    ids = {name: domain.env.task_ids("train") or () for name, domain in config.domains.items()}
+    order = ["terminal", "toolcall", "conversation", "terminal"] * len(outcomes)
+    assert all(task_id in ids[order[number]] for number, task_id, _, _ in outcomes)
+    assert {order[number] for number, *_ in outcomes} == set(ids)
+    rows = runs.metrics(folder)
+    for name in ids:
+        assert any(f"env/{name}/train/success" in row for row in rows)
+        assert rows[-1][f"env/{name}/heldout/n"] == 8
+        assert any(f"env/{name}/curriculum/between" in row for row in rows)
 
 
 @pytest.mark.nightly
