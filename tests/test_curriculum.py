@@ -210,6 +210,20 @@ def test_wrong_settings_are_refused(overrides: list[str], message: str) -> None:
         compose("train", overrides, RunConfig)
 
 
+def test_one_environment_of_a_mixture_may_do_without() -> None:
+    config = compose(
+        "train",
+        [
+            "env=[terminal,toolcall]",
+            "curriculum=pass_rate",
+            "mixture.toolcall.curriculum.type=none",
+        ],
+        RunConfig,
+    )
+    kinds = {name: domain.curriculum.type for name, domain in config.domains.items()}
+    assert kinds == {"terminal": "pass_rate", "toolcall": "none"}
+
+
 @pytest.mark.parametrize("env", ["terminal", "toolcall", "conversation"])
 def test_our_tasks_say_their_family(env: str) -> None:
     config = compose("train", [f"env={env}", "curriculum=pass_rate"], RunConfig)

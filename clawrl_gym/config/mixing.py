@@ -1,8 +1,8 @@
 """From `env=[terminal,toolcall] mixture.terminal.weight=2` to a configuration for each environment.
 
-What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, the time of
-an episode) is its own in a mixture, too. All else, and a judge that the command line names, is the
-run's.
+What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
+curriculum, the time of an episode) is its own in a mixture, too. All else is the run's; a judge or a
+curriculum that the command line names is everyone's.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ Values = dict[str, object]
 ComposeAlone = Callable[[str], Values]
 """The whole configuration of a run of one environment, by its name after `env=`."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_OWN = ("env", "agent", "judge", "curriculum")
+"""What `env=NAME` alone chooses."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
 
@@ -130,7 +132,7 @@ def _filled(name: str, said: Values, alone: ComposeAlone) -> Values:
     except ConfigError as error:
         raise ConfigError(f"mixture.{name}: {error}") from error
     rollout = base.get("rollout")
-    usual: Values = {key: base[key] for key in ("env", "agent", "judge") if key in base}
+    usual: Values = {key: base[key] for key in _OWN if key in base}
     if isinstance(rollout, Mapping) and "episode_timeout_s" in rollout:
         usual["episode_timeout_s"] = rollout["episode_timeout_s"]
     return _merged(usual, said)

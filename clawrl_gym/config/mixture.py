@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from clawrl_gym.config.curriculum import CurriculumConfig
 from clawrl_gym.config.envs import AgentConfig, AnyEnvConfig
 from clawrl_gym.config.judge import JudgeConfig
 from clawrl_gym.config.part import Part
@@ -16,6 +17,7 @@ class DomainConfig(Part):
     agent: AgentConfig = AgentConfig()
     judge: JudgeConfig = JudgeConfig()
     """Of this environment's turns."""
+    curriculum: CurriculumConfig = CurriculumConfig()
     weight: float = Field(1.0, gt=0, allow_inf_nan=False)
     """Its share of the groups is this over the sum of all weights."""
     episode_timeout_s: float | None = Field(None, gt=0)

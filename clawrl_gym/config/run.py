@@ -99,7 +99,9 @@ class RunConfig(CommandConfig):
     @property
     def domains(self) -> Mapping[str, DomainConfig]:
         """What is trained on, by name: the mixture, or the one environment, whose name is empty."""
-        alone = DomainConfig.model_construct(env=self.env, agent=self.agent, judge=self.judge)
+        alone = DomainConfig.model_construct(
+            env=self.env, agent=self.agent, judge=self.judge, curriculum=self.curriculum
+        )
         return self.mixture or {"": alone}
 
     @property

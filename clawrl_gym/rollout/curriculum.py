@@ -205,16 +205,19 @@ class ByDifficulty(Curriculum):
 
 
 def curriculum_of(
-    config: CurriculumConfig, env: EnvConfig, sampler: TaskSampler, group_size: int
+    config: CurriculumConfig, env: EnvConfig, sampler: TaskSampler, group_size: int, key: str = ""
 ) -> Curriculum | None:
-    """The configured one; None: tasks are drawn equally often. Raises ConfigError."""
+    """The configured one; None: tasks are drawn equally often. Raises ConfigError.
+
+    `key`: what stands before its keys on the command line.
+    """
     if config.type == "none":
         return None
     ids = sampler.train_ids
     if ids is None:
         raise ConfigError(
             f"got curriculum={config.type} with env={env.type}, which has seeds and no named "
-            "tasks, expected tasks that can come again: take curriculum=none"
+            "tasks, expected tasks that can come again: take {key}curriculum.type=none"
         )
     traits = lru_cache(maxsize=65_536)(_checked(env))
     if config.type == "pass_rate":
@@ -224,7 +227,7 @@ def curriculum_of(
         what = f"all of the same difficulty, {levels.pop()}" if levels else "of no known difficulty"
         raise ConfigError(
             f"got curriculum=difficulty with env={env.type}, whose tasks are {what}, expected at "
-            "least two levels: take curriculum=pass_rate, or tasks that say how difficult they are"
+            f"least two levels: take {key}curriculum.type=pass_rate, or tasks that say a number"
         )
     return ByDifficulty(config, levels, traits)
 

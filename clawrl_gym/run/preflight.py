@@ -245,9 +245,11 @@ def _mixture(problems: Problems, config: RunConfig) -> Mixture | None:
     weights = {name: domain.weight for name, domain in config.domains.items()}
     curricula = {}
     for name, sampler in samplers.items():
-        env, group_size = config.domains[name].env, config.rollout.group_size
+        domain, group_size = config.domains[name], config.rollout.group_size
         with problems.noted():
-            curriculum = curriculum_of(config.curriculum, env, sampler, group_size)
+            curriculum = curriculum_of(
+                domain.curriculum, domain.env, sampler, group_size, key_of(name)
+            )
             if curriculum is not None:
                 curricula[name] = curriculum
     return Mixture(samplers, weights, curricula)

@@ -80,6 +80,9 @@ def repeated(
 
 def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[str]:
     """What is not as it was when the file was written."""
+    mixed = stored.get("mixture")
+    if isinstance(mixed, Mapping) and mixed and "mixture" not in type(config).model_fields:
+        yield f"it trained on {', '.join(mixed)} together: only {next(iter(mixed))} is taken"
     starts = read_starts(file.parent)
     if not starts:
         yield "there is no run.json beside it: which versions made the run is not known"
