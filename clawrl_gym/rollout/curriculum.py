@@ -217,7 +217,7 @@ def curriculum_of(
     if ids is None:
         raise ConfigError(
             f"got curriculum={config.type} with env={env.type}, which has seeds and no named "
-            "tasks, expected tasks that can come again: take {key}curriculum.type=none"
+            f"tasks, expected tasks that can come again: take {key}curriculum.type=none"
         )
     traits = lru_cache(maxsize=65_536)(_checked(env))
     if config.type == "pass_rate":
