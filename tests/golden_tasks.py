@@ -11,10 +11,15 @@ from pathlib import Path
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.corpus import corpus_instances
+from clawrl_gym.envs.terminal.composed.generated import composed_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
-SOURCES = {"terminal": (generated_tasks(), 22), "swe": (corpus_instances(), 26)}
+SOURCES = {
+    "terminal": (generated_tasks(), 22),
+    "swe": (corpus_instances(), 26),
+    "composed": (composed_tasks(), 7),
+}
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}
 """Of each family."""
@@ -30,6 +35,8 @@ def plain(value):
         return value.hex()
     if isinstance(value, Mapping):
         return [[plain(key), plain(entry)] for key, entry in value.items()]
+    if isinstance(value, frozenset):
+        return sorted(value)
     if isinstance(value, (tuple, list)):
         return [plain(entry) for entry in value]
     return value

@@ -225,6 +225,32 @@ def test_in_real_sandboxes_the_oracle_earns_1_and_what_is_near_0(tasks_a_family)
         env.close()
 
 
+MISCHIEF = {
+    "ln -s /etc/passwd extra": "extra was left behind",
+    "mkfifo pipe": "pipe was left behind",
+    "mkdir -p a/b/c": "a was left behind",
+    "touch $'odd\\xff\\nname'": r"'odd\udcff\nname' was left behind",
+    "mkdir many; (cd many; seq 10001 | xargs touch)": "cannot be looked through",
+    "f=$(find . -type f | head -n 1); mv $f /tmp/x; ln -s /tmp/x $f": "no plain file",
+    "chmod 000 *": "was changed",
+}
+
+
+@pytest.mark.sandbox
+@pytest.mark.parametrize("command", MISCHIEF)
+def test_what_is_done_beside_the_task_earns_nothing(command):
+    env = TerminalEnv(tasks="composed", max_turns=40)
+    try:
+        env.reset(options={"task": "discover-train-000000"})
+        assert play(env, [*env.solve(), command]) == 0.0
+        assert MISCHIEF[command] in env.report
+        env.reset(options={"task": "discover-train-000000"})
+        harmless = ["echo x > /tmp/x; touch .bash_history; mkdir -p .cache/a; ls -la; cat *"]
+        assert play(env, [*harmless, *env.solve()]) == 1.0
+    finally:
+        env.close()
+
+
 def play(env, commands):
     """The reward; the last command submits."""
     *_, reward, terminated, _, _ = env.step("\n".join([*commands, "submit"]))

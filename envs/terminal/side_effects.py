@@ -92,4 +92,5 @@ class NothingElse(Checked):
 
 def _shortened(path: str) -> str:
     """A name that the agent chose, as far as a report shows it."""
-    return path if len(path) <= 80 else f"{path[:77]}..."
+    printable = path if path.isprintable() else ascii(path)
+    return printable if len(printable) <= 80 else f"{printable[:77]}..."

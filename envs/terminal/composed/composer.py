@@ -151,7 +151,7 @@ class Composer:
 
     def _part(self, skill: Skill, hide: str, obstacle: str) -> Part | None:
         given: dict[str, str] = {}
-        needs_fresh = hide == "source" or obstacle in OF_SOURCES
+        needs_fresh = hide == "source" or obstacle in OF_SOURCES or skill.exact
         if skill.takes:
             given["a"] = self._source(
                 skill, "source" if hide == "source" else "", obstacle, fresh=needs_fresh

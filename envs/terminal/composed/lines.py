@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 from clawrl_gym.envs.draw import WORDS, Draw, text
 from clawrl_gym.envs.terminal.composed.skill import (
@@ -38,9 +39,15 @@ def _matching(lines: list[str], args: Args) -> list[str]:
 def _word_of_some(draw: Draw, world: World, args: Args) -> dict[str, str] | None:
     """A word that some lines have and others have not."""
     lines = world.lines(args["a"])
-    words = dict.fromkeys(word for line in lines for word in line.split())
+    words = _whole_words("\n".join(lines))
     some = [w for w in words if 0 < sum(w in line for line in lines) < len(lines)]
     return {"w": draw.pick(some)} if some else None
+
+
+def _whole_words(content: str) -> list[str]:
+    """Those that are no part of another, so that none can say which of them is meant."""
+    counts = Counter(content.split())
+    return [word for word in counts if word.isalpha() and content.count(word) == counts[word]]
 
 
 def _word_to_keep(draw: Draw, world: World, args: Args) -> tuple[Args, Args] | None:
@@ -80,7 +87,7 @@ def _replace(world: World, args: Args) -> None:
 def _two_words(draw: Draw, world: World, args: Args) -> tuple[Args, Args] | None:
     content = world.read(args["a"]).decode()
     absent = [word for word in WORDS if word not in content.lower()]
-    words = sorted(set(content.split()))
+    words = sorted(_whole_words(content))
     if not words or not absent:
         return None
     return {"w": draw.pick(words), "v": draw.pick(absent), "flag": "-i "}, {"flag": ""}
@@ -366,7 +373,7 @@ LINE_SKILLS = (
             ),
         ),
         "{tool} {a} | cut -d' ' -f1 > {b}", _checksum,
-        fixed({"tool": "sha256sum"}, {"tool": "md5sum"}),
+        fixed({"tool": "sha256sum"}, {"tool": "md5sum"}), exact=True,
     ),
     Skill(
         "stamp", frozenset({Kind.VALUE}), None,

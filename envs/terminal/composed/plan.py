@@ -10,13 +10,22 @@ from clawrl_gym.envs.terminal.composed.skill import Args, Skill
 from clawrl_gym.envs.terminal.composed.world import Refused, World
 
 
+def _nothing(world: World) -> None:
+    """What looking does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Deed:
     """One command with what it does to the folder."""
 
     command: str
-    effect: Callable[[World], None] = lambda world: None
-    """Looking does nothing. Raises Refused."""
+    effect: Callable[[World], None] = _nothing
+    """Raises Refused."""
+
+    @property
+    def looks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.effect is _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,12 @@ class Part:
     def weight(self) -> int:
         """How many skills it counts as."""
         return int(self.args.get("weight", "1"))
+
+    def depends_on(self, other: Part) -> bool:
+        """Whether it works with what the other has made or changed."""
+        uses = {self.args.get("a"), self.args.get("c")} - {None}
+        makes = {other.args.get("b") or other.args.get("c") or other.args.get("a")}
+        return bool(uses & makes)
 
     def deed(self, **changes: str) -> Deed:
         args = {**self.args, **changes}
@@ -69,8 +84,11 @@ class Plan:
     @property
     def deeds(self) -> list[Deed]:
         """The oracle's. What was looked at once is known."""
-        deeds = [deed for part in self.parts for deed in (*part.before, part.deed())]
-        return list({deed.command: deed for deed in reversed(deeds)}.values())[::-1]
+        deeds: list[Deed] = []
+        for part in self.parts:
+            deeds += [deed for deed in part.before if not deed.looks or deed not in deeds]
+            deeds.append(part.deed())
+        return deeds
 
     def near(self) -> Iterable[list[Deed]]:
         """Wrong but near solutions: one thing is done wrongly, or left out."""

@@ -83,6 +83,9 @@ class Skill:
     """Its source is left where it was."""
     same: bool = False
     """Its target is its source by another name or place."""
+    exact: bool = False
+    """Every byte of its source counts, so that no part may have made it: white space at the end of
+    a file is everybody's own."""
     second: Kind | None = None
     """Kind of a second source `c`."""
     hideable: str = ""

@@ -6,6 +6,7 @@ The order in which things are to be done is always said where it is not that of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
@@ -92,16 +93,15 @@ _GOAL: _Choices = MappingProxyType(
 
 def request(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
     """The request, and the parts in the order of its text."""
-    styles = [_flow, _listing]
-    if len(parts) == 1:
-        styles = [_flow]
-    elif len(parts) <= 3:
+    styles = [_flow] if len(parts) == 1 else [_flow, _listing]
+    if len(parts) in (2, 3):
         styles.append(_run_on)
-    if len(parts) >= 3:
-        # With many parts the order of the text is seldom that of the work: else no plan is needed.
-        styles += [_swapped, _goal_first] * (1 if len(parts) < 5 else 3)
-    if len(parts) == 2:
-        styles.append(_swapped)
+    # With many parts the order of the text is seldom that of the work: else no plan is needed.
+    often = 1 if len(parts) < 5 else 3
+    if any(after.depends_on(before) for before, after in pairwise(parts)):
+        styles += [_swapped] * often
+    if len(parts) > 2 and any(parts[-1].depends_on(part) for part in parts[:-1]):
+        styles += [_goal_first] * often
     body, order = draw.pick(styles)(draw, split, parts)
     opening = draw.pick(_OPENING[split])
     closing = f"{draw.pick(_CLOSING[split])} {SIDE_EFFECTS}".lstrip()
@@ -165,24 +165,22 @@ def _run_on(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple
 
 
 def _swapped(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
-    """Sentences, one or two of which say first what is to be done second."""
+    """Sentences, of which some say first what is to be done second."""
     clauses = [_clause(draw, split, part) for part in parts]
     sentences: list[str] = []
     order: list[int] = []
-    i = draw.below(2) if len(parts) > 2 else 0
-    if i:
-        sentences.append(_upper(f"{draw.pick(_FIRST[split])}{clauses[0]}."))
-        order.append(0)
-    while i < len(parts):
+    while len(order) < len(parts):
+        i = len(order)
         opener = draw.pick(_NEXT[split]) if sentences else ""
-        if i + 1 < len(parts):
+        if i + 1 < len(parts) and (parts[i + 1].depends_on(parts[i]) or draw.below(4) == 0):
             before = draw.pick(_BEFORE[split])
             sentences.append(_upper(f"{opener}{clauses[i + 1]}, {before}{clauses[i]}."))
             order += [i + 1, i]
-        else:
-            sentences.append(_upper(f"{draw.pick(_LAST[split])}{clauses[i]}."))
-            order.append(i)
-        i += 2
+            continue
+        if i + 1 == len(parts):
+            opener = draw.pick(_LAST[split])
+        sentences.append(_upper(f"{opener}{clauses[i]}."))
+        order.append(i)
     return " ".join(sentences), tuple(order)
 
 
