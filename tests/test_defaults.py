@@ -128,3 +128,8 @@ def test_every_group_of_a_command_stands_in_its_help(capsys: pytest.CaptureFixtu
     train.main(["-h"])
     printed = capsys.readouterr().out
     assert all(f"  {group} " in printed for group in groups_of("train"))
+
+
+@pytest.mark.parametrize("env", ["terminal", "toolcall", "gui", "swe", "conversation"])
+def test_every_environment_can_be_evaluated(env: str) -> None:
+    assert cg.load_config([f"env={env}"], "evaluate").env.type == env

@@ -45,6 +45,7 @@ OF_A_USER = (
     "env/",
     "task.",
     "config.yaml",
+    "evaluation.yaml",
     "env.py",
     "source.py",
     ".docker/",
@@ -271,6 +272,15 @@ def _check_module(module: str, arguments: list[str]) -> None:
         runpy.run_path(str(main), run_name="__main__")
 
 
+def _check_command(module: str, arguments: list[str]) -> None:
+    name = module.removeprefix("clawrl_gym.")
+    is_action = bool(arguments) and arguments[0].isalpha()  # such as `evaluate compare A B`
+    if name in COMMANDS and not is_action:
+        _check_configuration(name, arguments)
+    elif module.startswith("clawrl_gym."):
+        _check_module(module, arguments)
+
+
 def _check(words: list[str]) -> None:
     """Whether a command line would be taken. Raises what is wrong with it, or _Parsed."""
     if words[0] == "make":
@@ -282,14 +292,7 @@ def _check(words: list[str]) -> None:
             elif "=" not in word:
                 assert word in targets, f"make {word}"
     elif words[0].endswith("python") and words[1] == "-m":
-        module = words[2]
-        if not module.startswith("clawrl_gym."):
-            return
-        name = module.removeprefix("clawrl_gym.")
-        if name in COMMANDS:
-            _check_configuration(name, words[3:])
-        else:
-            _check_module(module, words[3:])
+        _check_command(words[2], words[3:])
     elif words[0].endswith("python"):
         assert (ROOT / words[1]).exists(), words[1]
         _check_script(ROOT / words[1], words[2:])

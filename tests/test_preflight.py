@@ -14,6 +14,7 @@ import yaml
 import clawrl_gym as cg
 from clawrl_gym import bench, evaluate, serve, train
 from clawrl_gym.config import PolicyConfig, ServeConfig
+from clawrl_gym.core.folder_lock import LOCK_FILE
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.policy.memory import EngineMemory
 from clawrl_gym.policy.servable import model_problems
@@ -25,7 +26,6 @@ from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.run.needs import Needs, memory_problems, needs_of
 from clawrl_gym.run.preflight import measured_tasks, preflight_serving
 from clawrl_gym.store import Store
-from clawrl_gym.store.store import LOCK_FILE
 from clawrl_gym.trainers.algorithm import build_algorithm
 from clawrl_gym.trainers.memory import LearnerMemory
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -41,3 +41,12 @@ def _parts_of(annotation: object) -> list[type[Part]]:
         return [annotation]
     arguments: tuple[object, ...] = getattr(annotation, "__args__", ())
     return [part for argument in arguments for part in _parts_of(argument)]
+
+
+def leaves(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Plain values by their dotted keys; lists and empty parts are values."""
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

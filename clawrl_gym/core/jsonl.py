@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -49,7 +49,8 @@ class JsonLines:
                 self._line_is_cut = False
         except OSError as error:
             raise StoreError(
-                f"cannot write to {str(self._path)!r}: {error}; make room and go on with resume="
+                f"cannot write to {str(self._path)!r}: {error}; make room and go on (resume=, or "
+                "the same command)"
             ) from error
 
     def rewrite(self, keep: Callable[[bytes], bool]) -> int:
@@ -139,16 +140,20 @@ def _ends_whole(path: Path) -> bool:
         return file.read(1) == b"\n"
 
 
-def read_json_lines(path: Path) -> list[dict[str, object]]:
-    """The objects of a file, without half lines; empty when the file does not exist."""
+def each_json_line(path: Path) -> Iterator[dict[str, object]]:
+    """The objects of a file one by one, without half lines; none when the file does not exist."""
     if not path.exists():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n"):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
+        return
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def read_json_lines(path: Path) -> list[dict[str, object]]:
+    """All objects of a file, without half lines; empty when the file does not exist."""
+    return list(each_json_line(path))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 from uuid import uuid4
 
 from clawrl_gym.core.errors import EnvError
@@ -30,6 +31,18 @@ _MANY = 0.05
 """Of the tasks: what is told loudly."""
 
 
+class Ledger(Protocol):
+    """Knows what was graded before, and hears of every end at once."""
+
+    def graded(self, task: TaskRef, sample: int | None) -> Episode | None:
+        """The episode of a task that needs not be run again; `sample` is None of the greedy one."""
+        ...
+
+    def ended(self, sample: int | None, episode: Episode) -> None:
+        """An attempt, its transcript with it; what it raises ends the evaluation."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Attempts:
     """Several episodes of each task at the policy's own temperature."""
@@ -45,12 +58,15 @@ class Attempts:
         """Episodes that infrastructure never let end."""
         return self.samples * len(self.solved) - sum(n for n, _ in self.solved)
 
+    def rates(self, k: int) -> list[float]:
+        """pass@k of each task; one that has fewer than k episodes left is not in it."""
+        return [pass_at_k(n, solved, k) for n, solved in self.solved if n >= k]
+
     def metrics(self) -> dict[str, float]:
-        """pass@k, the mean over tasks; one that has fewer than k episodes left is not in it."""
+        """pass@k, the mean over tasks."""
         values = {HELDOUT_SAMPLES: float(self.samples), HELDOUT_SAMPLES_LOST: float(self.lost)}
         for k in self.ks:
-            rates = [pass_at_k(n, solved, k) for n, solved in self.solved if n >= k]
-            if rates:
+            if rates := self.rates(k):
                 values[f"{PASS_PREFIX}{k}"] = sum(rates) / len(rates)
         return values
 
@@ -138,24 +154,32 @@ async def evaluate(
     temperature: float | None = 0.0,
     ks: Sequence[int] = (),
     samples: int = 0,
+    ledger: Ledger | None = None,
 ) -> Evaluation:
     """Run each task once; one that cannot be run in `max_retries` more attempts is lost.
 
     For pass@k with each of `ks` it is run `samples` times more at the policy's own temperature.
-    Raises EnvError when most are lost: then it is no measure.
+    What the ledger has is not run again. Raises EnvError when most are lost: then it is no measure.
     """
 
-    async def one(name: str, task: TaskRef, temperature: float | None) -> Episode | str:
+    async def one(task: TaskRef, sample: int | None) -> Episode | str:
+        known = None if ledger is None else ledger.graded(task, sample)
+        if known is not None:
+            return known
         for _ in range(max_retries + 1):
             spec = EpisodeSpec(
-                session_id=f"{name}-{uuid4().hex[:12]}",
+                session_id=f"{'heldout' if sample is None else 'sampled'}-{uuid4().hex[:12]}",
                 group_id=None,
                 task=task,
                 max_turns=limits[task.env].max_turns,
                 timeout_s=limits[task.env].timeout_s,
-                temperature=temperature,
+                temperature=temperature if sample is None else None,
+                keeps_transcript=ledger is not None,
             )
             episode = await pool.run(spec)
+            if ledger is not None:
+                ledger.ended(sample, episode)
+                episode = replace(episode, transcript=None)  # the ledger has it
             if not episode.stop_reason.is_infrastructure:
                 return episode
         return (
@@ -164,10 +188,9 @@ async def evaluate(
         )
 
     async with asyncio.TaskGroup() as running:
-        started = [running.create_task(one("heldout", task, temperature)) for task in tasks]
+        started = [running.create_task(one(task, None)) for task in tasks]
         sampled_G = [
-            [running.create_task(one("sampled", task, None)) for _ in range(samples)]
-            for task in tasks
+            [running.create_task(one(task, number)) for number in range(samples)] for task in tasks
         ]
     ended = [task.result() for task in started]
     lost = tuple(one for one in ended if isinstance(one, str))

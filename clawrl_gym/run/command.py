@@ -91,6 +91,11 @@ def run_command(
     return _exit_code(run)
 
 
+def run_coroutine(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run what takes no configuration; every error on purpose is one line on standard error."""
+    return _exit_code(lambda: asyncio.run(_interruptible(main())))
+
+
 def _exit_code(run: Callable[[], int]) -> int:
     try:
         with INTERRUPTS.caught():

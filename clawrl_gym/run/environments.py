@@ -21,7 +21,7 @@ from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, TaskRef
 from clawrl_gym.rollout.chat import PolicyAddress, chat_of
 from clawrl_gym.rollout.episode import EpisodeSpec
-from clawrl_gym.rollout.evaluation import Evaluation, evaluate
+from clawrl_gym.rollout.evaluation import Evaluation, Ledger, evaluate
 from clawrl_gym.rollout.pool import EpisodeRunner, WorkerPool
 from clawrl_gym.rollout.stage import Stages, limits_of, one_stage
 from clawrl_gym.run.admission import Admission
@@ -157,8 +157,10 @@ class Environments:
         temperature: float = 0.0,
         ks: Sequence[int] = (),
         samples: int = 0,
+        ledger: Ledger | None = None,
     ) -> Evaluation:
-        """Every task once, and `samples` times more for pass@k with each of `ks`.
+        """Every task once, and `samples` times more for pass@k with each of `ks`; not again what
+        the ledger has.
 
         Raises EnvError when infrastructure lost most of them.
         """
@@ -170,6 +172,7 @@ class Environments:
             temperature,
             ks,
             samples,
+            ledger,
         )
 
     async def __aenter__(self) -> Self:

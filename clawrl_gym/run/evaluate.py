@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import EvaluateConfig
-from clawrl_gym.core.files import private_files
+from clawrl_gym.core.errors import ClawError, StoreError, first_of
+from clawrl_gym.core.files import private_files, replace_text
+from clawrl_gym.core.intervals import mean_of
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, HELDOUT_SUCCESS, heldout_values
+from clawrl_gym.core.types import Episode
+from clawrl_gym.evaluation.figures import EvaluationResult, data_of, read_result
+from clawrl_gym.evaluation.page import PAGE_FILE, cost_words, write_evaluation_page
+from clawrl_gym.evaluation.record import EPISODES_FILE, EvaluationRecord
+from clawrl_gym.evaluation.settings import EVALUATION_FILE, settings_of
 from clawrl_gym.rollout.chat import PolicyAddress
-from clawrl_gym.rollout.evaluation import Attempts, Evaluation
+from clawrl_gym.rollout.evaluation import Attempts, Evaluation, evaluate
+from clawrl_gym.rollout.pool import WorkerPool
 from clawrl_gym.run.environments import Environments
 from clawrl_gym.run.envs import check_env
 from clawrl_gym.run.policy import OnPhase, ServedPolicy, quiet
 from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_of_run
-from clawrl_gym.ui.text import pass_rates
-
-EVALUATION_FILE = "evaluation.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class EvaluationRun:
 
     evaluation: Evaluation
     folder: Path
+    result: EvaluationResult
+    """All that the folder holds, of earlier starts too."""
 
     @property
     def success(self) -> float:
@@ -38,7 +45,7 @@ class EvaluationRun:
         return self.evaluation.success
 
     def summary(self) -> str:
-        """The figures in a few lines, with 95 % intervals (Wilson)."""
+        """The figures in a few lines, with 95 % intervals: Wilson's, and over tasks of pass@k."""
         families = Counter(episode.family or "task" for episode in self.evaluation.episodes)
         solved = Counter(
             episode.family or "task" for episode in self.evaluation.episodes if episode.success
@@ -47,12 +54,17 @@ class EvaluationRun:
         evaluation = self.evaluation
         total = _share("all", sum(solved.values()), evaluation.n, len(evaluation.lost))
         lost = [f"  {reason}" for reason in evaluation.lost[:3]]
+        if lost:
+            lost.append(f"  the same command with run.dir={self.folder} runs the lost ones again")
         warning = [evaluation.warning] if evaluation.warning else []
-        attempts = evaluation.attempts
-        passes = [_passes(attempts)] if attempts else []
-        where = f"every episode: {self.folder / EVALUATION_FILE}"
+        passes = list(_passes(evaluation.attempts)) if evaluation.attempts else []
+        where = [
+            f"cost: {cost_words(self.result.cost)}",
+            f"every episode: {self.folder / EVALUATION_FILE}",
+            f"page: {self.folder / PAGE_FILE}",
+        ]
         many = lines if len(lines) > 1 else []
-        return "\n".join([*many, total, *passes, *warning, *lost, where])
+        return "\n".join([*many, total, *passes, *warning, *lost, *where])
 
 
 async def evaluate_policy(config: EvaluateConfig, *, on_phase: OnPhase = quiet) -> EvaluationRun:
@@ -85,14 +97,48 @@ async def evaluate_prepared(
     on_phase: OnPhase = quiet,
     served: PolicyAddress | None = None,
 ) -> EvaluationRun:
-    """Measure, of a policy that is served already if `served` says where."""
+    """Measure, of a policy that is served already if `served` says where.
+
+    What an earlier start graded in the same folder is kept. Raises PolicyError when the policy does
+    not answer any more.
+    """
     config, folder, tasks = plan.config, plan.folder, plan.heldout
-    folder.path.mkdir(parents=True, exist_ok=True)
-    rollout = config.rollout
+    model = plan.model.folder if plan.model else None
+    settings = settings_of(config, len(tasks), model)
+    say = partial(on_phase, "evaluation")
+    record = await asyncio.to_thread(EvaluationRecord.open, folder.path, settings, say)
+    try:
+        evaluation = await _measure(plan, record, on_phase, served)
+    except ExceptionGroup as failures:
+        first = first_of(failures)
+        if isinstance(first, ClawError):
+            raise first from None
+        raise
+    finally:
+        record.close()
+    result = replace(await asyncio.to_thread(read_result, folder.path), is_complete=True)
+    await asyncio.to_thread(_write, result, evaluation, plan.notes)
+    return EvaluationRun(evaluation, folder.path, result)
+
+
+async def _measure(
+    plan: Preflight[EvaluateConfig],
+    record: EvaluationRecord,
+    on_phase: OnPhase,
+    served: PolicyAddress | None,
+) -> Evaluation:
+    """What is graded already needs no policy: where nothing is missing none is started."""
+    config, tasks, rollout = plan.config, plan.heldout, plan.config.rollout
+    samples = config.eval.samples_per_task
+    on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")
+    if record.has_all(tasks, samples):
+        return await evaluate(
+            list(tasks), WorkerPool(), {}, 0, ks=config.eval.k, samples=samples, ledger=record
+        )
     async with AsyncExitStack() as stack:
         address = served or _endpoint(config)
         if address is None:
-            policy = ServedPolicy(config, folder.path, on_phase=on_phase)
+            policy = ServedPolicy(config, plan.folder.path, on_phase=on_phase)
             address = (await stack.enter_async_context(policy)).address
         environments = Environments(
             config.env,
@@ -105,15 +151,13 @@ async def evaluate_prepared(
             growth_mb=config.rollout.growth_mb,
         )
         await stack.enter_async_context(environments)
-        on_phase("evaluation", f"{len(tasks)} tasks of the split {config.split}")
-        evaluation = await environments.evaluate(
+        return await environments.evaluate(
             tasks,
             temperature=config.eval.temperature,
             ks=config.eval.k,
-            samples=config.eval.samples_per_task,
+            samples=samples,
+            ledger=record,
         )
-    _write(folder.path / EVALUATION_FILE, config, evaluation, plan.notes)
-    return EvaluationRun(evaluation, folder.path)
 
 
 def _share(name: str, solved: int, n: int, lost: int = 0) -> str:
@@ -123,9 +167,15 @@ def _share(name: str, solved: int, n: int, lost: int = 0) -> str:
     return f"{name:<24} {values[HELDOUT_SUCCESS]:5.0%}  ({interval}, n = {n}{beside})"
 
 
-def _passes(attempts: Attempts) -> str:
+def _passes(attempts: Attempts) -> Iterator[str]:
     of = f"{attempts.samples} samples of each of {len(attempts.solved)} tasks"
-    return f"{pass_rates(attempts.metrics())}  ({of}, at the policy's own temperature)"
+    if attempts.lost:
+        of += f", {attempts.lost} lost"
+    for k in attempts.ks:
+        estimate = mean_of(attempts.rates(k))
+        if estimate.n:
+            interval = f"{estimate.low:.0%} to {estimate.high:.0%}, {of}"
+            yield f"{f'pass@{k}':<24} {estimate.value:5.0%}  ({interval})"
 
 
 def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
@@ -142,17 +192,26 @@ def _endpoint(config: EvaluateConfig) -> PolicyAddress | None:
     )
 
 
-def _write(
-    path: Path, config: EvaluateConfig, evaluation: Evaluation, notes: Sequence[str]
-) -> None:
+def _write(result: EvaluationResult, evaluation: Evaluation, notes: Sequence[str]) -> None:
+    """evaluation.json, the page and its transcripts. Raises StoreError."""
     report = {
-        "env": config.env.type,
-        "split": config.split,
-        "policy": config.endpoint.base_url or config.policy.model,
-        "temperature": config.eval.temperature,
+        **data_of(result),
         "metrics": evaluation.metrics(),
         "lost": list(evaluation.lost),
         "notes": list(notes),
-        "episodes": [asdict(episode) for episode in evaluation.episodes],
+        "episodes": [_plain(episode) for episode in evaluation.episodes],
     }
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    try:
+        write_evaluation_page(result)
+        replace_text(result.folder / EVALUATION_FILE, json.dumps(report, indent=1) + "\n")
+    except OSError as error:
+        raise StoreError(
+            f"cannot write to {result.folder}: {error}; every episode is in {EPISODES_FILE}: make "
+            "room, and the same command writes the rest"
+        ) from error
+
+
+def _plain(episode: Episode) -> dict[str, object]:
+    values = asdict(episode)
+    del values["transcript"]
+    return values

@@ -18,8 +18,11 @@ import yaml
 from clawrl_gym.config import CommandConfig, EvaluateConfig, RunConfig, ServeConfig
 from clawrl_gym.core.errors import ConfigError, StoreError
 from clawrl_gym.core.files import make_private
+from clawrl_gym.core.folder_lock import holder_of, in_use
+from clawrl_gym.evaluation.record import unfinished
+from clawrl_gym.evaluation.settings import Settings
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
-from clawrl_gym.store import StoreReader, holder_of, in_use
+from clawrl_gym.store import StoreReader
 from clawrl_gym.store.schema import DATABASE_FILE
 
 C = TypeVar("C", bound=CommandConfig)
@@ -199,11 +202,18 @@ def serving_folder(config: ServeConfig) -> RunFolder:
     return RunFolder(Path(config.run.dir))
 
 
-def evaluation_folder(config: EvaluateConfig) -> RunFolder:
-    """Where an evaluation goes: as for a run, with a name of its own."""
+def evaluation_folder(config: EvaluateConfig, settings: Settings | None = None) -> RunFolder:
+    """Where an evaluation goes: as for a run, with a name of its own.
+
+    Without a name, the newest folder in which the same evaluation (`settings`) has not ended and
+    goes on nowhere.
+    """
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))
+    root = Path(config.run.root)
+    if config.run.name:
+        return RunFolder(root / config.run.name)
     model = config.endpoint.model if config.endpoint.base_url else config.policy.model
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    name = f"evaluate-{config.env.type}-{Path(model).name}-{stamp}"
-    return RunFolder(Path(config.run.root) / (config.run.name or name))
+    stem = f"evaluate-{config.env.type}-{Path(model).name}"
+    begun = None if settings is None else unfinished(root, f"{stem}-*", settings)
+    return RunFolder(begun or root / f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}")

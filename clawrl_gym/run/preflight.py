@@ -25,12 +25,15 @@ from clawrl_gym.core import loggers
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
+from clawrl_gym.evaluation.record import check_folder, check_free
+from clawrl_gym.evaluation.settings import settings_of
 from clawrl_gym.gateway.admission import check_key
 from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.run.contradictions import contradictions, missing_hints
+from clawrl_gym.run.endpoint import endpoint_look
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
 from clawrl_gym.run.joining import membership
@@ -141,8 +144,6 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
     is_settled = not problems.lines
     problems.lines += contradictions(config)
     folder = evaluation_folder(config)
-    with problems.noted():
-        folder.check_usable()
     model = None
     if config.endpoint.base_url is None:
         model = look_at_model(problems, config, folder)
@@ -150,14 +151,33 @@ def preflight_evaluation(config: EvaluateConfig, say: Say = quiet) -> Preflight[
         problems.lines += _reach("endpoint.base_url", config.endpoint.base_url)
     problems.lines += blindness(config, config.env, model)
     sampler = None
+    tasks: list[TaskRef] = []
     if is_settled:
         sampler = _environment(problems, config.env, config.agent, config.seed)
+    if sampler is not None:
+        with problems.noted():
+            tasks = measured_tasks(config, sampler)
+            folder = _begun_or_new(config, len(tasks), model)
+    with problems.noted():
+        folder.check_usable()
+        check_free(folder.path)
     unprepared = _unprepared(problems, [config.env] if is_settled else [], say)
     if sampler is None or problems.lines:
         raise problems.error()
-    tasks = measured_tasks(config, sampler)
-    notes = [*config.env.left_out(), *notes_of(config, model)]
+    endpoint_notes = endpoint_look(problems, config.endpoint)
+    problems.raise_if_any()
+    notes = [*config.env.left_out(), *endpoint_notes, *notes_of(config, model)]
     return Preflight(config, folder, model, None, tasks, unprepared=unprepared, notes=notes)
+
+
+def _begun_or_new(config: EvaluateConfig, tasks: int, model: ModelPlan | None) -> RunFolder:
+    """The evaluation's folder. Raises ConfigError when it holds something else."""
+    if model is not None and model.folder is None:  # known once it is downloaded
+        return evaluation_folder(config)
+    settings = settings_of(config, tasks, model.folder if model else None)
+    folder = evaluation_folder(config, settings)
+    check_folder(folder.path, settings)
+    return folder
 
 
 def preflight_of_run(look: Callable[[C], Preflight[C]], config: C) -> Preflight[C]:

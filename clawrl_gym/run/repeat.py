@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from clawrl_gym.config import Part, RunConfig, ServeConfig
 from clawrl_gym.config.compose import split_search_path, with_overrides
+from clawrl_gym.config.part import leaves
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import git_commit, package_versions, read_starts
 from clawrl_gym.core.redact import is_secret
@@ -95,8 +96,8 @@ def notes(file: Path, stored: Mapping[str, object], config: Part) -> Iterator[st
         commit, commit_now = starts[-1].get("commit"), git_commit()
         if commit and commit_now and commit != commit_now:
             yield f"it ran with the code of commit {commit}, here is {commit_now}"
-    stored_keys = {key for key, _ in _leaves(stored)}
-    own = dict(_leaves(config.model_dump(mode="json")))
+    stored_keys = {key for key, _ in leaves(stored)}
+    own = dict(leaves(config.model_dump(mode="json")))
     writer = ServeConfig if "learn" in stored else RunConfig
     new = [
         key
@@ -132,18 +133,9 @@ def _remove(values: dict[str, object], keys: Sequence[str]) -> None:
 
 
 def _check_hidden(file: Path, values: Mapping[str, object]) -> None:
-    for key, value in _leaves(values):
+    for key, value in leaves(values):
         if is_secret(key) and value in _HIDDEN:
             raise ConfigError(f"{key} is hidden in {file}, expected the key itself: {key}=KEY")
-
-
-def _leaves(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Values by their dotted keys; lists and empty parts are values."""
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _is_in(key: str, stored: set[str]) -> bool:

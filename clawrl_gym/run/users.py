@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from clawrl_gym.core.errors import ClawError, StoreError
+from clawrl_gym.core.folder_lock import holder_of
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.policy.checkpoints import CHECKPOINTS
 from clawrl_gym.run.last_report import LastReport
-from clawrl_gym.store import Store, holder_of
+from clawrl_gym.store import Store
 from clawrl_gym.store.schema import DATABASE_FILE
 from clawrl_gym.store.users import Users
 

@@ -9,7 +9,7 @@ from clawrl_gym.store.rows import (
     StoredNode,
     UpdateRow,
 )
-from clawrl_gym.store.store import Store, holder_of, in_use
+from clawrl_gym.store.store import Store
 from clawrl_gym.store.verdicts import effective
 
 __all__ = [
@@ -22,6 +22,4 @@ __all__ = [
     "StoredNode",
     "UpdateRow",
     "effective",
-    "holder_of",
-    "in_use",
 ]

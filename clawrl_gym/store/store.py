@@ -9,7 +9,6 @@ recorded is kept in memory: nothing of a conversation is on the disk, only the u
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import functools
 import os
 import shutil
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from clawrl_gym.core.errors import StoreError, boundary
+from clawrl_gym.core.folder_lock import lock_folder
 from clawrl_gym.core.ownership import OWNER
 from clawrl_gym.core.types import Compared, Group, Message, Sample, Taught, Turn, Verdict
 from clawrl_gym.store import journal, pictures, schema, sessions, training, turns, verdicts
@@ -33,7 +33,6 @@ from clawrl_gym.store.writer import Job, Transaction, Writer
 
 T = TypeVar("T")
 P = ParamSpec("P")
-LOCK_FILE = "run.lock"
 MIN_FREE_MB = 64
 """Room that the disk must have before a run starts."""
 
@@ -91,7 +90,7 @@ class Store:
         Raises StoreError: the folder cannot be used or belongs to a run that is still going, the
         disk has no room, the file is not a run's database or has another schema version.
         """
-        lock = _lock_folder(folder)
+        lock = lock_folder(folder)
         try:
             _check_disk(folder)
             connect = schema.connect_writer if record else schema.connect_memory
@@ -372,53 +371,6 @@ class Store:
         loop = asyncio.get_running_loop()
         with boundary(StoreError, "cannot read the run's database"):
             return await loop.run_in_executor(self._read_thread, read_exclusively)
-
-
-def _lock_folder(folder: Path) -> int:
-    """Hold the run's folder; returns the open file that holds it (the system frees it on death).
-
-    Raises StoreError when a living process has it, or when the folder cannot be used.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise StoreError(
-            f"cannot use the run folder {str(folder)!r}: {error.strerror}; give another run.dir"
-        ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        owner = os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-        os.close(lock)
-        raise StoreError(in_use(folder, owner)) from None
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return lock
-
-
-def holder_of(folder: Path) -> str | None:
-    """The process that writes to a run's folder now; None when nobody does. Leaves no trace."""
-    try:
-        lock = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return os.read(lock, 32).decode(errors="replace").strip() or "unknown"
-    else:
-        return None
-    finally:
-        os.close(lock)
-
-
-def in_use(folder: Path, owner: str) -> str:
-    """The refusal of a folder that another process writes to."""
-    return (
-        f"got the folder {str(folder)!r} of a run that is still going (process {owner}), "
-        "expected a free one: give another run.dir=PATH, or end that run first"
-    )
 
 
 def _check_disk(folder: Path) -> None:

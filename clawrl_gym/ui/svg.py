@@ -239,6 +239,56 @@ def _dots(frame: PlotArea, series: Series) -> str:
     return "".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class IntervalRow:
+    """A value with its interval, on a line of its own."""
+
+    name: str
+    colour: str
+    value: float
+    low: float
+    high: float
+    words: str
+    """Beside it, at the right."""
+
+
+_ROW_PX, _NAME_PX, _WORDS_PX = 30, 6.6, 6.2
+
+
+def interval_chart(
+    rows: Sequence[IntervalRow],
+    *,
+    label: str,
+    width: int = 720,
+    x_range: tuple[float, float] = (0.0, 1.0),
+    form: Form = share,
+) -> Markup:
+    """Values below each other with their intervals, and a line at 0 where that is in between."""
+    if not rows:
+        return Markup("")
+    left = 16 + int(_NAME_PX * max(len(row.name) for row in rows))
+    right = 16 + int(_WORDS_PX * max(len(row.words) for row in rows))
+    height = 34 + _ROW_PX * len(rows)
+    frame = PlotArea(width, height, x_range, (0.0, 1.0), left, right, top=4, bottom=26)
+    base, parts = height - frame.bottom, []
+    for tick in ticks(*x_range, about=max(2, (width - left - right) // 80)):
+        x, zero = frame.x(tick), "axis" if tick == 0 and x_range[0] < 0 else "grid"
+        parts.append(f'<path class="{zero}" d="M{x} {frame.top}V{base}"/>')
+        words = escape(on_axis(tick, form))
+        parts.append(f'<text x="{x}" y="{base + 18}" text-anchor="middle">{words}</text>')
+    for place, row in enumerate(rows):
+        y = frame.top + _ROW_PX * (place + 0.5)
+        low, high = (frame.x(min(max(end, x_range[0]), x_range[1])) for end in (row.low, row.high))
+        parts.append(
+            f'<text x="8" y="{y + 4}">{escape(row.name)}</text>'
+            f'<path class="s-{row.colour} bar" d="M{low} {y}H{high}'
+            f'M{low} {y - 4}v8M{high} {y - 4}v8"/>'
+            f'<circle class="s-{row.colour} dot" cx="{frame.x(row.value)}" cy="{y}" r="4.5"/>'
+            f'<text x="{width - 8}" y="{y + 4}" text-anchor="end">{escape(row.words)}</text>'
+        )
+    return _svg(frame, parts, label)
+
+
 def _hover_data(frame: PlotArea, series: Sequence[Series], form: Form, x_label: str) -> str:
     """What the page's script shows under the pointer: per x its position and its lines of text."""
     rows: dict[float, list[str]] = {}

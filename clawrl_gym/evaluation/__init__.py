@@ -1,0 +1,1 @@
+"""Evaluations: their folders, figures, pages, and what several say of each other."""

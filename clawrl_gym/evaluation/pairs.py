@@ -1,0 +1,129 @@
+"""Two evaluations task by task: what changed, and by how much in the mean.
+
+Only tasks that both measured count, so that other tasks make no difference; the interval is the one
+of paired differences over tasks (`core/intervals.py`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.intervals import Difference, mean_difference
+from clawrl_gym.evaluation.figures import EvaluationResult, TaskResult
+from clawrl_gym.evaluation.settings import deciding
+
+_OF_THE_POLICY = ("policy.", "endpoint.", "seed")
+"""Keys in which evaluations that are compared are meant to differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A task that one of two solves."""
+
+    before: TaskResult
+    after: TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A second evaluation, less a first."""
+
+    before: EvaluationResult
+    after: EvaluationResult
+    tasks: tuple[tuple[TaskResult, TaskResult], ...]
+    """Measured by both."""
+
+    @property
+    def unpaired(self) -> int:
+        """Tasks that only one of them measured."""
+        return len(self.before.measured) + len(self.after.measured) - 2 * len(self.tasks)
+
+    @property
+    def success(self) -> Difference:
+        difference = mean_difference([[float(b.solved) - float(a.solved) for a, b in self.tasks]])
+        assert difference is not None  # there is at least one task
+        return difference
+
+    @property
+    def won(self) -> list[Flip]:
+        """Tasks that only the second one solves."""
+        return [Flip(a, b) for a, b in self.tasks if b.solved and not a.solved]
+
+    @property
+    def lost(self) -> list[Flip]:
+        """Tasks that only the first one solves."""
+        return [Flip(a, b) for a, b in self.tasks if a.solved and not b.solved]
+
+    def passes(self) -> dict[int, Difference]:
+        """Of pass@k, for each k that both have samples for."""
+        differences = {}
+        for k in sorted(set(self.before.ks) & set(self.after.ks)):
+            rates = [(a.pass_at(k), b.pass_at(k)) for a, b in self.tasks]
+            own = [b - a for a, b in rates if a is not None and b is not None]
+            difference = mean_difference([own])
+            if difference is not None:
+                differences[k] = difference
+        return differences
+
+    def sentence(self, names: dict[Path, str]) -> str:
+        """What was found, in one line."""
+        first, second = names[self.before.folder], names[self.after.folder]
+        n, difference = len(self.tasks), self.success
+        flips = f"{len(self.won)} tasks it alone solves, {len(self.lost)} the other alone"
+        spread = f"{points(difference)}; {flips}"
+        if not difference.is_clear:
+            return (
+                f"{second} and {first} are not distinguishable on the {n} tasks that both were "
+                f"measured on: {second} solves {spread}."
+            )
+        return f"On the same {n} tasks {second} solves {spread}, compared with {first}."
+
+
+def points(difference: Difference) -> str:
+    """`12.0 points more (3.7 to 20.3)`, `2.0 points fewer (-6.0 to 2.0)`."""
+    low, high = 100 * difference.low, 100 * difference.high
+    word = "fewer" if difference.mean < 0 else "more"
+    return f"{abs(100 * difference.mean):.1f} points {word} ({low:+.1f} to {high:+.1f})"
+
+
+def pairs_of(results: Sequence[EvaluationResult]) -> list[Pair]:
+    """Each with each, the earlier one first. Raises ConfigError for what cannot be compared."""
+    return [_pair(before, after) for before, after in itertools.combinations(results, 2)]
+
+
+def names_of(results: Sequence[EvaluationResult]) -> dict[Path, str]:
+    """A short name for each: its folder's, or the whole path where two would be the same."""
+    names = [result.name for result in results]
+    return {
+        result.folder: result.name if names.count(result.name) == 1 else str(result.folder)
+        for result in results
+    }
+
+
+def setting_differences(results: Sequence[EvaluationResult]) -> list[tuple[str, list[str]]]:
+    """What beside the policy was not the same: the key, and the value of each."""
+    settings = [dict(deciding(result.settings.config)) for result in results]
+    keys = sorted({key for one in settings for key in one if not key.startswith(_OF_THE_POLICY)})
+    rows = [(key, [str(one.get(key, "-")) for one in settings]) for key in keys]
+    return [(key, values) for key, values in rows if len(set(values)) > 1]
+
+
+def _pair(before: EvaluationResult, after: EvaluationResult) -> Pair:
+    if before.env != after.env:
+        raise ConfigError(
+            f"got evaluations of env={before.env} ({before.folder}) and env={after.env} "
+            f"({after.folder}), expected the same environment"
+        )
+    first = {task.key: task for task in before.measured}
+    both = tuple((first[task.key], task) for task in after.measured if task.key in first)
+    if not both:
+        raise ConfigError(
+            f"got {before.folder} and {after.folder}, which have measured no task in common "
+            f"({len(before.measured)} and {len(after.measured)} tasks), expected the same tasks: "
+            "the same env, split and seed"
+        )
+    return Pair(before, after, both)

@@ -1,0 +1,201 @@
+"""Evaluations that are over: compared, graded again, shown; no policy is asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from clawrl_gym import evaluate
+from clawrl_gym.config import EvaluateConfig
+from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.types import Answer, Episode, StopReason, TaskRef, Transcript
+from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.evaluation.comparison import compare_evaluations
+from clawrl_gym.evaluation.figures import read_result
+from clawrl_gym.evaluation.pairs import pairs_of
+from clawrl_gym.evaluation.record import EvaluationRecord, each_attempt
+from clawrl_gym.evaluation.settings import settings_of
+from clawrl_gym.run.regrade import regrade
+
+CONFIG = EvaluateConfig(env=GymEnvConfig(target="tests.guess_env:GuessEnv", max_turns=3))
+
+
+def episode_of(seed: int, *replies: str, stop: StopReason = StopReason.TERMINATED) -> Episode:
+    """What `GuessEnv` would have made of these replies."""
+    number = str(seed % 10)
+    answers = [Answer({"role": "assistant", "content": text}, text, 10, 2, 0.5) for text in replies]
+    middle = [f"It is {number}."] * (len(replies) - 1)
+    return Episode(
+        session_id=f"heldout-{seed}",
+        group_id=None,
+        task=TaskRef(None, seed, "heldout"),
+        stop_reason=stop,
+        reward=float(replies[-1] == number) if not stop.is_infrastructure else None,
+        turns=len(replies),
+        family="odd" if seed % 2 else "even",
+        duration_s=1.0,
+        transcript=Transcript(
+            [{"role": "user", "content": f"Say {number}."}],
+            [],
+            answers,
+            [f"Say {number}.", *middle, "Thanks."],
+        ),
+    )
+
+
+def evaluation(
+    folder: Path, greedy: Sequence[Episode], sampled: Sequence[Sequence[Episode]] = ()
+) -> Path:
+    """A folder as `evaluate` leaves it; `sampled`: episodes of sample 0, of sample 1, ..."""
+    values = CONFIG.model_dump()
+    if sampled:
+        values["eval"] |= {"k": (1, len(sampled))}
+    settings = settings_of(EvaluateConfig.of(values), len(greedy), None)
+    record = EvaluationRecord.open(folder, replace(settings, weights="w"))
+    for episode in greedy:
+        record.ended(None, episode)
+    for number, own in enumerate(sampled):
+        for episode in own:
+            record.ended(number, episode)
+    record.close()
+    return folder
+
+
+def solving(*solved: int, of: int = 10) -> list[Episode]:
+    return [episode_of(seed, str(seed % 10) if seed in solved else "?") for seed in range(of)]
+
+
+def test_a_comparison_is_over_the_tasks_that_both_measured(tmp_path: Path) -> None:
+    first = evaluation(tmp_path / "a", solving(0, 1, 2))
+    second = evaluation(tmp_path / "b", solving(1, 2, 3, 4, 5, of=12))
+    (pair,) = pairs_of([read_result(first), read_result(second)])
+    assert (len(pair.tasks), pair.unpaired) == (10, 2)
+    assert [flip.after.task.seed for flip in pair.won] == [3, 4, 5]
+    assert [flip.after.task.seed for flip in pair.lost] == [0]
+    assert pair.success.mean == pytest.approx(0.2)
+    assert not pair.success.is_clear
+
+
+def test_the_sentence_says_what_the_interval_says(tmp_path: Path) -> None:
+    none = evaluation(tmp_path / "none", solving(of=40))
+    some = evaluation(tmp_path / "some", solving(0, of=40))
+    all_ = evaluation(tmp_path / "all", solving(*range(40), of=40))
+    comparison = compare_evaluations([none, some, all_], tmp_path / "out")
+    assert re.search(
+        r"some and none are not distinguishable on the 40 tasks", comparison.sentences[0]
+    )
+    assert re.search(r"same 40 tasks all solves 100.0 points more", comparison.sentences[1])
+    written = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert written["pairs"][1]["success"]["mean"] == 1.0
+    assert len(written["pairs"][1]["won"]) == 40
+
+
+def test_the_page_links_every_flipped_task_of_every_evaluation(tmp_path: Path) -> None:
+    first = evaluation(tmp_path / "a", solving(0, 1))
+    second = evaluation(tmp_path / "b", solving(1, 2), [solving(1), solving(1, 2)])
+    comparison = compare_evaluations([first, second])
+    assert comparison.folder == tmp_path / "comparison-a-b"
+    page = (comparison.folder / "comparison.html").read_text()
+    links = re.findall(r'href="(\.\./[ab]/transcripts/[^"]+)"', page)
+    assert len(links) == 4
+    assert all((comparison.folder / link).resolve().is_file() for link in links)
+    assert (comparison.folder / "comparison.svg").read_text().count("recipe") >= 4
+
+
+def test_pass_at_k_is_unbiased_and_compared_task_by_task(tmp_path: Path) -> None:
+    first = evaluation(tmp_path / "a", solving(), [solving(0), solving(0, 1)])
+    second = evaluation(tmp_path / "b", solving(), [solving(0, 1), solving(0, 1)])
+    result = read_result(first)
+    assert result.passes()[1].value == pytest.approx((1 + 0.5) / 10)
+    assert result.passes()[2].value == pytest.approx(0.2)
+    (pair,) = pairs_of([result, read_result(second)])
+    assert pair.passes()[1].mean == pytest.approx(0.05)
+    assert pair.passes()[2].mean == 0.0
+
+
+def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
+    first = evaluation(tmp_path / "a", solving(0))
+    other = evaluation(tmp_path / "b", [episode_of(99, "9")])
+    with pytest.raises(ConfigError, match=r"measured no task in common \(10 and 1 tasks\)"):
+        compare_evaluations([first, other])
+    with pytest.raises(ConfigError, match=r"expected 2 to 8 different folders"):
+        compare_evaluations([first, first])
+    with pytest.raises(ConfigError, match=r"holds no evaluation"):
+        compare_evaluations([first, tmp_path])
+    with pytest.raises(ConfigError, match=r"holds an evaluation, expected a folder of its own"):
+        compare_evaluations([first, evaluation(tmp_path / "c", solving(1))], tmp_path / "a")
+
+
+async def test_the_same_environment_grades_the_same(tmp_path: Path) -> None:
+    folder = evaluation(
+        tmp_path / "a", [*solving(0, 1), episode_of(12, "more", "2")], [solving(3), solving(4)]
+    )
+    regrading = await regrade(folder)
+    assert (regrading.graded, regrading.changes, regrading.failures) == (31, (), ())
+    assert regrading.after.folder == tmp_path / "a-regraded"
+    assert regrading.after.success == regrading.before.success
+    assert regrading.after.cost == regrading.before.cost
+    assert (
+        "Graded again, from the episodes of"
+        in (tmp_path / "a-regraded" / "evaluation.html").read_text()
+    )
+
+
+async def test_another_grader_changes_verdicts_without_a_word_of_the_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = evaluation(tmp_path / "a", solving(0, 1))
+    monkeypatch.setenv("GUESS_ANYTHING", "1")
+    regrading = await regrade(folder, tmp_path / "again")
+    assert len(regrading.changes) == 8
+    assert "reward 0.0 is 1.0 now" in regrading.summary()
+    assert regrading.after.success.value == 1.0
+    assert [one.episode.success for one in each_attempt(folder)].count(True) == 2
+
+
+async def test_an_episode_that_would_not_be_the_same_is_not_graded(tmp_path: Path) -> None:
+    said_otherwise = episode_of(3, "more", "3")
+    transcript = said_otherwise.transcript
+    assert transcript is not None
+    seen = ["Say 3.", "It is three.", "Thanks."]
+    said_otherwise = replace(said_otherwise, transcript=replace(transcript, observations=seen))
+    goes_on = episode_of(4, "more")
+    silent = replace(episode_of(5, "5"), transcript=None)
+    late = replace(
+        episode_of(6, "more"), stop_reason=StopReason.DEADLINE, reward=0.0, error="no end"
+    )
+    folder = evaluation(tmp_path / "a", [*solving(0, of=2), said_otherwise, goes_on, silent, late])
+    regrading = await regrade(folder)
+    assert (regrading.graded, regrading.kept, len(regrading.failures)) == (2, 1, 3)
+    told = "\n".join(regrading.failures)
+    assert "saw before reply 2 is not the same: 'three.' then, '3.' now" in told
+    assert "there is no more reply" in told
+    assert "what was said is not kept" in told
+    assert (len(regrading.after.measured), len(regrading.after.lost)) == (3, 3)
+
+
+async def test_what_cannot_be_graded_again_is_told(tmp_path: Path) -> None:
+    folder = evaluation(tmp_path / "a", solving(0))
+    with pytest.raises(ConfigError, match=r"expected a new folder: --out"):
+        await regrade(folder, folder)
+    with pytest.raises(ConfigError, match=r"holds no evaluation"):
+        await regrade(tmp_path)
+    empty = evaluation(tmp_path / "empty", [])
+    with pytest.raises(ConfigError, match=r"has no graded episode"):
+        await regrade(empty)
+
+
+def test_the_commands_answer_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = evaluation(tmp_path / "a", solving(0))
+    second = evaluation(tmp_path / "b", solving(1))
+    assert evaluate.main(["compare", str(first), str(second)]) == 0
+    assert "comparison.html" in capsys.readouterr().out
+    assert evaluate.main(["report", str(first)]) == 0
+    assert (first / "evaluation.html").exists()
+    assert evaluate.main(["report", str(tmp_path / "nothing")]) == 2
+    assert "error: " in capsys.readouterr().err
