@@ -1,5 +1,6 @@
 """Several environments in one run: how they are composed, drawn, played, judged and counted."""
 
+import asyncio
 import io
 import json
 from collections import Counter
@@ -45,6 +46,7 @@ def test_each_environment_has_what_it_would_have_alone() -> None:
         assert domain.env == alone.env
         assert domain.judge == alone.judge
         assert domain.agent == alone.agent
+        assert domain.envs_per_worker == alone.rollout.envs_per_worker
         assert domain.episode_timeout_s in (None, alone.rollout.episode_timeout_s)
     assert [domain.weight for domain in mixed.mixture.values()] == [2.0, 1.0, 1.0]
     assert mixed.env_name == "terminal+conversation+swe"
@@ -175,6 +177,17 @@ async def test_a_worker_plays_each_task_on_its_own_stage_with_its_own_agent(benc
         turn = (await bench.store.turns_of(f"e{number}"))[0]
         system = turn.messages[0].get("content")
         assert system == ("You go." if env == "plain" else "You say.")
+    await worker.close()
+
+
+async def test_a_stage_may_hold_fewer_episodes_than_its_worker(bench: Bench) -> None:
+    env = GymEnvConfig(target="tests.test_films:PlainEnv", max_turns=1)
+    stages = {"a": Stage(env, AgentConfig(type="text"), 30.0, envs_per_worker=1)}
+    worker = RolloutWorker(stages, 8, PolicyAddress(bench.url, bench.gateway.key, "tiny"), 10.0)
+    specs = [EpisodeSpec(f"e{n}", 1, TaskRef(None, n, "train", "a"), 1, 30.0) for n in range(4)]
+    episodes = await asyncio.gather(*(worker.run(spec) for spec in specs))
+    assert [episode.error for episode in episodes] == [None] * 4
+    assert len(worker._casts["a"].all) == 1
     await worker.close()
 
 

@@ -1,7 +1,7 @@
 """From `env=[terminal,toolcall] mixture.terminal.weight=2` to a configuration for each environment.
 
 What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
-curriculum, the time of an episode) is its own in a mixture, too. All else is the run's; a judge or
+curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the run's; a judge or
 a curriculum that the command line names is everyone's.
 """
 
@@ -18,6 +18,8 @@ ComposeAlone = Callable[[str], Values]
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _OWN = ("env", "agent", "judge", "curriculum")
 """What `env=NAME` alone chooses."""
+_OF_ROLLOUT = ("episode_timeout_s", "envs_per_worker")
+"""And of these what it says of its episodes."""
 _OF_ONE = ("env", "agent")
 """Parts that each environment of a mixture has for itself."""
 
@@ -133,8 +135,8 @@ def _filled(name: str, said: Values, alone: ComposeAlone) -> Values:
         raise ConfigError(f"mixture.{name}: {error}") from error
     rollout = base.get("rollout")
     usual: Values = {key: base[key] for key in _OWN if key in base}
-    if isinstance(rollout, Mapping) and "episode_timeout_s" in rollout:
-        usual["episode_timeout_s"] = rollout["episode_timeout_s"]
+    if isinstance(rollout, Mapping):
+        usual |= {key: rollout[key] for key in _OF_ROLLOUT if key in rollout}
     return _merged(usual, said)
 
 

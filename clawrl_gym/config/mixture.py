@@ -22,3 +22,6 @@ class DomainConfig(Part):
     """Its share of the groups is this over the sum of all weights."""
     episode_timeout_s: float | None = Field(None, gt=0)
     """None takes `rollout.episode_timeout_s`."""
+    envs_per_worker: int | None = Field(None, ge=1)
+    """Most of its episodes that one worker runs at a time; None: as many as the worker has room
+    for. Browsers and containers take much memory, each."""

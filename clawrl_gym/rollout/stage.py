@@ -21,6 +21,8 @@ class Stage:
     agent: AgentConfig
     timeout_s: float
     """Of one episode."""
+    envs_per_worker: int | None = None
+    """Most episodes here that a worker runs at a time; None: as many as it has slots."""
 
     @property
     def limits(self) -> EpisodeLimits:

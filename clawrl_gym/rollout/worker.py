@@ -1,9 +1,9 @@
 """The Ray worker: one async actor that holds many environments, whose calls block threads.
 
-A slot is one episode at a time, on any of the run's stages; each stage has as many environments,
-made when they are first used. What they hold of threads is in `threads.py`. An environment that
-failed is closed and built anew for the next episode; a sandbox is opened at each reset, so nothing
-of an episode reaches the next.
+A slot is one episode at a time, on any of the run's stages; each stage has as many environments, or
+fewer where it says so, made when they are first used. What they hold of threads is in `threads.py`.
+An environment that failed is closed and built anew for the next episode; a sandbox is opened at
+each reset, so nothing of an episode reaches the next.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class _Cast:
         self._harness = Harness(tuple(agent.command), policy)
         self._bounds = Bounds(agent.context, agent.max_context_chars, agent.max_reply_tokens)
         self._films = getattr(stage.env, "films", "none")
-        self.all = [EnvironmentThread(stage.env, number, threads) for number in range(slots)]
+        most = min(slots, stage.envs_per_worker or slots)
+        self.room = asyncio.Semaphore(most)
+        self.all = [EnvironmentThread(stage.env, number, threads) for number in range(most)]
         self.free = deque(self.all)
 
     def films_of(self, spec: EpisodeSpec) -> bool:
@@ -196,7 +198,7 @@ class RolloutWorker(EpisodeRunner):
     async def _run(self, spec: EpisodeSpec) -> Episode:
         assert self._chat is not None
         cast = self._casts[spec.task.env]
-        async with self._slots:
+        async with cast.room, self._slots:
             slot = cast.free.popleft()
             if slot in self._stale:
                 self._stale.remove(slot)

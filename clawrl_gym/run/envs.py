@@ -36,7 +36,9 @@ def stages_of(config: RunConfig) -> Stages:
     """Where the episodes of a run are played, by the names of its environments."""
     usual_s = config.rollout.episode_timeout_s
     return {
-        name: Stage(domain.env, domain.agent, domain.episode_timeout_s or usual_s)
+        name: Stage(
+            domain.env, domain.agent, domain.episode_timeout_s or usual_s, domain.envs_per_worker
+        )
         for name, domain in config.domains.items()
     }
 
