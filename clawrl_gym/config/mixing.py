@@ -1,8 +1,8 @@
 """From `env=[terminal,toolcall] mixture.terminal.weight=2` to a configuration for each environment.
 
 What `env=NAME` alone would choose for an environment (its keys, its agent, its judge, its
-curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the run's; a judge or
-a curriculum that the command line names is everyone's.
+curriculum, the time and number of its episodes) is its own in a mixture, too. All else is the
+run's; a judge or a curriculum that the command line names is everyone's.
 """
 
 from __future__ import annotations
