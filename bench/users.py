@@ -258,12 +258,14 @@ def _print(people: list[Person], state: State, updates: dict[str, int]) -> None:
             f"| {person.name} | {person.persona} | {updates.get(person.name, 0)} | "
             f"{state.scores[0][at]:.2f} | {after} |"
         )
-    lasts = [scores[-1] for at in range(len(people)) if (scores := state.after(at))]
-    if lasts:
-        reached = sum(score >= REACHED for score in lasts)
+    talked = [scores for at in range(len(people)) if (scores := state.after(at))]
+    if talked:
+        lasts = [scores[-1] for scores in talked]
+        reached = sum(max(scores) >= REACHED for scores in talked)
         lines.append(
-            f"\nafter {len(state.scores) - 1} rounds: lowest {min(lasts):.2f}, median "
-            f"{statistics.median(lasts):.2f}; {reached} of {len(lasts)} at {REACHED} or more"
+            f"\n{reached} of {len(talked)} reached {REACHED}; after {len(state.scores) - 1} rounds "
+            f"{sum(last >= REACHED for last in lasts)} are there, lowest {min(lasts):.2f}, "
+            f"median {statistics.median(lasts):.2f}"
         )
     lines.append(f"who did not talk in a round moved by at most {state.moved():.4f}")
     sys.stdout.write("\n".join(lines) + "\n")
