@@ -64,7 +64,7 @@ class Person:
         style = PERSONAS[self.persona].style
         replies = [self.first_reply(task.opening) for task in tasks]
         scores = [style.score(text, t.problem) for text, t in zip(replies, tasks, strict=True)]
-        return sum(scores) / len(scores)
+        return round(sum(scores) / len(scores), 6)
 
     def talk(self, number: int, start: int) -> None:
         """Conversation `number`, to its end; a start of the bench does not go on with another's."""
