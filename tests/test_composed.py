@@ -140,6 +140,20 @@ def test_what_is_hidden_is_not_in_the_request():
     assert hidden > 40
 
 
+def test_a_decoy_is_really_there():
+    """Beside a name that is valid stands a former one, or a file with a name like it."""
+    signs = re.compile(r"^# |Until last spring", re.MULTILINE)
+    names = re.compile(r"-old\.|\.bak$|^copy-of-|2\.")
+    for _, composed in drawn():
+        files = composed.plan.start.files
+        notes = {p: f.content.decode(errors="replace") for p, f in files.items() if p != "tidy.sh"}
+        written = [
+            line for text in notes.values() for line in text.split("\n")
+            if signs.search(line) and not line.startswith(("# About", "# How"))
+        ]  # fmt: skip
+        assert len(written) + sum(bool(names.search(p)) for p in files) == composed.plan.decoys
+
+
 def test_side_effects_are_refused_and_traces_of_programs_are_not():
     task, composed = next(pair for pair in drawn() if pair[1].plan.decoys)
     end = played(composed.plan.start, composed.plan.deeds)

@@ -265,8 +265,7 @@ class Composer:
             inner = packed_folder(self._now.read(given["a"]))
             self._kinds[inner] = Kind.FOLDER
             return inner
-        kind = self._kinds[given["a"]] if skill.same else skill.makes
-        assert kind is not None
+        kind = self._kinds[given["a"]] if skill.same or skill.makes is None else skill.makes
         if skill.name == "file_away":
             return f"{self.name()}/{posixpath.basename(given['a'])}"
         path = self.name("" if kind in _FOLDERS else self._draw.pick(ENDINGS[kind]))

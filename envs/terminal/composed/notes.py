@@ -112,7 +112,8 @@ class Notes:
 
     def add_decoy(self) -> bool:
         """One note says what was valid before, too; False where each does."""
-        left = [key for key in self._former if key.endswith("?")]
+        written = {*self._settings, *self._pointers, *(["results"] if self._results else [])}
+        left = [key for key in self._former if key.endswith("?") and key[:-1] in written]
         if left:
             key = self._draw.pick(left)
             self._former[key[:-1]] = self._former.pop(key)
