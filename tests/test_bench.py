@@ -16,12 +16,16 @@ from clawrl_gym.comparison.pipeline import run_comparison_async
 from clawrl_gym.comparison.plan import plan_runs, quoted
 from clawrl_gym.comparison.progress import RunProgress
 from clawrl_gym.comparison.record import RunRecord
+from clawrl_gym.comparison.runner import Commands
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.run.configure import load_config
 from tests.emulator import Terminal
 from tests.waiting import until
 
-COMMAND = (sys.executable, str(Path(__file__).with_name("fake_train.py")))
+COMMANDS = Commands(
+    (sys.executable, str(Path(__file__).with_name("fake_train.py"))),
+    (sys.executable, "-m", "tests.fake_measure"),
+)
 BOTH = "experiment=personal_binary,personal_hybrid"
 
 
@@ -41,7 +45,7 @@ class Bench:
         """The exit code and what the terminal showed."""
         config = load_config([BOTH, "seeds=2", f"dir={self.dir}", *arguments], "bench")
         printed = io.StringIO()
-        results = await run_comparison_async(config, COMMAND, Console(file=printed, width=300))
+        results = await run_comparison_async(config, COMMANDS, Console(file=printed, width=300))
         return int(any(result.failures for result in results)), printed.getvalue()
 
     def starts(self, run: str) -> list[str]:
@@ -63,7 +67,7 @@ async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: 
     code, printed = await runs.run()
     assert code == 0
     assert "personal_hybrid seed 1 done" in printed
-    assert "0.11 → 0.91 (0.90 to 0.91)" in printed  # personalization of hybrid, seeds 0 and 1
+    assert "0.10 → 0.91 (0.90 to 0.91)" in printed  # personalization of hybrid, seeds 0 and 1
     assert "16 updates, 48 problems" in printed
     assert "+0.48 (+0.48, +0.48)" in printed  # hybrid less binary, seed by seed
     assert runs.recipes["personal_hybrid"]["seeds"] == [0, 1]
@@ -74,8 +78,43 @@ async def test_every_recipe_runs_over_the_same_seeds_and_all_are_compared(runs: 
 async def test_what_was_forgotten_elsewhere_shows(runs: Bench) -> None:
     await runs.run()
     measured = runs.recipes["personal_binary"]["heldout"]["terminal success"]
-    assert measured == [{"step": 0, "values": [0.5, 0.5]}, {"step": 16, "values": [0.25, 0.25]}]
-    assert "0.50 → 0.25" in (runs.dir / "bench.md").read_text()
+    assert measured == [{"step": 0, "values": [0.5, 0.5]}, {"step": 16, "values": [0.3, 0.3]}]
+    assert "0.50 → 0.30, -0.20 (-0.34 to -0.06)" in (runs.dir / "bench.md").read_text()
+
+
+async def test_the_baseline_is_measured_once_for_all_recipes_and_seeds(runs: Bench) -> None:
+    _, printed = await runs.run()
+    assert runs.starts("baseline-tiny") == ["begun"]
+    assert runs.starts("personal_hybrid/seed1-measured") == ["begun"]
+    assert "gained +0.81 (+0.72 to +0.89) on conversation personalization" in printed
+    assert "lost -0.20 (-0.34 to -0.06) on terminal success" in printed
+    assert "is not distinguishable from before on conversation correct" in printed
+    assert "Budgets are equal: 48 training episodes a run." in printed
+    assert (runs.dir / "bench_matrix.svg").read_text().count('class="own"') == 4
+
+
+async def test_what_is_not_measured_yet_is_measured_later_and_nothing_twice(runs: Bench) -> None:
+    runs.order({"measure personal_binary/seed0-measured": "half"})
+    one = ("seeds=1", "experiment=personal_binary")
+    code, printed = await runs.run(*one, "matrix=conversation,terminal")
+    assert code == 1
+    assert "personal_binary seed 0, measured: exit code 1: error: EnvError: no browser" in printed
+    runs.order({})
+    code, _ = await runs.run(*one, "matrix=conversation,terminal,toolcall")  # one more
+    assert code == 0
+    assert runs.starts("personal_binary/seed0-measured") == ["begun", "begun"]
+    assert runs.starts("baseline-tiny") == ["begun", "begun"]
+    assert runs.starts("personal_binary/seed0") == ["begun"]
+    assert "toolcall success" in runs.recipes["personal_binary"]["heldout"]
+
+
+async def test_a_baseline_that_fails_leaves_changes_open_and_the_runs_go_on(runs: Bench) -> None:
+    runs.order({f"measure {runs.dir.name}/baseline-tiny": "fail"})
+    code, printed = await runs.run("seeds=1", "experiment=personal_hybrid")
+    assert code == 1
+    assert "baseline of tiny: exit code 1" in printed
+    assert "Nothing is measured before and after yet." in printed
+    assert runs.recipes["personal_hybrid"]["seeds"] == [0]
 
 
 async def test_finished_runs_are_kept(runs: Bench) -> None:
@@ -184,17 +223,17 @@ async def test_a_record_that_cannot_be_read_is_an_error_and_no_new_run(runs: Ben
 
 
 def test_the_command_line_of_a_run_is_its_own(tmp_path: Path) -> None:
-    """Paths with odd characters reach it whole; it measures every environment but its own."""
+    """Paths with odd characters reach it whole; it leaves the ends to the bench."""
     folder = tmp_path / "a, b='c' [d]"
     config = load_config(
         ["experiment=personal_opd,general_terminal", "seeds=1", f"dir={folder}"], "bench"
     )
     runs = {run.recipe: run for run in plan_runs(config)}
-    for name, foreign_env in (("personal_opd", "terminal"), ("general_terminal", "conversation")):
+    for name in ("personal_opd", "general_terminal"):
         arguments = [*runs[name].arguments, f"run.dir={quoted(runs[name].folder)}"]
         own = load_config(arguments)
         assert own.run.dir == str(folder / name / "seed0")
-        assert own.eval.also == (foreign_env,)
+        assert not own.eval.ends
     assert quoted(Path("runs/bench-1")) == "runs/bench-1"
 
 
@@ -227,13 +266,18 @@ def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, rec
         (["experiment=personal_hybird"], "did you mean 'personal_hybrid'"),
         (["experiment=../train"], "expected one of conf/experiment/"),
         (["experiment=[]"], "experiment: got"),
-        (["experiment=personal_opd,personal_opd"], "each recipe once"),
+        (["experiment=personal_opd,personal_opd"], "each once"),
         (["seeds=0"], "seeds: got 0"),
         (["seeds=many"], "seeds: got 'many'"),
         (["seed=3"], r"expected seeds=N"),
         (["run.dir=x"], r"expected dir=PATH"),
         (["resume=runs/x"], "the same dir=PATH again"),
-        (["environments=moon"], "got env 'moon'"),
+        (["matrix=moon"], "got env 'moon'"),
+        (["matrix=terminal,terminal"], "got matrix 'terminal' twice"),
+        (["environments=terminal"], "expected matrix="),
+        (["eval.also=[gui]"], "expected matrix="),
+        (["episodes=96", "trainer.steps=3"], "expected one of them"),
+        (["eval.tasks=0"], "expected eval.tasks of at least 1"),
         (["trainer.stepz=3"], "did you mean 'trainer.steps'"),
         (["experiment=general_terminal", "env.persona=teacher"], "does not take this"),
         (["faster"], "expected KEY=VALUE"),
@@ -309,6 +353,6 @@ async def test_tables_are_written_plainer_where_arrows_are_unknown(runs: Bench) 
     raw = io.BytesIO()
     printed = io.TextIOWrapper(raw, encoding="ascii")
     config = load_config([BOTH, "seeds=1", f"dir={runs.dir}"], "bench")
-    await run_comparison_async(config, COMMAND, Console(file=printed, width=300))
+    await run_comparison_async(config, COMMANDS, Console(file=printed, width=300))
     printed.flush()
     assert b"0.10 -> 0.90" in raw.getvalue()

@@ -41,7 +41,7 @@ def recipe(name: str, *lasts: float, env: str = "conversation") -> RecipeResult:
         )
         for seed, last in enumerate(lasts)
     ]
-    return RecipeResult(name, env, 3, 3, 16, runs, [60.0 for _ in lasts], {})
+    return RecipeResult(name, env, 3, 3, 16, runs, [60.0 for _ in lasts], {}, planned=len(lasts))
 
 
 def test_measures_have_the_name_of_their_environment_and_no_counts_or_families() -> None:
@@ -56,16 +56,16 @@ def test_measures_have_the_name_of_their_environment_and_no_counts_or_families()
         "heldout/low": 0.4,
         "heldout/high": 0.6,
         "heldout/personalization": 0.2,
-        "also/terminal/success": 0.9,
-        "also/terminal/n": 120,
-        "also/terminal/broken": None,
+        "heldout/broken": None,
+        "env/shop/heldout/success": 0.4,
+        "env/other/heldout/success": 0.1,
         "train/success": 0.3,
     }
-    assert measured(row, "conversation") == {
+    assert measured(row, "conversation", {"shop": "toolcall"}) == {
         "conversation success": 0.5,
         "conversation personalization": 0.2,
         "conversation pass@8": 0.8,
-        "terminal success": 0.9,
+        "toolcall success": 0.4,
     }
 
 
@@ -124,7 +124,9 @@ def test_recipes_of_different_environments_are_not_subtracted() -> None:
 
 
 def test_without_a_finished_run_there_is_still_a_table_and_a_page(tmp_path: Path) -> None:
-    failed = replace(recipe("failed"), failures={"failed seed 0": "exit code 1: <b>no</b>"})
+    failed = replace(
+        recipe("failed"), planned=1, failures={"failed seed 0": "exit code 1: <b>no</b>"}
+    )
     tables = tables_of([failed], 0.8)
     assert [table.rows for table in tables] == [[["failed", "0 of 1", "16", "0", "-"]]]
     page = tmp_path / "bench.html"

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from clawrl_gym.comparison.matrix import findings
+from clawrl_gym.comparison.picture import matrix_svg
 from clawrl_gym.comparison.results import RecipeResult, SeedPoint, measures_of
 from clawrl_gym.comparison.tables import ResultTable
 from clawrl_gym.config import BenchConfig
@@ -40,6 +42,8 @@ def write_page(
         start=start,
         recipes=[(colour(index), recipe) for index, recipe in enumerate(results)],
         failures={name: why for recipe in results for name, why in recipe.failures.items()},
+        findings=findings(results),
+        matrix=matrix_svg(results),
         tables=tables,
         heldout=heldout_charts(results),
         training=training_charts(results),

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from clawrl_gym.comparison.matrix import against_table, cells_of, findings, matrix_table
 from clawrl_gym.comparison.page import write_curves, write_page
-from clawrl_gym.comparison.plan import PlannedRun
+from clawrl_gym.comparison.picture import write_matrix
+from clawrl_gym.comparison.plan import baselines_of
 from clawrl_gym.comparison.preflight import preflight_comparison
 from clawrl_gym.comparison.progress import RunProgress
-from clawrl_gym.comparison.record import RunRecord
-from clawrl_gym.comparison.results import RecipeResult, read_results
-from clawrl_gym.comparison.runner import TRAIN, PlanRunner
-from clawrl_gym.comparison.tables import data_of, tables_of
+from clawrl_gym.comparison.results import EndedRun, RecipeResult, read_results
+from clawrl_gym.comparison.runner import Commands, PlanRunner
+from clawrl_gym.comparison.tables import ResultTable, data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.provenance import describe_start
@@ -27,10 +28,11 @@ PAGE_FILE = "bench.html"
 TABLE_FILE = "bench.md"
 DATA_FILE = "bench.json"
 CURVES_FILE = "bench.svg"
+MATRIX_FILE = "bench_matrix.svg"
 
 
 async def run_comparison_async(
-    config: BenchConfig, command: Sequence[str] = TRAIN, console: Console | None = None
+    config: BenchConfig, commands: Commands | None = None, console: Console | None = None
 ) -> list[RecipeResult]:
     """Complete every run of every recipe, write what they reached, and give it back.
 
@@ -40,15 +42,20 @@ async def run_comparison_async(
     runs, _ = await asyncio.to_thread(preflight_comparison, config)
     folder = make_folder(config)
     view = RunProgress(console, len(runs))
-    runner = PlanRunner(view, config.run_timeout_s, command)
-    ended: list[tuple[PlannedRun, RunRecord]] = []
+    runner = PlanRunner(view, config.run_timeout_s, commands)
+    ended: list[EndedRun] = []
     try:
+        baselines = {
+            baseline.folder: await runner.measure(baseline) for baseline in baselines_of(runs)
+        }
         for run in runs:
-            ended.append((run, await runner.complete(run)))
-            await asyncio.to_thread(write_results, folder, config, read_results(ended))
+            record = await runner.complete(run)
+            after = await runner.measure(run.after) if record.finished else None
+            ended.append(EndedRun(run, record, baselines[run.baseline.folder], after))
+            results = await asyncio.to_thread(read_results, ended)
+            await asyncio.to_thread(write_results, folder, config, results)
     finally:
         view.close()
-    results = read_results(ended)
     show(results, config, console)
     console.print(f"page: {folder / PAGE_FILE}", markup=False, highlight=False, soft_wrap=True)
     return results
@@ -71,24 +78,41 @@ def make_folder(config: BenchConfig) -> Path:
 
 def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeResult]) -> None:
     """bench.json, bench.md, bench.html and bench.svg of the runs that have ended so far."""
-    tables = tables_of(results, config.target)
+    tables, found = all_tables(results, config), findings(results)
     start = describe_start()
-    data = {"start": start, "recipes": data_of(results, config.target)}
+    data = {
+        "start": start,
+        "findings": found,
+        "matrix": cells_of(results),
+        "recipes": data_of(results, config.target),
+    }
     (folder / DATA_FILE).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    text = "\n".join(table.markdown() for table in tables)
+    text = "\n".join([*found, "", *(table.markdown() for table in tables)])
     (folder / TABLE_FILE).write_text(text, encoding="utf-8")
     write_page(folder / PAGE_FILE, config, results, tables, start)
     write_curves(folder / CURVES_FILE, results)
+    write_matrix(folder / MATRIX_FILE, results)
+
+
+def all_tables(results: Sequence[RecipeResult], config: BenchConfig) -> list[ResultTable]:
+    """The matrix first."""
+    against = against_table(results)
+    head = [matrix_table(results), *([against] if against else [])]
+    return [*head, *tables_of(results, config.target)]
 
 
 def show(results: Sequence[RecipeResult], config: BenchConfig, console: Console) -> None:
-    """The tables and the failures on the terminal."""
-    for table in tables_of(results, config.target):
+    """The tables, what was found, and the failures on the terminal."""
+    for table in all_tables(results, config):
         with console.capture() as captured:
             console.print(table.rich())
         console.file.write(writable(captured.get(), console.encoding))
-    for recipe in results:
-        for name, why in recipe.failures.items():
-            console.print(
-                f"{name}: {why}", style="red3", markup=False, highlight=False, soft_wrap=True
-            )
+    for sentence in findings(results):
+        console.file.write(writable(f"{sentence}\n", console.encoding))
+    for name, why in failures_of(results).items():
+        console.print(f"{name}: {why}", style="red3", markup=False, highlight=False, soft_wrap=True)
+
+
+def failures_of(results: Sequence[RecipeResult]) -> dict[str, str]:
+    """Why, by what failed; a baseline that several recipes share once."""
+    return {name: why for recipe in results for name, why in recipe.failures.items()}

@@ -1,4 +1,4 @@
-"""Which runs a bench consists of, and their command lines. Everything wrong is found here."""
+"""Which runs and measurements a bench consists of. Everything wrong is found here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from clawrl_gym.config import BenchConfig, RunConfig
+from clawrl_gym.comparison.measurement import Measurement
+from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, RunFolderConfig
 from clawrl_gym.config.compose import compose, groups_of, split_search_path
 from clawrl_gym.core.errors import ConfigError
+from clawrl_gym.core.jsonl import read_json_lines
+from clawrl_gym.core.metrics import METRICS_FILE
 
 _RESERVED = {
     "seed": "seeds=N",
@@ -19,8 +22,40 @@ _RESERVED = {
     "run.root": "dir=PATH",
     "resume": "the same dir=PATH again",
     "ui": "no word about it",
+    "eval.ends": "no word about it",
+    "eval.also": "matrix=[NAME,NAME]",
+    "environments": "matrix=[NAME,NAME]",
 }
 """Keys of a run that the bench sets itself, and what to give instead."""
+_OF_MEASURING = frozenset({"policy", "gateway", "live", "rollout", "eval", "sandbox"})
+"""Groups and parts of a run's keys that hold for a measurement, too."""
+_OF_ENVIRONMENT = frozenset({"env", "agent"})
+"""Those that hold where the recipes' own environment is measured."""
+_ONLY_MEASURED = frozenset({"eval.k", "eval.samples"})
+"""Keys that say nothing to a run that does not measure its ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The environments of the matrix: options of conf/env/, by name how each is measured."""
+
+    configs: dict[str, EvaluateConfig]
+
+    def of_recipe(self, recipe: RunConfig) -> dict[str, str]:
+        """Those that a recipe trains on, by their names in its mixture: the first of each kind."""
+        kinds = {config.env.type: name for name, config in reversed(self.configs.items())}
+        return {name: kinds[domain.env.type] for name, domain in recipe.domains.items()}
+
+    def for_policy(self, folder: Path, like: RunConfig, model: str) -> dict[str, EvaluateConfig]:
+        """As they are measured with a model, served as in a run."""
+        policy = like.policy.model_copy(update={"model": model})
+        served = {"policy": policy, "gateway": like.gateway, "live": like.live}
+        return {
+            name: config.model_copy(
+                update={**served, "run": RunFolderConfig(dir=str(folder / slug(name)))}
+            )
+            for name, config in self.configs.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +69,32 @@ class PlannedRun:
     """Of `clawrl_gym.train`, without its folder."""
     config: RunConfig
     """The recipe's, the same for every seed."""
+    trained_on: dict[str, str]
+    """Environments of the matrix, each by its name in a mixture; of one alone that is empty."""
+    baseline: Measurement
+    """Of the model that it begins with."""
+    after: Measurement
+    """Of the weights that it ends with."""
+    unit = "updates"
 
     @property
     def name(self) -> str:
         return f"{self.recipe} seed {self.seed}"
 
     @property
+    def env_name(self) -> str:
+        """What it trains on, as the matrix has it: `terminal`, `terminal+toolcall`."""
+        return "+".join(self.trained_on.values())
+
+    @property
     def steps(self) -> int:
         """Updates."""
         return self.config.trainer.steps
+
+    @property
+    def episodes(self) -> int:
+        """That its updates train on."""
+        return self.steps * episodes_per_update(self.config)
 
     @property
     def record_file(self) -> Path:
@@ -53,27 +105,52 @@ class PlannedRun:
     def log_file(self) -> Path:
         return self.folder.with_suffix(".log")
 
+    def progress(self) -> int:
+        """Updates that it has logged."""
+        steps = [row.get("step") for row in read_json_lines(self.folder / METRICS_FILE)]
+        return max((step for step in steps if isinstance(step, int)), default=0)
+
 
 def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     """All runs, seed by seed, so that recipes can be compared early. Raises ConfigError."""
-    for override in config.overrides:
-        name = override.lstrip("+~").split("=", 1)[0]
-        if name in _RESERVED:
-            raise ConfigError(
-                f"got {override!r}, expected {_RESERVED[name]}: the bench sets {name} for each run"
-            )
-    types = {name: _env_type(name, config.overrides) for name in config.environments}
-    recipes = {name: _recipe(name, config.overrides) for name in config.experiment}
+    _check_overrides(config)
+    shared = _with_default(config.overrides, "eval.temperature", "0")
+    recipes = {name: _recipe(config, name, shared) for name in config.experiment}
+    columns = _columns(config, shared, [recipe for recipe, _ in recipes.values()])
+    folder = Path(config.dir)
     runs = []
     for seed in range(config.seeds):
-        for name, recipe in recipes.items():
-            own = (f"experiment={name}", f"seed={seed}", *config.overrides)
-            foreign = [env for env, kind in types.items() if kind != recipe.env.type]
-            if not recipe.eval.also and foreign:
-                own = (*own, f"eval.also=[{','.join(foreign)}]")
-            folder = Path(config.dir) / name / f"seed{seed}"
-            runs.append(PlannedRun(name, seed, folder, own, recipe))
+        for name, (recipe, own) in recipes.items():
+            arguments = (f"experiment={name}", f"seed={seed}", "eval.ends=false", *own)
+            place = folder / name / f"seed{seed}"
+            runs.append(
+                PlannedRun(
+                    name,
+                    seed,
+                    place,
+                    arguments,
+                    recipe,
+                    columns.of_recipe(recipe),
+                    _baseline(folder, columns, recipe),
+                    _after(place, f"{name} seed {seed}", columns, recipe),
+                )
+            )
     return runs
+
+
+def baselines_of(runs: Sequence[PlannedRun]) -> list[Measurement]:
+    """Each once."""
+    return list({run.baseline.folder: run.baseline for run in runs}.values())
+
+
+def episodes_per_update(config: RunConfig) -> int:
+    """Training episodes."""
+    return config.rollout.groups * config.rollout.group_size
+
+
+def slug(name: str) -> str:
+    """A name as that of a file."""
+    return re.sub(r"[^\w.-]+", "_", name).strip("_")[-80:]
 
 
 def quoted(path: Path) -> str:
@@ -84,19 +161,89 @@ def quoted(path: Path) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _env_type(name: str, overrides: Sequence[str]) -> str:
-    _, places = split_search_path(overrides)
-    _check_option("env", name, places)
-    search_path = [argument for place in places for argument in ("--config-dir", place)]
-    return compose("train", [*search_path, f"env={name}"], RunConfig).env.type
+def _baseline(folder: Path, columns: Columns, recipe: RunConfig) -> Measurement:
+    """One for all recipes that begin with the same model."""
+    model = recipe.policy.model
+    place = folder / f"baseline-{slug(model)}"
+    return Measurement(f"baseline of {model}", place, columns.for_policy(place, recipe, model))
 
 
-def _recipe(name: str, overrides: tuple[str, ...]) -> RunConfig:
+def _after(run: Path, name: str, columns: Columns, recipe: RunConfig) -> Measurement:
+    place = run.with_name(f"{run.name}-measured")
+    return Measurement(f"{name}, measured", place, columns.for_policy(place, recipe, str(run)))
+
+
+def _check_overrides(config: BenchConfig) -> None:
+    for override in config.overrides:
+        name = _key(override)
+        if name in _RESERVED:
+            raise ConfigError(
+                f"got {override!r}, expected {_RESERVED[name]}: the bench sets {name} for each run"
+            )
+        if name == "trainer.steps" and config.episodes is not None:
+            raise ConfigError(
+                f"got {override!r} together with episodes={config.episodes}, expected one of them: "
+                "episodes sets trainer.steps of each recipe"
+            )
+
+
+def _recipe(
+    config: BenchConfig, name: str, overrides: tuple[str, ...]
+) -> tuple[RunConfig, tuple[str, ...]]:
+    """A recipe's configuration, and what is added to its command line for it."""
     _check_option("experiment", name, split_search_path(overrides)[1])
+    own = tuple(override for override in overrides if _key(override) not in _ONLY_MEASURED)
     try:
-        return compose("train", [f"experiment={name}", *overrides], RunConfig)
+        recipe = compose("train", [f"experiment={name}", *own], RunConfig)
+        if config.episodes is not None:
+            steps = max(1, round(config.episodes / episodes_per_update(recipe)))
+            own = (*own, f"trainer.steps={steps}")
+            recipe = compose("train", [f"experiment={name}", *own], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
+    return recipe, own
+
+
+def _columns(
+    config: BenchConfig, overrides: tuple[str, ...], recipes: Sequence[RunConfig]
+) -> Columns:
+    """Those that are named, and those that recipes train on."""
+    overrides, places = _without_search_path(overrides)
+    search_path = [argument for place in places for argument in ("--config-dir", place)]
+    shared = [override for override in overrides if _part(override) in _OF_MEASURING]
+    own = [override for override in overrides if _part(override) in _OF_ENVIRONMENT]
+    own = [override for override in own if _key(override) not in _OF_ENVIRONMENT]
+    kinds = {domain.env.type for recipe in recipes for domain in recipe.domains.values()}
+
+    def measured(name: str, extra: Sequence[str]) -> EvaluateConfig:
+        return compose("evaluate", [*search_path, f"env={name}", *shared, *extra], EvaluateConfig)
+
+    configs: dict[str, EvaluateConfig] = {}
+    for name in config.matrix:
+        _check_option("env", name, places)
+        plain = measured(name, ())
+        configs[name] = measured(name, own) if own and plain.env.type in kinds else plain
+    for kind in sorted(kinds - {column.env.type for column in configs.values()}):
+        configs[kind] = measured(kind, own)
+    return Columns(configs)
+
+
+def _without_search_path(overrides: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
+    rest, places = split_search_path(overrides)
+    return tuple(rest), places
+
+
+def _with_default(overrides: tuple[str, ...], key: str, value: str) -> tuple[str, ...]:
+    given = any(_key(override) == key for override in overrides)
+    return overrides if given else (*overrides, f"{key}={value}")
+
+
+def _key(override: str) -> str:
+    return override.lstrip("+~").split("=", 1)[0]
+
+
+def _part(override: str) -> str:
+    return _key(override).split(".", 1)[0]
 
 
 def _check_option(group: str, name: str, places: Sequence[str]) -> None:

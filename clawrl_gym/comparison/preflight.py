@@ -1,15 +1,17 @@
-"""What is checked before the first run of a bench: every recipe as `train` would check it."""
+"""What is checked before the first run of a bench: every recipe as `train` would check it, every
+environment of the matrix as `evaluate` would."""
 
 from __future__ import annotations
 
-from clawrl_gym.comparison.plan import PlannedRun, plan_runs, quoted
+from clawrl_gym.comparison.measurement import is_measured
+from clawrl_gym.comparison.plan import PlannedRun, baselines_of, plan_runs, quoted
 from clawrl_gym.comparison.record import read_record
 from clawrl_gym.comparison.runner import check_settings
 from clawrl_gym.config import BenchConfig, RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigErrors
 from clawrl_gym.run.folder import RunFolder
-from clawrl_gym.run.preflight import Preflight, preflight_training
+from clawrl_gym.run.preflight import Preflight, preflight_evaluation, preflight_training
 from clawrl_gym.run.problems import Problems
 
 RecipePlans = dict[str, Preflight[RunConfig]]
@@ -35,5 +37,13 @@ def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipeP
         except ConfigErrors as errors:
             problems.lines += [f"experiment {run.recipe!r}: {line}" for line in errors.lines]
             break
+    for baseline in baselines_of(runs):
+        for name, column in baseline.columns.items():
+            if is_measured(column):
+                continue
+            try:
+                preflight_evaluation(column)
+            except ConfigErrors as errors:
+                problems.lines += [f"env={name}: {line}" for line in errors.lines]
     problems.raise_if_any()
     return runs, plans

@@ -1,4 +1,4 @@
-"""How a bench goes, in the terminal: a bar for all runs and one for this one, else lines.
+"""How a bench goes, in the terminal: a bar for all processes and one for this one, else lines.
 
 Both say what the run is doing, by the newest line of its log, from the first second on.
 """
@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from clawrl_gym.comparison.measurement import Measurement
 from clawrl_gym.comparison.plan import PlannedRun
 from clawrl_gym.comparison.record import RunRecord
 from clawrl_gym.ui.screen import LiveScreen, can_draw
@@ -48,15 +49,16 @@ class RunProgress:
         self._this_run = self._bars.add_task("", total=1, unit="updates", visible=False)
         self._screen = LiveScreen(console, self._draw) if can_draw(console.file) else None
 
-    def begins(self, run: PlannedRun, how: str) -> None:
+    def begins(self, run: PlannedRun | Measurement, how: str) -> None:
         self._begun.add(run.name)
         self._newest_line, self._said_s = "starting", None
         self._say(f"{run.name} {how}; it writes {run.log_file}")
         self._bars.reset(
-            self._this_run, description=run.name, total=run.steps, completed=0, visible=True
-        )
+            self._this_run, description=run.name, total=run.steps, completed=0, visible=True,
+            unit=run.unit,
+        )  # fmt: skip
 
-    def reached(self, run: PlannedRun, step: int, newest_line: str) -> None:
+    def reached(self, run: PlannedRun | Measurement, step: int, newest_line: str) -> None:
         self._bars.update(self._this_run, completed=step)
         if not newest_line or newest_line == self._newest_line:
             return
@@ -66,8 +68,8 @@ class RunProgress:
             self._said_s = now_s
             self._say(f"{run.name}: {newest_line}")
 
-    def ended(self, run: PlannedRun, record: RunRecord) -> None:
-        self._ended_runs += 1
+    def ended(self, run: PlannedRun | Measurement, record: RunRecord) -> None:
+        self._ended_runs += isinstance(run, PlannedRun)
         self._newest_line = ""
         self._bars.update(self._all_runs, completed=self._ended_runs)
         self._bars.update(self._this_run, visible=False)

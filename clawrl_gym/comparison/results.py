@@ -5,14 +5,17 @@ A measure is `ENVIRONMENT SCORE`, such as `conversation personalization`. Only f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from clawrl_gym.comparison.plan import PlannedRun
+from clawrl_gym.comparison.measurement import Measured, read_measured
+from clawrl_gym.comparison.plan import PlannedRun, episodes_per_update
 from clawrl_gym.comparison.record import RunRecord
+from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
-    ALSO_PREFIX,
     ENV_PREFIX,
     HELDOUT_LOST,
     HELDOUT_OWN,
@@ -22,6 +25,7 @@ from clawrl_gym.core.metrics import (
     by_step,
 )
 from clawrl_gym.core.types import Json
+from clawrl_gym.store import StoreReader
 from clawrl_gym.ui.text import HELDOUT_PREFIX
 
 _MAIN_SCORES = {"conversation": "personalization"}
@@ -29,10 +33,34 @@ _MAIN_SCORES = {"conversation": "personalization"}
 _NO_SCORES = frozenset(
     name.removeprefix(HELDOUT_PREFIX) for name in HELDOUT_OWN if name != HELDOUT_SUCCESS
 )
-_LOST = HELDOUT_LOST.removeprefix(HELDOUT_PREFIX)
 
 Curve = dict[int, float]
 """Value by update."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A planned run, and how it and what was measured of it went."""
+
+    run: PlannedRun
+    record: RunRecord
+    baseline: RunRecord
+    after: RunRecord | None
+    """None: nothing is measured of a run that failed."""
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why, by what failed."""
+        records = {
+            self.run.name: self.record,
+            self.run.baseline.name: self.baseline,
+            self.run.after.name: self.after,
+        }
+        return {
+            name: record.failure
+            for name, record in records.items()
+            if record is not None and not record.finished
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +74,10 @@ class RunResult:
     """Of sampled episodes since the update before, by measure."""
     lost: int = 0
     """Tasks of all its held-out evaluations that infrastructure lost; in no share."""
+    after: Measured = field(default_factory=Measured)
+    """What its last weights scored."""
+    tokens: int = 0
+    """That its updates learned from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +112,16 @@ class RecipeResult:
     runs: list[RunResult]
     wall_s: list[float]
     failures: dict[str, str]
-    """Why, by run."""
+    """Why, by what failed."""
+    planned: int = 0
+    """Runs that there should be."""
+    before: Measured = field(default_factory=Measured)
+    """What the policy scored that all its runs began with."""
+
+    @property
+    def episodes(self) -> int:
+        """That each run trained on."""
+        return self.steps * self.episodes_per_update
 
     @property
     def main(self) -> str:
@@ -118,73 +159,84 @@ def measures_of(results: Sequence[RecipeResult]) -> list[str]:
     return sorted(measures, key=lambda name: name not in {recipe.main for recipe in results})
 
 
-def read_results(ended: Sequence[tuple[PlannedRun, RunRecord]]) -> list[RecipeResult]:
+def read_results(ended: Sequence[EndedRun]) -> list[RecipeResult]:
     """The recipes in their order."""
     results = []
-    for name in dict.fromkeys(run.recipe for run, _ in ended):
-        own = [(run, record) for run, record in ended if run.recipe == name]
-        config = own[0][0].config
+    for name in dict.fromkeys(one.run.recipe for one in ended):
+        own = [one for one in ended if one.run.recipe == name]
+        first, config = own[0].run, own[0].run.config
+        before = read_measured(first.baseline)
         results.append(
             RecipeResult(
                 name=name,
-                env=config.env_name,
+                env=first.env_name,
                 problems_per_update=config.rollout.groups,
-                episodes_per_update=config.rollout.groups * config.rollout.group_size,
+                episodes_per_update=episodes_per_update(config),
                 steps=config.trainer.steps,
-                runs=[_read(run) for run, record in own if record.finished],
-                wall_s=[record.wall_s for _, record in own if record.finished],
-                failures={r.name: record.failure for r, record in own if not record.finished},
+                runs=[_read(one.run, before) for one in own if one.record.finished],
+                wall_s=[one.record.wall_s for one in own if one.record.finished],
+                failures={name: why for one in own for name, why in one.failures.items()},
+                planned=len(own),
+                before=before,
             )
         )
     return results
 
 
-def _read(run: PlannedRun) -> RunResult:
+def _read(run: PlannedRun, before: Measured) -> RunResult:
     rows = by_step(read_json_lines(run.folder / METRICS_FILE))
+    after = read_measured(run.after)
     heldout: dict[str, Curve] = {}
+    for name, value in before.values.items():
+        heldout.setdefault(name, {})[0] = value
+    for name, value in after.values.items():
+        heldout.setdefault(name, {})[run.steps] = value
     training: dict[str, Curve] = {}
     for row in rows:
         step = int(row["step"])
-        for name, value in measured(row, run.config.env_name).items():
+        for name, value in measured(row, run.env_name, run.trained_on).items():
             heldout.setdefault(name, {})[step] = value
+    sources = {run.env_name: "train"}
+    sources |= {column: f"{ENV_PREFIX}{name}/train" for name, column in run.trained_on.items()}
     for name in heldout:
         env, _, score = name.partition(" ")
-        if env == run.config.env_name or env in run.config.mixture:
-            metric = (
-                f"{ENV_PREFIX}{env}/train/{score}"
-                if env in run.config.mixture
-                else f"train/{score}"
-            )
+        if env in sources:
+            metric = f"{sources[env]}/{score}"
             training[name] = {int(row["step"]): row[metric] for row in rows if metric in row}
-    return RunResult(run.seed, heldout, training, sum(map(_lost, rows)))
+    lost = sum(map(_lost, rows)) + after.lost
+    return RunResult(run.seed, heldout, training, lost, after, _tokens(run))
+
+
+def _tokens(run: PlannedRun) -> int:
+    """Of its updates; 0 where its store cannot be read."""
+    with contextlib.suppress(StoreError, sqlite3.DatabaseError):
+        reader = StoreReader(run.folder)
+        try:
+            return sum(update.tokens for update in reader.updates())
+        finally:
+            reader.close()
+    return 0
 
 
 def _lost(row: MetricRow) -> int:
-    """In all evaluations after an update, those of other environments too."""
-    prefixes = (HELDOUT_PREFIX, ALSO_PREFIX)
-    return int(
-        sum(
-            value
-            for name, value in row.items()
-            if name.startswith(prefixes) and name.rpartition("/")[2] == _LOST
-        )
-    )
+    """In the evaluation after an update."""
+    return int(row.get(HELDOUT_LOST, 0))
 
 
-def measured(row: Json, env: str) -> dict[str, float]:
-    """The held-out measures in a row of metrics; families are left out."""
+def measured(row: Json, env: str, domains: Mapping[str, str]) -> dict[str, float]:
+    """The held-out measures in a row of metrics; families are left out.
+
+    `env` names all that was measured, `domains` the environments of a mixture by their own names.
+    """
     measures: dict[str, float] = {}
     for name, value in row.items():
-        if name.startswith(HELDOUT_PREFIX):
-            where, score = env, name.removeprefix(HELDOUT_PREFIX)
-        elif name.startswith(ALSO_PREFIX):
-            where, _, score = name.removeprefix(ALSO_PREFIX).partition("/")
-        elif name.startswith(ENV_PREFIX) and "/heldout/" in name:
-            where, _, score = name.removeprefix(ENV_PREFIX).partition("/heldout/")
-        else:
+        where, _, score = name.rpartition(HELDOUT_PREFIX)
+        domain = where.removeprefix(ENV_PREFIX).removesuffix("/")
+        column = env if not where else domains.get(domain)
+        if column is None or score in _NO_SCORES or "/" in score or score == name:
             continue
-        if score not in _NO_SCORES and "/" not in score and isinstance(value, int | float):
-            measures[f"{where} {score}"] = float(value)
+        if isinstance(value, int | float):
+            measures[f"{column} {score}"] = float(value)
     return measures
 
 

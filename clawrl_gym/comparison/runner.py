@@ -1,4 +1,4 @@
-"""Runs one planned run after the other, each in a process of its own.
+"""Carries out one planned run or measurement after the other, each in a process of its own.
 
 A finished run is kept; one that something outside ended goes on where it stopped; one that failed
 is run again from the beginning, and its folder is kept aside. No failure ends the bench.
@@ -13,20 +13,18 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from clawrl_gym.comparison.measurement import Measurement
 from clawrl_gym.comparison.plan import PlannedRun, quoted
 from clawrl_gym.comparison.record import TOOK_TOO_LONG, RunRecord, read_record, write_record
 from clawrl_gym.core.descendants import die_with_parent
 from clawrl_gym.core.errors import ConfigError
-from clawrl_gym.core.jsonl import read_json_lines
-from clawrl_gym.core.metrics import METRICS_FILE
 from clawrl_gym.run.folder import RunFolder
 from clawrl_gym.ui.text import one_line
 
-TRAIN = (sys.executable, "-m", "clawrl_gym.train")
 _LOOK_EVERY_S = 1.0
 _TAIL_BYTES = 4096
 """Of a log, in which its newest line is looked for."""
@@ -34,25 +32,33 @@ _STOP_S = 60.0
 """How long a run may take to close everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """The processes that do the work."""
+
+    train: Sequence[str] = (sys.executable, "-m", "clawrl_gym.train")
+    measure: Sequence[str] = (sys.executable, "-m", "clawrl_gym.comparison.measure")
+
+
 class RunWatcher(Protocol):
-    """Who follows the runs."""
+    """Who follows runs and measurements."""
 
-    def begins(self, run: PlannedRun, how: str) -> None: ...
+    def begins(self, run: PlannedRun | Measurement, how: str) -> None: ...
 
-    def reached(self, run: PlannedRun, step: int, newest_line: str) -> None: ...
+    def reached(self, run: PlannedRun | Measurement, step: int, newest_line: str) -> None: ...
 
-    def ended(self, run: PlannedRun, record: RunRecord) -> None: ...
+    def ended(self, run: PlannedRun | Measurement, record: RunRecord) -> None: ...
 
 
 class PlanRunner:
-    """Completes planned runs."""
+    """Completes what is planned."""
 
     def __init__(
-        self, watcher: RunWatcher, timeout_s: float, command: Sequence[str] = TRAIN
+        self, watcher: RunWatcher, timeout_s: float, commands: Commands | None = None
     ) -> None:
         self._watcher = watcher
         self._timeout_s = timeout_s
-        self._command = command
+        self._commands = commands or Commands()
 
     async def complete(self, run: PlannedRun) -> RunRecord:
         """Run what of a run is missing; returns how it went, in the end."""
@@ -61,19 +67,37 @@ class PlanRunner:
             self._watcher.ended(run, record)
             return record
         if record is not None and record.interrupted and is_resumable(run.folder):
-            resumed = await self._attempt(run, record, (f"resume={quoted(run.folder)}",), "goes on")
+            resumed = await self._train(run, record, (f"resume={quoted(run.folder)}",), "goes on")
             if resumed.finished or resumed.interrupted:
                 self._watcher.ended(run, resumed)
                 return resumed
         set_aside(run.folder)
         fresh = RunRecord(run.arguments)
         arguments = (*run.arguments, f"run.dir={quoted(run.folder)}")
-        record = await self._attempt(run, fresh, arguments, "begins")
+        record = await self._train(run, fresh, arguments, "begins")
         self._watcher.ended(run, record)
         return record
 
-    async def _attempt(
+    async def measure(self, measurement: Measurement) -> RunRecord:
+        """Measure what of a measurement is missing; returns how it went, in the end."""
+        record = read_record(measurement.record_file) or RunRecord(measurement.arguments)
+        if measurement.progress() < measurement.steps:
+            measurement.write()
+            how = "begins" if record.starts == 0 else "goes on"
+            command = (*self._commands.measure, *measurement.arguments)
+            record = await self._attempt(measurement, record, command, how)
+        else:
+            record = replace(record, exit_code=0, failure="")
+        self._watcher.ended(measurement, record)
+        return record
+
+    async def _train(
         self, run: PlannedRun, record: RunRecord, arguments: Sequence[str], how: str
+    ) -> RunRecord:
+        return await self._attempt(run, record, (*self._commands.train, *arguments, "ui=line"), how)
+
+    async def _attempt(
+        self, run: PlannedRun | Measurement, record: RunRecord, command: Sequence[str], how: str
     ) -> RunRecord:
         """Start the process and wait for its end; cancelled, it has it close everything first."""
         record = record.begun()
@@ -82,7 +106,7 @@ class PlanRunner:
         started_s = time.monotonic()
         code, failure = None, ""
         try:
-            code = await self._process(run, arguments)
+            code = await self._process(run, command)
             failure = "" if code == 0 else failure_of(run.log_file, code)
         except TimeoutError:
             code, failure = TOOK_TOO_LONG, f"took longer than {self._timeout_s:g} s"
@@ -92,10 +116,10 @@ class PlanRunner:
             write_record(run.record_file, record)
         return record
 
-    async def _process(self, run: PlannedRun, arguments: Sequence[str]) -> int:
+    async def _process(self, run: PlannedRun | Measurement, command: Sequence[str]) -> int:
         with run.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *self._command, *arguments, "ui=line",
+                *command,
                 stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=asyncio.subprocess.STDOUT,
                 process_group=0, preexec_fn=die_with_parent,
             )  # fmt: skip
@@ -107,9 +131,9 @@ class PlanRunner:
             watching.cancel()
             await asyncio.shield(stop(process))
 
-    async def _watch(self, run: PlannedRun) -> None:
+    async def _watch(self, run: PlannedRun | Measurement) -> None:
         while True:
-            self._watcher.reached(run, last_step(run.folder), newest_line(run.log_file))
+            self._watcher.reached(run, run.progress(), newest_line(run.log_file))
             await asyncio.sleep(_LOOK_EVERY_S)
 
 
@@ -156,12 +180,6 @@ def set_aside(folder: Path) -> None:
     while (aside := folder.with_name(f"{folder.name}.failed{number}")).exists():
         number += 1
     folder.rename(aside)
-
-
-def last_step(folder: Path) -> int:
-    """Updates that a run has logged."""
-    steps = [row.get("step") for row in read_json_lines(folder / METRICS_FILE)]
-    return max((step for step in steps if isinstance(step, int)), default=0)
 
 
 def newest_line(log: Path) -> str:

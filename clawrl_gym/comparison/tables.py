@@ -49,7 +49,7 @@ def _before_after(results: Sequence[RecipeResult]) -> ResultTable:
     measures = measures_of(results)
     rows = []
     for recipe in results:
-        runs = f"{len(recipe.runs)} of {len(recipe.runs) + len(recipe.failures)}"
+        runs = f"{len(recipe.runs)} of {recipe.planned}"
         wall = duration(sum(recipe.wall_s) / len(recipe.wall_s)) if recipe.wall_s else "-"
         changes = [_change(recipe.curve(measure)) for measure in measures]
         lost = str(sum(run.lost for run in recipe.runs))

@@ -147,7 +147,7 @@ def family_of(metric: str) -> str | None:
     return metric.removeprefix(FAMILY_PREFIX) if metric.startswith(FAMILY_PREFIX) else None
 
 
-_PLAINER = str.maketrans({"→": "->", "…": "...", "·": "-", "✓": "+", "✗": "x"})
+_PLAINER = str.maketrans({"→": "->", "…": "...", "·": "-", "✓": "+", "✗": "x", "≈": "~"})
 
 
 def writable(text: str, encoding: str | None) -> str:
