@@ -26,8 +26,8 @@ class BenchConfig(Part):
     """Training episodes of each run, the same for every recipe: as many updates as come nearest.
     None: each recipe's own `trainer.steps`."""
     dir: str = "runs/bench"
-    """Where the runs, bench.json, bench.md, bench.html and bench_matrix.svg go. What is done in it is
-    kept."""
+    """Where the runs, bench.json, bench.md, bench.html and bench_matrix.svg go. What is done in it
+    is kept."""
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for every run; whatever stands on the command line and is no key of the bench."""
     target: float = Field(0.8, gt=0, le=1)
