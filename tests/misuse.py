@@ -86,6 +86,8 @@ TABLE = (
     Misuse("train", "eval.also=[moon]", r"got env='moon', expected one of"),
     Misuse("train", "eval.also=[toolcall] eval.tasks=0", r"expected eval.tasks of at least 1"),
     Misuse("train", "eval.also=[toolcall] eval.ends=false", r"expected eval.ends=true"),
+    Misuse("train", "control=irrelevant_hints", r"follows no hints, expected trainer=opd"),
+    Misuse("train", "control=shuffled_rewards trainer=opd judge=rule", r"uses no reward"),
     # who judges, and what is learned
     Misuse("train", "trainer=opd", r"follows hints, with judge.type=none, which gives none"),
     Misuse("train", "trainer=hybrid judge=feedback", r"judge.type=feedback, which gives none"),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from clawrl_gym.comparison.measurement import Scores
+from clawrl_gym.comparison.plan import CONTROL_MARK
 from clawrl_gym.comparison.results import RecipeResult
 from clawrl_gym.comparison.tables import ResultTable
 from clawrl_gym.core.intervals import Difference, mean_difference
@@ -155,6 +156,10 @@ def findings(results: Sequence[RecipeResult]) -> list[str]:
     seeds = max(cell.change.seeds for cells in matrix for cell in cells if cell.change)
     if seeds == 1:
         found.append("One seed: the intervals are over tasks alone and say nothing of other seeds.")
+    if any(CONTROL_MARK in recipe.name for recipe in results):
+        found.append(
+            "Controls have nothing to learn from: what one gains is no effect of rewards or hints."
+        )
     return [*found, budget_sentence(results)]
 
 

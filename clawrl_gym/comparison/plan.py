@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from clawrl_gym.comparison.measurement import Measurement
 from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig, RunFolderConfig
 from clawrl_gym.config.compose import compose, groups_of, split_search_path
+from clawrl_gym.core.controls import Control
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import METRICS_FILE
+from clawrl_gym.run.contradictions import idle_control
+from clawrl_gym.trainers.algorithm import build_algorithm
 
+CONTROL_MARK = "-control-"
+"""In the name of a control, between its recipe and what it is."""
 _RESERVED = {
+    "control": "controls=NAME",
     "seed": "seeds=N",
     "run.dir": "dir=PATH",
     "run.name": "dir=PATH",
@@ -115,13 +121,17 @@ def plan_runs(config: BenchConfig) -> list[PlannedRun]:
     """All runs, seed by seed, so that recipes can be compared early. Raises ConfigError."""
     _check_overrides(config)
     shared = _with_default(config.overrides, "eval.temperature", "0")
-    recipes = {name: _recipe(config, name, shared) for name in config.experiment}
-    columns = _columns(config, shared, [recipe for recipe, _ in recipes.values()])
+    recipes = _with_controls(
+        config.controls, {name: _recipe(config, name, shared) for name in config.experiment}
+    )
+    columns = _columns(config, shared, [recipe.config for recipe in recipes.values()])
     folder = Path(config.dir)
     runs = []
     for seed in range(config.seeds):
-        for name, (recipe, own) in recipes.items():
-            arguments = (f"experiment={name}", f"seed={seed}", "eval.ends=false", *own)
+        for name, one in recipes.items():
+            recipe = one.config
+            arguments = (f"seed={seed}", "eval.ends=false", *one.arguments)
+            arguments = (f"experiment={one.experiment}", *arguments)
             place = folder / name / f"seed{seed}"
             runs.append(
                 PlannedRun(
@@ -187,10 +197,46 @@ def _check_overrides(config: BenchConfig) -> None:
             )
 
 
-def _recipe(
-    config: BenchConfig, name: str, overrides: tuple[str, ...]
-) -> tuple[RunConfig, tuple[str, ...]]:
-    """A recipe's configuration, and what is added to its command line for it."""
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """An experiment, or a control of it."""
+
+    experiment: str
+    config: RunConfig
+    arguments: tuple[str, ...]
+    """That its runs have beside the experiment."""
+
+
+def _with_controls(
+    controls: Sequence[Control], recipes: Mapping[str, _Recipe]
+) -> dict[str, _Recipe]:
+    """Every recipe, and after it the controls that it can be run with.
+
+    Raises ConfigError for a control that fits none.
+    """
+    planned: dict[str, _Recipe] = {}
+    fitting = set()
+    for name, recipe in recipes.items():
+        planned[name] = recipe
+        algorithm = build_algorithm(recipe.config.trainer, recipe.config.rollout.group_size)
+        for control in controls:
+            config = recipe.config.model_copy(update={"control": control})
+            if any(idle_control(config, algorithm)):
+                continue
+            fitting.add(control)
+            own = (*recipe.arguments, f"control={control}")
+            planned[f"{name}{CONTROL_MARK}{control}"] = _Recipe(recipe.experiment, config, own)
+    for control in controls:
+        if control not in fitting:
+            raise ConfigError(
+                f"got controls={control} and no recipe that learns from what it makes worthless, "
+                f"expected one beside {', '.join(recipes)}"
+            )
+    return planned
+
+
+def _recipe(config: BenchConfig, name: str, overrides: tuple[str, ...]) -> _Recipe:
+    """As it is composed, with what is added to its command line for it."""
     _check_option("experiment", name, split_search_path(overrides)[1])
     own = tuple(override for override in overrides if _key(override) not in _ONLY_MEASURED)
     try:
@@ -201,7 +247,7 @@ def _recipe(
             recipe = compose("train", [f"experiment={name}", *own], RunConfig)
     except ConfigError as error:
         raise ConfigError(f"experiment {name!r} does not take this: {error}") from error
-    return recipe, own
+    return _Recipe(name, recipe, own)
 
 
 def _columns(

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from clawrl_gym.config.part import Part
+from clawrl_gym.core.controls import Control
 
 
 class BenchConfig(Part):
@@ -16,6 +17,9 @@ class BenchConfig(Part):
         ("personal_binary", "personal_opd", "personal_hybrid", "general_terminal"), min_length=1
     )
     """Options of conf/experiment/, each a recipe: experiment=personal_binary,personal_opd."""
+    controls: tuple[Control, ...] = ()
+    """Controls that every recipe is run with, too, beside itself, where it has what the control
+    makes worthless: controls=shuffled_rewards,irrelevant_hints,random_hints."""
     seeds: int = Field(3, ge=1)
     """Runs of each recipe. All recipes get the same seeds, 0 and up: differences are paired."""
     matrix: tuple[str, ...] = ("conversation", "terminal")
@@ -39,7 +43,12 @@ class BenchConfig(Part):
 
     @model_validator(mode="after")
     def _nothing_twice(self) -> Self:
-        for key, names in (("experiment", self.experiment), ("matrix", self.matrix)):
+        if "none" in self.controls:
+            raise ValueError("got controls with 'none', expected each recipe's controls alone")
+        lists: dict[str, tuple[str, ...]] = {
+            "experiment": self.experiment, "controls": self.controls, "matrix": self.matrix,
+        }  # fmt: skip
+        for key, names in lists.items():
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"got {key} {twice[0]!r} twice, expected each once")

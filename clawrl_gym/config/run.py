@@ -21,6 +21,7 @@ from clawrl_gym.config.live import LiveConfig
 from clawrl_gym.config.mixture import DomainConfig
 from clawrl_gym.config.part import Part
 from clawrl_gym.config.policy import GatewayConfig, PolicyConfig
+from clawrl_gym.core.controls import Control
 from clawrl_gym.core.plugins import LOGGERS
 
 
@@ -95,6 +96,11 @@ class RunConfig(CommandConfig):
     curriculum: CurriculumConfig = CurriculumConfig()
     rollout: RolloutConfig = RolloutConfig()
     eval: EvalConfig = EvalConfig()
+    control: Control = "none"
+    """A run to compare others with, which has nothing to learn from: `shuffled_rewards` permutes
+    rewards and verdicts within a group (groups of one get those of the group before),
+    `irrelevant_hints` gives hints of other tasks, `random_hints` words of other tasks' requests. It
+    is called a control wherever it is shown."""
 
     @property
     def domains(self) -> Mapping[str, DomainConfig]:

@@ -20,12 +20,14 @@ from clawrl_gym.core.types import (
     Episode,
     Group,
     Sample,
+    TaskRef,
     Turn,
     Verdict,
 )
 from clawrl_gym.dialogue.merging import MergeResult, merge_turns
 from clawrl_gym.judge.enhance import Enhancer, hints_of
 from clawrl_gym.judge.verdicts import VerdictMaker
+from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.store import Store
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.batch_queue import Batch, BatchQueue, teaches
@@ -52,6 +54,7 @@ class Collector:
         judging: Mapping[str, Judging] | None = None,
         on_verdict: Callable[[Verdict], None] = lambda _: None,
         on_accepted: Callable[[Group], None] = lambda _: None,
+        substitution: Substitution | None = None,
     ) -> None:
         """`judging`: who judges the turns of an environment, by `TaskRef.env`; else nobody.
 
@@ -66,6 +69,7 @@ class Collector:
         self._on_verdict = on_verdict
         self._on_accepted = on_accepted
         self._judging = judging or {}
+        self._substitution = substitution or Substitution("none", 0)
         self._ready = BatchQueue.training(config, store)
         self._in_order = asyncio.Lock()
         self._counters: Counter[str] = Counter()
@@ -113,10 +117,11 @@ class Collector:
             segments_G.append(merged.sequences)
         judging = self._judging.get(group.task.env)
         verdicts_G = await self._judge(judging, group.episodes_G, turns_G)
-        prompts_G = await self._enhance(judging, turns_G, verdicts_G)
+        prompts_G = await self._enhance(judging, group.task, turns_G, verdicts_G)
         async with self._in_order:  # so that verdicts and groups have one order in the store
             await self._record(verdicts_G)
-            samples = self._algorithm.stamp(group, segments_G, verdicts_G, prompts_G)
+            rewarded_group, learned_G = self._substitution.rewards(group, verdicts_G)
+            samples = self._algorithm.stamp(rewarded_group, segments_G, learned_G, prompts_G)
             if not samples:
                 self._counters["groups/zero_variance"] += 1
             self._counters["groups/accepted"] += 1
@@ -150,6 +155,7 @@ class Collector:
     async def _enhance(
         self,
         judging: Judging | None,
+        task: TaskRef,
         turns_G: list[list[Turn]],
         verdicts_G: list[dict[int, Verdict]],
     ) -> list[dict[int, tuple[list[int], ...]]]:
@@ -161,6 +167,11 @@ class Collector:
         async with asyncio.TaskGroup() as running:
             for turns, verdicts in zip(turns_G, verdicts_G, strict=True):
                 hints = {at: hints_of([verdict]) for at, verdict in verdicts.items()}
+                hints = {
+                    turn.index: self._substitution.hints(task, turn, hints[turn.index])
+                    for turn in turns
+                    if hints.get(turn.index)
+                }
                 tasks_G.append(
                     {
                         turn.index: running.create_task(enhancer.prompts(turn, hints[turn.index]))

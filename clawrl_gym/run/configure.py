@@ -25,7 +25,7 @@ _OF_RAY = ("ray.address", "ray.token_file")
 _WITH_RESUME = ("resume", "trainer.steps", "dry_run", "ui", "logger", *_OF_RAY)
 """Keys that may be given together with resume=."""
 _CHOICE_OF_JUDGE = {"judge", "judge.type", "judge.chain"}
-_BENCH_LISTS = ("experiment", "matrix")
+_BENCH_LISTS = ("experiment", "controls", "matrix")
 
 
 @overload

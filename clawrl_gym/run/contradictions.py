@@ -15,6 +15,7 @@ from clawrl_gym.config import (
     ServeConfig,
     TrainerConfig,
 )
+from clawrl_gym.core.controls import ON_HINTS
 from clawrl_gym.core.plugins import HINT_SOURCES
 from clawrl_gym.trainers.algorithm import Algorithm
 from clawrl_gym.trainers.objectives import objectives
@@ -68,6 +69,24 @@ def missing_hints(config: CommandConfig, algorithm: Algorithm) -> Iterator[str]:
         f"{silent[0]}, which gives none: no update would ever be made; choose judge=rule "
         f"or judge=model, or {instead}"
     )
+
+
+def idle_control(config: CommandConfig, algorithm: Algorithm) -> Iterator[str]:
+    """A control of what is not learned from would be a run like any other."""
+    if not isinstance(config, RunConfig) or config.control == "none":
+        return
+    trainer = config.trainer
+    if config.control in ON_HINTS and not algorithm.distils(trainer):
+        yield (
+            f"got control={config.control} with trainer.algorithm={trainer.algorithm}, which "
+            "follows no hints, expected trainer=opd or trainer=hybrid; for rewards take "
+            "control=shuffled_rewards"
+        )
+    if config.control not in ON_HINTS and not algorithm.has_rewards(trainer):
+        yield (
+            f"got control={config.control} with trainer.algorithm={trainer.algorithm}, which uses "
+            "no reward, expected one that does, or control=irrelevant_hints"
+        )
 
 
 def _gives_hints(judge: JudgeConfig) -> bool:

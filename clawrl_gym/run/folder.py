@@ -191,7 +191,8 @@ def folder_of(config: RunConfig) -> RunFolder:
     if config.run.dir is not None:
         return RunFolder(Path(config.run.dir))
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    default_name = f"{config.env_name}-{Path(config.policy.model).name}-{stamp}"
+    control = "" if config.control == "none" else f"control-{config.control}-"
+    default_name = f"{control}{config.env_name}-{Path(config.policy.model).name}-{stamp}"
     return RunFolder(Path(config.run.root) / (config.run.name or default_name))
 
 

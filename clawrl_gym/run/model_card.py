@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
@@ -77,6 +78,7 @@ def model_card(
     return environment.get_template("model_card.md.j2").render(
         front_matter=_front_matter(base, "peft" if is_adapter else "transformers"),
         is_adapter=is_adapter,
+        control=control_words(_value(values, "control")),
         is_of_user=is_of_user,
         loader="AutoModelForImageTextToText" if sees(model) else "AutoModelForCausalLM",
         reader="AutoProcessor" if sees(model) else "AutoTokenizer",

@@ -22,6 +22,7 @@ from clawrl_gym.config import (
     ServeConfig,
 )
 from clawrl_gym.core import loggers
+from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.reach import why_unreachable
 from clawrl_gym.core.types import TaskRef
@@ -32,7 +33,7 @@ from clawrl_gym.policy.models import resolve_model
 from clawrl_gym.rollout.curriculum import curriculum_of
 from clawrl_gym.rollout.mixture import Mixture
 from clawrl_gym.rollout.task_sampler import TaskSampler
-from clawrl_gym.run.contradictions import contradictions, missing_hints
+from clawrl_gym.run.contradictions import contradictions, idle_control, missing_hints
 from clawrl_gym.run.endpoint import endpoint_look
 from clawrl_gym.run.envs import check_agent, check_env, key_of, settle
 from clawrl_gym.run.folder import RunFolder, evaluation_folder, folder_of, serving_folder
@@ -108,7 +109,8 @@ def preflight_training(config: RunConfig, say: Say = quiet) -> Preflight[RunConf
     if tasks is None or problems.lines:
         raise problems.error()
     heldout = tasks.heldout(config.eval.tasks)
-    notes = [line for env in envs.values() for line in env.left_out()]
+    notes = list(filter(None, [control_words(config.control)]))
+    notes += [line for env in envs.values() for line in env.left_out()]
     notes += notes_of(config, model)
     measured = {task.env for task in heldout}
     for name, env in envs.items():
@@ -218,6 +220,7 @@ def _learning_problems(
         check_objectives(config.trainer, config.learner)
         algorithm = build_algorithm(config.trainer, group_size)
         problems.lines += missing_hints(config, algorithm)
+        problems.lines += idle_control(config, algorithm)
     with problems.noted():
         check_key(config.gateway)
     with problems.noted():

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from clawrl_gym.config import RunConfig
+from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import StoreError
 from clawrl_gym.core.files import private_files
 from clawrl_gym.core.interrupt import INTERRUPTS
@@ -20,6 +21,7 @@ from clawrl_gym.core.types import Group
 from clawrl_gym.gateway.hooks import Hooks
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.collector import Collector, Judging
+from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.curriculum import TaskOutcome
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.evaluation import Evaluation
@@ -63,7 +65,8 @@ async def train(config: RunConfig) -> TrainingRun:
 
 async def _train(plan: Preflight[RunConfig], lines: list[str]) -> TrainingRun:
     config, folder = plan.config, plan.folder
-    view = make_view(config.ui, TRAINING, title=str(folder.path), total_steps=config.trainer.steps)
+    title = " ".join(filter(None, [control_words(config.control), str(folder.path)]))
+    view = make_view(config.ui, TRAINING, title=title, total_steps=config.trainer.steps)
     try:
         for line in (*lines, *plan.notes):
             view.message(line)
@@ -141,6 +144,7 @@ class Run:
             self._judging,
             on_verdict=lambda verdict: self._observer.judged(verdict),
             on_accepted=self._on_accepted,
+            substitution=Substitution(config.control, config.seed),
         )
         self._dispatcher = Dispatcher(
             config.rollout,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.metrics import (
     HELDOUT_HIGH,
     HELDOUT_LOW,
@@ -47,6 +48,12 @@ def headline(run: RunData) -> Headline:
     """Before and after, or what is missing for saying that."""
     if run.is_serving:
         return _serving_headline(run)
+    line = _training_headline(run)
+    control = control_words(run.setting("control"))
+    return line if control is None else replace(line, verdict=f"{control} {line.verdict}")
+
+
+def _training_headline(run: RunData) -> Headline:
     evaluations = run.heldout
     if not run.is_finished:
         total = "" if run.total_steps is None else f" of {run.total_steps}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ClawError, StoreError, boundary
 from clawrl_gym.core.jsonl import read_json_lines
 from clawrl_gym.core.metrics import (
@@ -115,6 +116,11 @@ class RunData:
     def is_finished(self) -> bool:
         """The last update was made."""
         return self.total_steps is not None and self.last_step >= self.total_steps
+
+    @property
+    def is_control(self) -> bool:
+        """It had nothing to learn from."""
+        return control_words(self.setting("control")) is not None
 
     def points(self, metric: str) -> list[tuple[float, float]]:
         """(step, value) of a metric."""
