@@ -27,6 +27,7 @@ from clawrl_gym.judge.interface import Case
 from clawrl_gym.judge.rules import RuleJudge
 from clawrl_gym.judge.verdicts import VerdictMaker
 from clawrl_gym.rollout.collector import Collector, Judging
+from clawrl_gym.rollout.control import Substitution
 from clawrl_gym.rollout.dispatcher import Dispatcher
 from clawrl_gym.rollout.episode import EpisodeLimits, EpisodeSpec
 from clawrl_gym.rollout.mixture import Mixture
@@ -330,3 +331,17 @@ async def test_a_resumed_run_gives_back_the_places_of_groups_that_teach_nothing(
     resumed = Collector(config, store, Grpo(), given.append)
     resumed.restore([group.samples for group in await store.untrained_groups()])
     assert given == [1, 1]
+
+
+async def test_a_control_learns_from_anothers_outcome_and_keeps_its_own(store: Store) -> None:
+    whole = Collector(
+        RolloutConfig(groups=1, group_size=1), store, Binary(), lambda groups: None,
+        substitution=Substitution("shuffled_rewards", 0),
+    )  # fmt: skip
+    good, bad = await played(store, "a", 1.0, "x"), await played(store, "b", 0.0, "x")
+    assert await collected(whole, good) == []
+    await whole.add(Group(1, TASK, [bad], version=0))
+    (sample,) = (await whole.batch(1, 0)).samples
+    assert sample.session_id == "b"
+    assert sample.reward == 1.0
+    assert any(advantage > 0 for advantage in sample.advantages_T)
