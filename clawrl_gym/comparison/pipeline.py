@@ -9,7 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from clawrl_gym.comparison.matrix import against_table, cells_of, findings, matrix_table
+from clawrl_gym.comparison.matrix import (
+    against_table,
+    cells_of,
+    columns_of,
+    findings,
+    matrix_table,
+)
 from clawrl_gym.comparison.page import write_curves, write_page
 from clawrl_gym.comparison.picture import write_matrix
 from clawrl_gym.comparison.plan import baselines_of
@@ -96,8 +102,8 @@ def write_results(folder: Path, config: BenchConfig, results: Sequence[RecipeRes
 
 def all_tables(results: Sequence[RecipeResult], config: BenchConfig) -> list[ResultTable]:
     """The matrix first."""
-    against = against_table(results)
-    head = [matrix_table(results), *([against] if against else [])]
+    matrix = [matrix_table(results), against_table(results)] if columns_of(results) else []
+    head = [table for table in matrix if table is not None]
     return [*head, *tables_of(results, config.target)]
 
 
