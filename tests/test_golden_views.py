@@ -75,7 +75,8 @@ def panels() -> dict[str, list[str]]:
     console = _console(80)
     show_checks([GOOD, SPARE, BAD], console)
     drawn["doctor"] = console.export_text(styles=True).splitlines()
-    failed = replace(recipe("third"), planned=1, failures={"third seed 0": "exit code 1: <b>no</b>"})
+    failures = {"third seed 0": "exit code 1: <b>no</b>"}
+    failed = replace(recipe("third"), planned=1, failures=failures)
     console = _console(120)
     show_results([*_RESULTS, failed], BenchConfig(experiment=("first",)), console)
     drawn["results"] = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
