@@ -3,8 +3,8 @@
 What a machine lacks skips the tests that need it, with the reason; on CI it is a failure. Long
 forms (marker `nightly`) are left out, and the summary says so, unless `--nightly` asks for them.
 With `--dist loadfile` the tests of a file stay in one worker, and so do those of e2e/, since two
-vLLMs at once slow each other, and those of e2e/serve/, which share a server and come last: they
-go to the worker that e2e/ did not keep busy.
+vLLMs at once slow each other, and those of e2e/serve/, which share a server: they come late, but
+before the many short ones, which fill up what is left of all workers at the end.
 """
 
 from __future__ import annotations
@@ -157,10 +157,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rank(item: pytest.Item) -> int:
-    """What takes long begins first, but for e2e/serve/."""
+    """What takes long begins first, but for e2e/serve/, while e2e/ has its vLLM."""
     if item.nodeid.startswith(TOGETHER[0]):
-        return len(LONG) + 1
-    return next((at for at, name in enumerate(LONG) if item.get_closest_marker(name)), len(LONG))
+        return len(LONG)
+    short = len(LONG) + 1
+    return next((at for at, name in enumerate(LONG) if item.get_closest_marker(name)), short)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -15,6 +15,7 @@ from clawrl_gym.core.types import Tool
 from clawrl_gym.gateway.server import Gateway
 from tests.fakes import END, FakePolicy, encode, sampled
 from tests.gateway_rig import HELLO, SAMPLING, Bench, user
+from tests.waiting import until
 
 
 async def test_a_request_is_answered_in_the_openai_form(bench: Bench) -> None:
@@ -234,8 +235,8 @@ async def test_a_conversation_that_was_edited_is_rendered_afresh(bench: Bench) -
 async def test_new_requests_wait_in_the_gateway_while_weights_are_swapped(bench: Bench) -> None:
     with bench.gateway.hold_requests():
         asking = asyncio.create_task(bench.say(HELLO))
-        await asyncio.sleep(0.1)
-        assert bench.gateway.stats.inside == 1
+        await until(lambda: bench.gateway.stats.inside == 1)
+        await asyncio.sleep(0.05)
         assert bench.policy.prompts == []
     assert (await asking)["content"]
     assert len(bench.policy.prompts) == 1

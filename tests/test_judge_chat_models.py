@@ -22,6 +22,7 @@ from clawrl_gym.policy.fleet import Fleet
 from clawrl_gym.policy.generation import Generation
 from tests.fakes import FakePolicy
 from tests.fakes_judge import completion, judge_server, user
+from tests.waiting import until
 
 ASKED: list[Message] = [{"role": "system", "content": "judge"}, user("the case")]
 
@@ -170,7 +171,8 @@ async def test_the_judge_leaves_room_for_replies() -> None:
     policy.delay_s = 3600
     speaker = PolicyChatModel(Fleet([policy]), lambda: 0, max_requests=2)
     asking = [asyncio.create_task(speaker.complete(ASKED, 0.6, 9)) for _ in range(6)]
-    await asyncio.sleep(0.05)
+    await until(lambda: len(policy.bodies) == 2)
+    await asyncio.sleep(0.02)
     assert len(policy.bodies) == 2
     for task in asking:
         task.cancel()

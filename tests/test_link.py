@@ -52,9 +52,7 @@ async def test_all_episodes_of_a_worker_share_one_connection(tmp_path: Path) -> 
         answers = bench.gateway.stats.answers
         assert answers[CHAT, 200] == 100
         assert answers["/sessions/{id}/end", 200] == 50
-        await asyncio.sleep(0.05)
-        assert answers[PATH, 101] == 1
-        assert bench.gateway.stats.inside == 0
+        await until(lambda: answers[PATH, 101] == 1 and bench.gateway.stats.inside == 0)
         rows = await bench.store.sessions()
         assert {row.reward for row in rows} == {1.0}
         assert {(row.task_id, row.group_id, row.source) for row in rows} == {("t", 0, "rollout")}

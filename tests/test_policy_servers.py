@@ -285,8 +285,8 @@ async def test_an_adapter_reaches_all_servers_and_nobody_is_held(
     (_, body) = next(call for call in two.fakes[0].calls if call[0] == LOAD)
     assert await asyncio.to_thread(Path(body["lora_path"]).is_dir)
     await two.servers.publish_adapter(2, adapter_folder(tmp_path / "next"))
-    await asyncio.sleep(0.05)
-    assert [loads(fake) for fake in two.fakes] == [["+policy@1", "+policy@2", "-policy@1"]] * 2
+    gone = ["+policy@1", "+policy@2", "-policy@1"]
+    await until(lambda: [loads(fake) for fake in two.fakes] == [gone] * 2)
     assert two.servers.version == 2
     assert two.holds == 0
     assert not any("/pause" in fake.paths() for fake in two.fakes)
@@ -324,8 +324,7 @@ async def test_an_adapter_that_one_server_refuses_is_served_by_none(
     adapters = two.servers.adapters
     assert adapters is not None
     assert [adapter.name for adapter in adapters.alive] == ["policy@1"]
-    await asyncio.sleep(0.05)
-    assert loads(two.fakes[0])[-1] == "-policy@2"
+    await until(lambda: loads(two.fakes[0])[-1] == "-policy@2")
 
 
 async def test_weights_that_are_not_what_was_trained_go_back_everywhere(
@@ -367,9 +366,8 @@ async def test_an_adapter_that_is_not_what_was_trained_serves_nobody(
 
     with pytest.raises(NotServed, match="another adapter"):
         await two.servers.publish_adapter(1, adapter_folder(tmp_path / "next"), prove=prove)
-    await asyncio.sleep(0.05)
+    await until(lambda: loads(two.fakes[0]) == ["+policy@1", "-policy@1"])
     assert adapters.alive == []
-    assert loads(two.fakes[0]) == ["+policy@1", "-policy@1"]
 
 
 async def test_a_server_that_is_down_misses_no_adapter(

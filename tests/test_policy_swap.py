@@ -200,10 +200,7 @@ async def test_a_publication_that_is_cancelled_still_resumes(
     with pytest.raises(asyncio.CancelledError):
         await publishing
     go_on.set()
-    await until(lambda: vllm.paths() == SWAP)
-    await asyncio.sleep(0.1)
-    assert vllm.version == "1"
-    assert not vllm.paused
+    await until(lambda: vllm.paths() == SWAP and vllm.version == "1" and not vllm.paused)
 
 
 async def test_a_server_that_is_being_started_loads_what_is_current_by_itself(

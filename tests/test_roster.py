@@ -136,8 +136,7 @@ async def test_a_node_that_cannot_be_used_is_told_once_and_left_out() -> None:
     scene = Scene(node("n1", sandbox=2), node("n2", sandbox=2))
     scene.bad["n1"] = [ConfigError("it has ray 1.0, expected ray 2.0")]
     async with scene.started():
-        await asyncio.sleep(0.01)
-        assert scene.pool.capacity == 2
+        await scene.until_capacity(2)
     assert [line for line in scene.lines if "n1" in line] == [
         "node n1 (10.0.0.1) cannot be used: it has ray 1.0, expected ray 2.0"
     ]
