@@ -14,11 +14,13 @@ from playwright.async_api import Browser
 from clawrl_gym.comparison.page import write_page
 from clawrl_gym.comparison.tables import tables_of
 from clawrl_gym.config import BenchConfig
+from clawrl_gym.evaluation.comparison import compare_evaluations
 from clawrl_gym.ui.report import write_report
 from tests.fake_run import make_run
 from tests.fake_serving import make_serving
 from tests.gui_page_rig import chromium
 from tests.test_bench_results import START, recipe
+from tests.test_evaluations import evaluation, solving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -70,10 +72,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     names = tuple(one.name for one in results)
     write_page(bench, BenchConfig(experiment=names), results, tables_of(results, 0.8), START)
     serving = make_serving(folder / "serving", "+-0?" * 9)
-    return {"report": write_report(run), "serving": write_report(serving), "bench": bench}
+    first = evaluation(folder / ("first" * 8), solving(0, 1), [solving(0), solving(1)])
+    second = evaluation(folder / "second", solving(1, 2), [solving(0), solving(1)])
+    compared = compare_evaluations([first, second], folder / "compared").folder
+    return {
+        "report": write_report(run), "serving": write_report(serving), "bench": bench,
+        "evaluation": first / "evaluation.html", "comparison": compared / "comparison.html",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["report", "serving", "bench"])
+@pytest.mark.parametrize("name", ["report", "serving", "bench", "evaluation", "comparison"])
 @pytest.mark.parametrize("width", [1280, 768, 375])
 async def test_no_word_of_a_table_is_broken_and_the_page_never_scrolls_sideways(
     browser: Browser, pages: dict[str, Path], name: str, width: int

@@ -73,21 +73,26 @@ class Pair:
         """What was found, in one line."""
         first, second = names[self.before.folder], names[self.after.folder]
         n, difference = len(self.tasks), self.success
-        flips = f"{len(self.won)} tasks it alone solves, {len(self.lost)} the other alone"
-        spread = f"{points(difference)}; {flips}"
+        spread = f"({100 * difference.low:+.1f} to {100 * difference.high:+.1f})"
+        flips = f"{len(self.won)} tasks only {second} solves, {len(self.lost)} only {first}"
         if not difference.is_clear:
             return (
-                f"{second} and {first} are not distinguishable on the {n} tasks that both were "
-                f"measured on: {second} solves {spread}."
+                f"{second} and {first} are not distinguishable on the {n} tasks that both "
+                f"measured: {100 * difference.mean:+.1f} points {spread}; {flips}."
             )
-        return f"On the same {n} tasks {second} solves {spread}, compared with {first}."
+        by = f"{abs(100 * difference.mean):.1f} points {_word(difference)} than {first}"
+        return f"On the same {n} tasks {second} solves {by} {spread}; {flips}."
 
 
 def points(difference: Difference) -> str:
     """`12.0 points more (3.7 to 20.3)`, `2.0 points fewer (-6.0 to 2.0)`."""
     low, high = 100 * difference.low, 100 * difference.high
-    word = "fewer" if difference.mean < 0 else "more"
-    return f"{abs(100 * difference.mean):.1f} points {word} ({low:+.1f} to {high:+.1f})"
+    size = abs(100 * difference.mean)
+    return f"{size:.1f} points {_word(difference)} ({low:+.1f} to {high:+.1f})"
+
+
+def _word(difference: Difference) -> str:
+    return "fewer" if difference.mean < 0 else "more"
 
 
 def pairs_of(results: Sequence[EvaluationResult]) -> list[Pair]:
