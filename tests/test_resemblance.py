@@ -115,6 +115,17 @@ def test_a_rule_that_the_likeness_contradicts_is_not_believed(text: str, value: 
     assert verdict(in_a_chain, text, value * (CONTRADICTS + 1)) == (None, 1.0), "the next is asked"
 
 
+def test_irony_that_resembles_a_complaint_is_no_reward() -> None:
+    reader, reply = Speech(shipped_rules()), "I moved the folder. 318 existing files were replaced."
+    request = "Copy the folder photos to the stick and do not overwrite anything"
+    for text in (
+        "bravo, two years of editing gone",
+        "oh wonderful, half of my files are lost",
+        "great, now nothing works and the originals are gone",
+    ):
+        assert reader.find(text, request, reply).value != 1, text
+
+
 def test_what_is_pasted_behind_a_colon_is_not_compared() -> None:
     opening = "Here is my next text to translate"
     assert compared(f"{opening}: this is a disaster") == opening

@@ -7,7 +7,7 @@ holds in the others, and for words that no written answer has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -22,6 +22,8 @@ _HAN_OR_KANA = re.compile("[\u3041-\u30ff\u3400-\u9fff]")
 _SIGNS = "?!"
 _NEAR = 7
 """Meanings from one to another that is near."""
+Meaning = tuple[int, str]
+"""Where it begins, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +37,14 @@ class Concepts:
     """Letters of any of these."""
 
     def features(self, plain: str) -> set[str]:
-        """Meanings, pairs of near ones, the first and the last, and those beside a sign."""
-        meanings = sorted(self._meanings(plain))
-        names = [name for _, name in meanings]
-        features = {f"is {name}" for name in names}
-        features.update(f"next {name} {after}" for name, after in pairwise(names))
-        features.update(
-            f"near {name} {later}"
-            for at, (place, name) in enumerate(meanings)
-            for later_place, later in meanings[at + 1 : at + _NEAR]
-            if later_place != place
-        )
-        features.update(f"sign {sign} {name}" for sign in _SIGNS if sign in plain for name in names)
-        if names:
-            features.update((f"first {names[0]}", f"last {names[-1]}"))
-        return features
+        """What is combined of its meanings."""
+        return combined(self.meanings(plain), plain)
 
-    def _meanings(self, plain: str) -> Iterator[tuple[int, str]]:
-        """Each with where it begins."""
+    def meanings(self, plain: str) -> list[Meaning]:
+        """In the order of the text."""
+        return sorted(self._meanings(plain))
+
+    def _meanings(self, plain: str) -> Iterator[Meaning]:
         matches = list(_WORD.finditer(plain))
         ends = {match.end() for match in matches}
         for start in (match.start() for match in matches):
@@ -67,12 +59,29 @@ class Concepts:
         if _HAN_OR_KANA.search(plain):
             yield from self._anywhere(plain)
 
-    def _anywhere(self, plain: str) -> Iterator[tuple[int, str]]:
+    def _anywhere(self, plain: str) -> Iterator[Meaning]:
         for start in range(len(plain)):
             names: set[str] = set()
             for end in range(start + 1, min(len(plain), start + self.longest) + 1):
                 names.update(self.anywhere.get(plain[start:end], ()))
             yield from ((start, name) for name in names)
+
+
+def combined(meanings: Sequence[Meaning], plain: str) -> set[str]:
+    """Meanings, pairs of near ones, the first and the last, and those beside a sign."""
+    names = [name for _, name in meanings]
+    features = {f"is {name}" for name in names}
+    features.update(f"next {name} {after}" for name, after in pairwise(names))
+    features.update(
+        f"near {name} {later}"
+        for at, (place, name) in enumerate(meanings)
+        for later_place, later in meanings[at + 1 : at + _NEAR]
+        if later_place != place
+    )
+    features.update(f"sign {sign} {name}" for sign in _SIGNS if sign in plain for name in names)
+    if names:
+        features.update((f"first {names[0]}", f"last {names[-1]}"))
+    return features
 
 
 @cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.stems import LEAST_STEMS, READ_CHARS, numbers_of, stems_of
 
 NAMES = (
     "words of the reply",
@@ -34,20 +34,8 @@ NAMES = (
 )
 """Of the values, in their order."""
 _ANSWER_CHARS = 300
-_READ_CHARS = 2000
-"""Of the request and of the reply."""
-_LEAST_STEMS = 3
-"""A reply of fewer is not compared."""
 _PLENTY_STEMS = 60
 """A reply of more shares words by chance."""
-_STEM_LETTERS = 5
-_SHORTEST = 4
-"""Letters of a word that is compared."""
-_WORD = re.compile(r"[^\W\d_]+")
-_HAN_OR_KANA = re.compile("[\u3041-\u30ff\u3400-\u9fff]+")
-_HIRAGANA = re.compile("[\u3041-\u309f]+")
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_THOUSANDS = re.compile(r"[.,](?=\d{3}\b)")
 _QUOTATION = re.compile(
     '["\u201c\u201d\u201e\u00ab\u300c\u300e]'
     '([^"\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f]{2,200})'
@@ -58,19 +46,19 @@ _SURPRISE = re.compile(r"[?!]\s?[?!]")
 
 def context_features(text: str, request: str, reply: str) -> list[float] | None:
     """A value for each of NAMES; None where the reply has too few words to compare."""
-    reply_stems, request_stems = _stems(reply[:_READ_CHARS]), _stems(request[:_READ_CHARS])
-    if len(reply_stems) < _LEAST_STEMS:
+    reply_stems, request_stems = stems_of(reply[:READ_CHARS]), stems_of(request[:READ_CHARS])
+    if len(reply_stems) < LEAST_STEMS:
         return None
     text = unicodedata.normalize("NFKC", text[:_ANSWER_CHARS])
-    stems, numbers = _stems(text), _numbers(text)
-    reply_numbers, request_numbers = _numbers(reply), _numbers(request)
+    stems, numbers = stems_of(text), numbers_of(text)
+    reply_numbers, request_numbers = numbers_of(reply), numbers_of(request)
     of_reply, of_request = stems & reply_stems - request_stems, stems & request_stems - reply_stems
     of_both = stems & reply_stems & request_stems
     weight = min(1.0, _PLENTY_STEMS / len(reply_stems))
     part = weight / max(len(stems), 1)
     fresh = numbers - reply_numbers - request_numbers
     is_question = "?" in text
-    quoted = (_stems(quotation) for quotation in _QUOTATION.findall(text))
+    quoted = (stems_of(quotation) for quotation in _QUOTATION.findall(text))
     return [
         weight * bool(of_reply),
         part * len(of_reply),
@@ -90,22 +78,3 @@ def context_features(text: str, request: str, reply: str) -> list[float] | None:
         float(bool(_SURPRISE.search(text))),
         float("..." in text),
     ]
-
-
-def _stems(text: str) -> set[str]:
-    """Beginnings of its longer words, and pairs of signs that are not grammar alone."""
-    stems: set[str] = set()
-    for word in _WORD.findall(spelt(text)):
-        for run in _HAN_OR_KANA.findall(word):
-            pairs = {run[at : at + 2] for at in range(max(len(run) - 1, 1))}
-            stems.update(pair for pair in pairs if not _HIRAGANA.fullmatch(pair))
-        letters = _HAN_OR_KANA.sub(" ", word).split()
-        stems.update(part[:_STEM_LETTERS] for part in letters if len(part) >= _SHORTEST)
-    return stems
-
-
-def _numbers(text: str) -> set[str]:
-    """In one way of writing."""
-    plain = unicodedata.normalize("NFKC", text[:_READ_CHARS])
-    numbers = (_THOUSANDS.sub("", number) for number in _NUMBER.findall(plain))
-    return {number.replace(",", ".").lstrip("0") for number in numbers}

@@ -1,11 +1,12 @@
 """How much an answer resembles complaints, whatever words it uses.
 
 A logistic regression over the letters of a text (n-grams of 1 to 5 letters, words, and words that
-stand near each other) and over what its words mean (`concepts.py`), hashed into one table for all
-languages; then one over its logit and what the answer takes up of the request and the reply
-(`context_features.py`). Made by `python -m tools.complaints` from written answers and exchanges;
-`complaints.npz` holds its weights. It does not know what is true, so its word is weak: rules go
-before it, but for those that it contradicts.
+stand near each other), over what its words mean (`concepts.py`) and over whose they are, the
+request's or the reply's (`taken_up.py`), hashed into one table for all languages; then one over its
+logit and how much the answer takes up of the request and the reply (`context_features.py`). Made by
+`python -m tools.complaints` from written answers and exchanges; `complaints.npz` holds its weights.
+It does not know what is true, so its word is weak: rules go before it, but for those that it
+contradicts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from clawrl_gym.judge.concepts import concepts
 from clawrl_gym.judge.context_features import context_features
 from clawrl_gym.judge.spelling import spelt
+from clawrl_gym.judge.taken_up import taken_up
 from clawrl_gym.judge.user_rules import opening_of
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ _NEAR = 4
 """Words from one to another that is near."""
 _MEANING_LENGTH = 0.6
 """Of the vector of meanings; that of the letters is 1."""
+_TAKEN_UP_LENGTH = 0.6
+"""Of the vector of whose the words are."""
 _READ_CHARS = 160
 _PASTED = re.compile(r"(?<=\w) ?:\s.*", re.DOTALL)
 """What stands behind a colon."""
@@ -62,7 +66,7 @@ class Resemblance:
     def logit(self, text: str, request: str = "", reply: str = "") -> float:
         """Of the probability that an answer is a complaint about the reply."""
         weights_F, bias, context_K = self.arrays
-        features = features_of(compared(text))
+        features = features_of(compared(text), request, reply)
         alone = float(weights_F[list(features)].astype("float64") @ list(features.values())) + bias
         context = None if context_K is None else context_features(text, request, reply)
         if context_K is None or context is None:
@@ -75,12 +79,17 @@ def compared(text: str) -> str:
     return _PASTED.sub("", opening_of(text))
 
 
-def features_of(text: str) -> dict[int, float]:
+def features_of(text: str, request: str = "", reply: str = "") -> dict[int, float]:
     """Places in the table with their values; never none."""
     plain = spelt(text[:_READ_CHARS]).strip()
     features = dict(_spread(set(_letters(plain)), 0, _LETTER_PLACES, 1.0))
-    meanings = concepts(spelt).features(plain)
-    features.update(_spread(meanings, _LETTER_PLACES, _MEANING_PLACES, _MEANING_LENGTH))
+    shared = (
+        (concepts(spelt).features(plain), _MEANING_LENGTH),
+        (taken_up(text[:_READ_CHARS], request, reply), _TAKEN_UP_LENGTH),
+    )
+    for grams, length in shared:
+        for place, value in _spread(grams, _LETTER_PLACES, _MEANING_PLACES, length):
+            features[place] = features.get(place, 0.0) + value
     return features
 
 

@@ -44,12 +44,12 @@ _EPOCHS = 12
 _RATE = 0.2
 _BIAS_RATE = 0.02
 _DECAY = 1e-4
-_EXCHANGE_COUNTS = 2.0
+_EXCHANGE_COUNTS = 4.0
 """An exchange's text counts for so many others."""
 _PARTS = 3
 _CONTEXT_DECAY = 5.0
 _NEWTON_STEPS = 20
-_OTHERS_ABOVE = 0.125
+_OTHERS_ABOVE = 0.15
 """Share of the exchanges that are no complaints and yet resemble them."""
 _Features = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -176,5 +176,5 @@ def _lines(kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _features(answer: Answer) -> _Features:
-    features = features_of(compared(answer.text))
+    features = features_of(compared(answer.text), answer.request, answer.reply)
     return np.array(list(features)), np.array(list(features.values()))
