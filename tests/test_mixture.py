@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 
 from clawrl_gym.config import AgentConfig, RunConfig
@@ -17,6 +18,7 @@ from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.types import Episode, Group, StopReason, TaskRef, Verdict
 from clawrl_gym.envs.gym.config import GymEnvConfig
+from clawrl_gym.policy.shipped import shipped_dir
 from clawrl_gym.rollout.chat import PolicyAddress
 from clawrl_gym.rollout.episode import EpisodeSpec
 from clawrl_gym.rollout.evaluation import Evaluation
@@ -26,9 +28,12 @@ from clawrl_gym.rollout.task_sampler import TaskSampler
 from clawrl_gym.rollout.worker import RolloutWorker
 from clawrl_gym.run.counts import TrainingCounts
 from clawrl_gym.run.envs import stages_of
+from clawrl_gym.run.folder import RunFolder
+from clawrl_gym.run.model_card import model_card
 from clawrl_gym.run.preflight import preflight_training
 from clawrl_gym.trainers.binary import Binary
-from clawrl_gym.ui.report import write_report
+from clawrl_gym.ui.report import facts, write_report
+from clawrl_gym.ui.run_data import read_run
 from clawrl_gym.ui.state import RunState
 from clawrl_gym.ui.training import TRAINING
 from tests.fake_run import make_run
@@ -274,3 +279,22 @@ def test_views_show_every_environment(tmp_path: Path) -> None:
     page = write_report(folder).read_text()
     assert "By environment" in page
     assert "terminal (weight 2, judge none), toolcall (weight 1, judge none)" in page
+
+
+def test_a_run_of_several_environments_says_all_of_them_and_no_single_one(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run", steps=2, store=False)
+    values = yaml.safe_load((folder / "config.yaml").read_text())
+    values["mixture"] = {
+        "terminal": {"weight": 2.0, "judge": {"type": "none"}},
+        "conversation": {"weight": 1.0, "judge": {"type": "rule"}},
+    }
+    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    rows = dict(facts(read_run(folder)))
+    assert rows["mixture"] == (
+        "terminal (weight 2, judge none), conversation (weight 1, judge rule)"
+    )
+    assert not rows.keys() & {"environment", "judge"}
+    card = model_card(RunFolder(folder), values, shipped_dir(), 2, "float32", "handed-on")
+    assert "| environments | terminal, conversation |" in card
+    assert "| environment |" not in card
+    assert "| judge |" not in card

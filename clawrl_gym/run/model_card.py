@@ -138,6 +138,10 @@ def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
     """What matters of a run's configuration, as far as it is there."""
     serves = "learn" in values
     yield "command", "serve (live conversations)" if serves else "train"
+    mixture = _value(values, "mixture")
+    if isinstance(mixture, dict) and mixture:
+        yield "environments", ", ".join(mixture)
+        values = {name: part for name, part in values.items() if name not in ("env", "judge")}
     for words, key in _SETTINGS.items():
         value = _value(values, key)
         if value is not None and not (serves and key == "trainer.steps"):

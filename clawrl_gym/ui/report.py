@@ -96,16 +96,20 @@ def facts(run: RunData) -> list[tuple[str, str]]:
     training = times[-1] - times[0] if len(times) > 1 else None
     memory = [value for _, value in run.points("memory/rss_gb")]
     sessions = "conversations" if run.is_serving else "episodes"
+    mixture = mixture_words(run)  # each of its environments has a judge of its own
     rows = [
         ("wall time", wall_time(run)),
         ("first to last evaluation", duration(training) if training is not None else None),
         (sessions, number(run.episodes) if run.episodes else None),
         ("seed", run.setting("seed")),
-        ("environment", run.setting("env.id") or run.setting("env.target")),
+        (
+            "environment",
+            run.setting("env.id") or run.setting("env.target") if not mixture else None,
+        ),
         ("model", run.setting("policy.model")),
         ("algorithm", run.setting("trainer.algorithm")),
-        ("judge", run.setting("judge.type") if not run.setting("mixture") else None),
-        ("mixture", mixture_words(run)),
+        ("judge", run.setting("judge.type") if not mixture else None),
+        ("mixture", mixture),
         (
             "users' own weights",
             ", ".join(f"{user}@{newest}" for user, newest in sorted(run.versions_of_users.items())),
