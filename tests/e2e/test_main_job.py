@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.timeout(1200),
 ]
 
-STEPS = 10
+STEPS = 5
 QUICK = ("rollout.groups=4", "rollout.group_size=4", "eval.tasks=8", "rollout.envs_per_worker=16")
 
 
