@@ -4,16 +4,20 @@ python -m clawrl_gym.bench experiment=personal_binary,personal_hybrid seeds=3 tr
 
 Each is a run of `clawrl_gym.train`, measured before and after on the held-out tasks of every
 environment. Called again, it keeps what is done. Keys of a run (KEY=VALUE) hold for all of them.
+
+python -m clawrl_gym.bench compare A B    two benches, or two recipes in them (DIR/RECIPE)
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import clawrl_gym as cg
+from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
-from clawrl_gym.run.command import command
+from clawrl_gym.run.command import command, exit_code_of
 
 
 def _configure(arguments: list[str]) -> cg.BenchConfig:
@@ -38,8 +42,23 @@ async def _bench(config: cg.BenchConfig) -> int:
     return 1 if any(result.failures for result in results) else 0
 
 
+def _compare(folders: list[str]) -> int:
+    from rich.console import Console
+
+    from clawrl_gym.comparison.compare import compare
+
+    if len(folders) != 2:
+        raise ConfigError(f"got {len(folders)} folders to compare, expected two: bench compare A B")
+    first, second = map(Path, folders)
+    Console().print(compare(first, second).rich())
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["compare"]:
+        return exit_code_of(lambda: _compare(arguments[1:]))
     return command("bench", __doc__, _configure, _check, _bench, arguments)
 
 

@@ -48,7 +48,7 @@ def command(
     redact.install(redact.secrets_of_process(arguments, os.environ))
     if set(_HELP) & set(arguments):
         overrides = [argument for argument in arguments if argument not in _HELP]
-        return _exit_code(lambda: _print_help(name, doc or "", configure(overrides)))
+        return exit_code_of(lambda: _print_help(name, doc or "", configure(overrides)))
     if set(sweep.FLAGS) & set(arguments):
         return _multirun(name, [part for part in arguments if part not in sweep.FLAGS])
     return run_command(lambda: configure(arguments), check, main)
@@ -67,7 +67,7 @@ def _multirun(name: str, arguments: list[str]) -> int:
         )
         return 2
     INTERRUPTS.patience_s = HOLDING_S
-    return _exit_code(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
+    return exit_code_of(lambda: asyncio.run(_interruptible(sweep.run_sweep(arguments))))
 
 
 def run_command(
@@ -88,15 +88,16 @@ def run_command(
             return 0
         return asyncio.run(_interruptible(main(config)))
 
-    return _exit_code(run)
+    return exit_code_of(run)
 
 
 def run_coroutine(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run what takes no configuration; every error on purpose is one line on standard error."""
-    return _exit_code(lambda: asyncio.run(_interruptible(main())))
+    return exit_code_of(lambda: asyncio.run(_interruptible(main())))
 
 
-def _exit_code(run: Callable[[], int]) -> int:
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Of what a command does; an error on purpose is one line on standard error."""
     try:
         with INTERRUPTS.caught():
             return run()
