@@ -10,12 +10,12 @@ python -m clawrl_gym.bench compare A B    two benches, or two recipes in them (D
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import clawrl_gym as cg
-from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.interrupt import HOLDING_S, INTERRUPTS
 from clawrl_gym.run.command import command, exit_code_of
 
@@ -42,15 +42,19 @@ async def _bench(config: cg.BenchConfig) -> int:
     return 1 if any(result.failures for result in results) else 0
 
 
-def _compare(folders: list[str]) -> int:
+def _folders(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m clawrl_gym.bench compare")
+    for name in ("first", "second"):
+        parser.add_argument(name, type=Path, help="a bench's folder, or a recipe's in it")
+    return parser.parse_args(arguments)
+
+
+def _compare(folders: argparse.Namespace) -> int:
     from rich.console import Console
 
     from clawrl_gym.comparison.compare import compare
 
-    if len(folders) != 2:
-        raise ConfigError(f"got {len(folders)} folders to compare, expected two: bench compare A B")
-    first, second = map(Path, folders)
-    Console().print(compare(first, second).rich())
+    Console().print(compare(folders.first, folders.second).rich())
     return 0
 
 
@@ -58,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["compare"]:
-        return exit_code_of(lambda: _compare(arguments[1:]))
+        folders = _folders(arguments[1:])
+        return exit_code_of(lambda: _compare(folders))
     return command("bench", __doc__, _configure, _check, _bench, arguments)
 
 

@@ -63,9 +63,10 @@ def test_what_cannot_be_compared_is_one_clear_line(
     ]:
         with pytest.raises(ConfigError, match=message):
             compare(*folders)
-    assert main(["compare", "only-one"]) == 2
-    error = capsys.readouterr().err
-    assert error == "error: got 1 folders to compare, expected two: bench compare A B\n"
+    assert main(["compare", str(bench), str(other)]) == 2
+    assert capsys.readouterr().err.startswith("error: got ")
+    with pytest.raises(SystemExit, match="2"):
+        main(["compare", "only-one"])
     (bench / "one" / "seed0-measured" / "terminal" / "evaluation.json").write_text("{")
     with pytest.raises(ConfigError, match="cannot read"):
         compare(bench / "one", other / "two")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from clawrl_gym import comparison as benchmark
 from clawrl_gym.comparison.page import COLOURS, colour, write_page
 from clawrl_gym.comparison.results import (
     RecipeResult,
@@ -20,6 +19,7 @@ from clawrl_gym.comparison.tables import data_of, tables_of
 from clawrl_gym.config import BenchConfig
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.provenance import Start
+from clawrl_gym.ui import pages
 from tests.test_report import Page
 
 MAIN = "conversation personalization"
@@ -155,7 +155,7 @@ def test_the_page_draws_every_measure_and_stands_alone(tmp_path: Path) -> None:
 
 
 def test_every_recipe_of_a_page_has_its_own_colour_and_dashes() -> None:
-    template = Path(benchmark.__file__).with_name("page.html.j2").read_text()
+    template = (pages.FOLDER / "series.css").read_text()
     for index in range(COLOURS):
         assert f".s-{colour(index)}{{--c:#" in template
         assert index == 0 or f"svg .s-{colour(index)}.line.dashed{{stroke-dasharray" in template
