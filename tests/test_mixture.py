@@ -288,7 +288,7 @@ def test_a_run_of_several_environments_says_all_of_them_and_no_single_one(tmp_pa
         "terminal": {"weight": 2.0, "judge": {"type": "none"}},
         "conversation": {"weight": 1.0, "judge": {"type": "rule"}},
     }
-    (folder / "config.yaml").write_text(yaml.safe_dump(values))
+    (folder / "config.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     rows = dict(facts(read_run(folder)))
     assert rows["mixture"] == (
         "terminal (weight 2, judge none), conversation (weight 1, judge rule)"
