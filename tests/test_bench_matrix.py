@@ -127,8 +127,8 @@ def test_the_sentences_say_what_is_clear_and_what_is_not() -> None:
     )
     assert loss.startswith("bad lost -0.40 (")
     assert "not distinguishable from before on terminal success" in loss
-    assert against.startswith("bad ends -0.5")
-    assert against.endswith("on toolcall success from good.")
+    assert against.startswith("bad, less good: -0.5")
+    assert against.endswith("on toolcall success.")
     assert budget == "Budgets are equal: 320 training episodes a run."
 
 

@@ -187,10 +187,10 @@ def _against_sentence(cells: Sequence[Cell], results: Sequence[RecipeResult]) ->
     parts = []
     if clear:
         differences = _list(f"{words(c.against_first)} on {c.measure}" for c in clear)
-        parts.append(f"ends {differences} from {first}")
+        parts.append(differences)
     if level:
-        parts.append(f"is {OPEN} from {first} on {_list(level)}")
-    return f"{name} {_list(parts)}."
+        parts.append(f"{OPEN} on {_list(level)}")
+    return f"{name}, less {first}: {'; '.join(parts)}."
 
 
 def budget_sentence(results: Sequence[RecipeResult]) -> str:
