@@ -15,21 +15,21 @@ from clawrl_gym.comparison.matrix import Cell, columns_of, matrix_of, words
 from clawrl_gym.comparison.results import RecipeResult
 from clawrl_gym.core.files import replace_text
 
-_CELL_WIDTH, _CELL_HEIGHT, _GAP = 176, 54, 4
-_HEAD_HEIGHT, _FOOT_HEIGHT, _LETTER_WIDTH = 40, 34, 7.2
+_CELL_WIDTH, _CELL_HEIGHT, _GAP = 204, 54, 4
+_HEAD_HEIGHT, _FOOT_HEIGHT, _LETTER_WIDTH = 40, 52, 7.6
 _STYLE = """
 .matrix{font:12px system-ui,sans-serif;--ink:#1d2430;--dim:#667085;--rule:#d5dae2;--paper:#fff;
 --gain:#0072b2;--loss:#d55e00}
 @media (prefers-color-scheme:dark){.matrix{--ink:#e6e9ef;--dim:#98a2b3;--rule:#3a4352;
 --paper:#12161d;--gain:#5aa9e6;--loss:#ff8a3d}}
-.matrix text{fill:var(--ink)}.matrix .dim{fill:var(--dim)}.matrix .name{font-weight:600}
+.matrix text{fill:var(--ink)}.matrix .small{fill:var(--dim);font-size:12px}.matrix .name{font-weight:600}
 .matrix .paper{fill:var(--paper)}.matrix .open{fill:none;stroke:var(--rule)}
 .matrix .gain{fill:var(--gain)}.matrix .loss{fill:var(--loss)}
 .matrix .own{fill:none;stroke:var(--ink);stroke-width:1.5}
 """
 _LEGEND = (
-    "before → after, difference with its 95 % interval. Blue: gained, orange: lost, no colour: "
-    "not distinguishable from no change. Framed: trained on."
+    "before → after, and the difference with its 95 % interval; framed: trained on",
+    "blue: gained, orange: lost, no colour: not distinguishable from no change",
 )
 
 
@@ -40,7 +40,7 @@ def matrix_svg(results: Sequence[RecipeResult]) -> Markup:
         return Markup("")
     labels = max(len(recipe.name) for recipe in results)
     left = 16 + round(_LETTER_WIDTH * labels)
-    width = max(left + len(columns) * (_CELL_WIDTH + _GAP) + 12, 760)
+    width = max(left + len(columns) * (_CELL_WIDTH + _GAP) + 12, 560)
     height = _HEAD_HEIGHT + len(rows) * (_CELL_HEIGHT + _GAP) + _FOOT_HEIGHT
     parts = [
         f'<text class="name" x="{left + at * (_CELL_WIDTH + _GAP) + _CELL_WIDTH / 2}" y="26" '
@@ -52,7 +52,10 @@ def matrix_svg(results: Sequence[RecipeResult]) -> Markup:
         name = escape(cells[0].recipe.name)
         parts.append(f'<text class="name" x="12" y="{y + 31}">{name}</text>')
         parts += [_cell(cell, left + at * (_CELL_WIDTH + _GAP), y) for at, cell in enumerate(cells)]
-    parts.append(f'<text class="dim" x="12" y="{height - 12}">{escape(_LEGEND)}</text>')
+    parts += [
+        f'<text class="small" x="12" y="{height - 30 + 18 * at}">{escape(line)}</text>'
+        for at, line in enumerate(_LEGEND)
+    ]
     return Markup(  # every text above went through escape()
         f'<svg xmlns="http://www.w3.org/2000/svg" class="matrix" viewBox="0 0 {width} {height}" '
         f'width="{width}" role="img" aria-label="recipes by environments"><style>{_STYLE}</style>'
@@ -83,7 +86,7 @@ def _cell(cell: Cell, x: int, y: int) -> str:
     parts.append(
         f'<text class="name" x="{middle}" y="{y + 23}" text-anchor="middle">'
         f"{escape(f'{before} → {after}')}</text>"
-        f'<text class="dim" x="{middle}" y="{y + 42}" text-anchor="middle">'
+        f'<text class="small" x="{middle}" y="{y + 42}" text-anchor="middle">'
         f"{escape(words(change))}</text>"
     )
     return "".join(parts)
