@@ -22,7 +22,8 @@ _STYLE = """
 --gain:#0072b2;--loss:#d55e00}
 @media (prefers-color-scheme:dark){.matrix{--ink:#e6e9ef;--dim:#98a2b3;--rule:#3a4352;
 --paper:#12161d;--gain:#5aa9e6;--loss:#ff8a3d}}
-.matrix text{fill:var(--ink)}.matrix .small{fill:var(--dim);font-size:12px}.matrix .name{font-weight:600}
+.matrix text{fill:var(--ink)}.matrix .small{fill:var(--dim);font-size:12px}
+.matrix .name{font-weight:600}
 .matrix .paper{fill:var(--paper)}.matrix .open{fill:none;stroke:var(--rule)}
 .matrix .gain{fill:var(--gain)}.matrix .loss{fill:var(--loss)}
 .matrix .own{fill:none;stroke:var(--ink);stroke-width:1.5}
