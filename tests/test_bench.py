@@ -277,7 +277,10 @@ def test_the_personal_recipes_differ_in_their_algorithm_only(algorithm: str, rec
         (["environments=terminal"], "expected matrix="),
         (["eval.also=[gui]"], "expected matrix="),
         (["episodes=96", "trainer.steps=3"], "expected one of them"),
-        (["eval.tasks=0"], "expected eval.tasks of at least 1"),
+        (
+            ["eval.tasks=0", "experiment=personal_opd", "matrix=conversation"],
+            "expected eval.tasks of at least 1",
+        ),
         (["trainer.stepz=3"], "did you mean 'trainer.steps'"),
         (["experiment=general_terminal", "env.persona=teacher"], "does not take this"),
         (["faster"], "expected KEY=VALUE"),
