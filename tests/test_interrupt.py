@@ -168,12 +168,12 @@ def test_a_process_whose_cluster_has_no_head_ends_without_waiting_for_ray() -> N
         "import atexit, sys, threading\n"
         "from clawrl_gym.core.errors import HeadLost\n"
         "from clawrl_gym.core.scratch import Scratch\n"
-        "from clawrl_gym.run.command import _exit_code\n"
+        "from clawrl_gym.run.command import exit_code_of\n"
         "atexit.register(threading.Event().wait)\n"
         "print(Scratch('test').path, flush=True)\n"
         "def run():\n"
         "    raise HeadLost('it is gone')\n"
-        "sys.exit(_exit_code(run))\n"
+        "sys.exit(exit_code_of(run))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60

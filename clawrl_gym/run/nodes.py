@@ -32,7 +32,7 @@ class Node:
     def cores(self) -> int:
         return int(self.resources.get("CPU", 0))
 
-    def has(self, resources: Collection[str]) -> bool:
+    def has(self, *resources: str) -> bool:
         """Whether it holds environments that need all of these; none: a core alone."""
         return all(self.resources.get(resource, 0) >= 1 for resource in resources or ("CPU",))
 

@@ -102,7 +102,7 @@ class Roster:
     async def _follow(self) -> None:
         """Look again and again at who lives. Raises ConfigErrors when nobody is left for long."""
         while True:
-            living = [node for node in self._cluster.nodes if node.has(self._resources)]
+            living = [node for node in self._cluster.nodes if node.has(*self._resources)]
             for node in living:
                 if node not in {*self._joining, *self._members, *self._refused}:
                     self._joining[node] = asyncio.create_task(self._join(node))
