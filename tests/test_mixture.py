@@ -204,8 +204,8 @@ def test_a_node_holds_a_mixture_that_has_all_it_needs() -> None:
     assert resources == ("docker", "sandbox")
     one = Node("n", "10.0.0.1", "n", {"CPU": 4.0, "sandbox": 64.0})
     both = replace(one, resources={"CPU": 4.0, "sandbox": 64.0, "docker": 6.0})
-    assert not one.has(resources)
-    assert both.has(resources)
+    assert not one.has(*resources)
+    assert both.has(*resources)
     assert sum(both.shares(resources, 2, 64)) == 6
 
 
