@@ -148,6 +148,15 @@ async def test_an_engine_that_dies_below_a_chat_reply_is_unavailable(
         await client.generate_chat(CHAT, GREEDY, version=4)
 
 
+async def test_a_stream_that_comes_at_once_has_the_versions_that_its_end_tells(
+    vllm: FakeVllm, client: PolicyClient
+) -> None:
+    vllm.answers[STREAM] = streams({**event([10, 11, 2]), "versions": []} | end(3))
+    async with aclosing(client.stream([1], GREEDY, CHAT, version=4)) as pieces:
+        (piece,) = [piece async for piece in pieces]
+    assert piece.versions_T == [4, 4, 4]
+
+
 async def test_each_token_has_the_version_of_its_span(vllm: FakeVllm, client: PolicyClient) -> None:
     spans = [{"version": "4", "start": 0, "end": 1}, {"version": "5", "start": 1, "end": 3}]
     vllm.answers[GENERATE] = says({"choices": [choice(weight_versions=spans)]})

@@ -276,11 +276,12 @@ class ReplyStream:
             self._text.append(delta.get("content", ""))
         self.ended = "finish_reason" in event
         generation = self._whole(event) if self.ended else None
-        versions_T = (
-            _numbers(event["versions"])
-            if self.version is None
-            else [self.version] * len(event["ids"])
-        )
+        if generation is not None:  # of all that came at once vLLM tells them with the end alone
+            versions_T = generation.versions_T[len(generation.versions_T) - len(event["ids"]) :]
+        elif self.version is None:
+            versions_T = _numbers(event["versions"])
+        else:
+            versions_T = [self.version] * len(event["ids"])
         return Piece(event["ids"], event["logprobs"], delta, generation, versions_T)
 
     def _whole(self, end: GenerationEnd) -> Generation:
