@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,11 @@ from clawrl_gym.comparison.matrix import (
     matrix_table,
     paired,
 )
-from clawrl_gym.comparison.measurement import Measured, Scores
+from clawrl_gym.comparison.measurement import Measured, Scores, is_measured, make_room
 from clawrl_gym.comparison.picture import matrix_svg
 from clawrl_gym.comparison.results import RecipeResult, RunResult
+from clawrl_gym.config import EvaluateConfig
+from clawrl_gym.config.compose import compose
 from clawrl_gym.core.intervals import mean_difference, student_t
 
 
@@ -165,3 +168,19 @@ def test_the_picture_colours_what_is_clear_alone() -> None:
     assert svg.count('class="own"') == 2
     assert "&lt;bad&gt;" in svg
     assert not re.search(r"url\(|@import", svg)
+
+
+def test_what_was_measured_otherwise_makes_room_and_what_was_begun_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "terminal"
+    config = compose("evaluate", [f"run.dir={folder}"], EvaluateConfig)
+    make_room(config)
+    (folder / "episodes.jsonl").write_text("begun\n")
+    assert not is_measured(config)
+    make_room(config)
+    assert (folder / "episodes.jsonl").read_text() == "begun\n"
+    (folder / "evaluation.json").write_text("{}")
+    assert is_measured(config)
+    other = compose("evaluate", [f"run.dir={folder}", "env.max_turns=3"], EvaluateConfig)
+    assert not is_measured(other)
+    make_room(other)
+    assert [path.name for path in folder.iterdir()] == ["measured_with.json"]

@@ -24,7 +24,7 @@ ByMeasure = dict[str, dict[int, Scores]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class RecipePair:
     """Two recipes that are compared."""
 
     name: str
@@ -58,11 +58,11 @@ def compare(first: Path, second: Path) -> ResultTable:
     )
 
 
-def _pairs(first: Path, second: Path) -> list[Pair]:
+def _pairs(first: Path, second: Path) -> list[RecipePair]:
     """Two recipes' folders, or the recipes that two benches have in common."""
     one, two = _recipe(first), _recipe(second)
     if one and two:
-        return [Pair(second.resolve().name, one, two)]
+        return [RecipePair(second.resolve().name, one, two)]
     if one or two:
         raise ConfigError(
             f"got {str(first)!r} and {str(second)!r}, of which one is a recipe's folder and the "
@@ -85,7 +85,7 @@ def _pairs(first: Path, second: Path) -> list[Pair]:
             f"{', '.join(recipes[1])}, expected a recipe that both have; two recipes are compared "
             "by their own folders, PATH/RECIPE"
         )
-    return [Pair(name, recipes[0][name], recipes[1][name]) for name in common]
+    return [RecipePair(name, recipes[0][name], recipes[1][name]) for name in common]
 
 
 def _recipe(folder: Path) -> ByMeasure:

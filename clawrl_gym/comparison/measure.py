@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from clawrl_gym.comparison.measurement import is_measured, mark_measured, read_plan
+from clawrl_gym.comparison.measurement import is_measured, make_room, read_plan
 from clawrl_gym.config import EvaluateConfig
 from clawrl_gym.core.errors import ClawError
 from clawrl_gym.core.files import private_files
@@ -33,18 +33,19 @@ async def measure(folder: Path) -> int:
     plans: dict[str, Preflight[EvaluateConfig]] = {}
     for name, config in missing.items():
         try:
+            with private_files():
+                make_room(config)
             plans[name] = await prepare_evaluation(config, _say)
         except ClawError as error:
             _say("error", f"env={name}: {error}")
     if plans:
         with private_files():
-            await _measure(folder, missing, plans)
+            await _measure(folder, plans)
     return sum(not is_measured(config) for config in missing.values())
 
 
 async def _measure(
     folder: Path,
-    planned: Mapping[str, EvaluateConfig],
     plans: Mapping[str, Preflight[EvaluateConfig]],
 ) -> None:
     first = next(iter(plans.values()))
@@ -55,7 +56,6 @@ async def _measure(
             except ClawError as error:
                 _say("error", f"env={name}: {error}")
                 continue
-            mark_measured(planned[name])
             _say("measured", f"env={name}: {run.success:.0%} of {run.evaluation.n} solved")
 
 

@@ -7,6 +7,7 @@ configuration that it was made with: one that was made otherwise is made again.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,19 +92,25 @@ def folder_of(config: EvaluateConfig) -> Path:
 
 def is_measured(config: EvaluateConfig) -> bool:
     """Whether an environment was measured in just this way."""
+    return _is_of(config) and (folder_of(config) / EVALUATION_FILE).is_file()
+
+
+def make_room(config: EvaluateConfig) -> None:
+    """Remove what an environment was measured with otherwise; what was begun just so goes on."""
     folder = folder_of(config)
+    if not _is_of(config):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / _MADE_WITH, json.dumps(config.model_dump(mode="json"), indent=1) + "\n")
+
+
+def _is_of(config: EvaluateConfig) -> bool:
+    """Whether the folder was begun with this configuration."""
     try:
-        made_with = json.loads((folder / _MADE_WITH).read_text(encoding="utf-8"))
+        made_with = json.loads((folder_of(config) / _MADE_WITH).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    whole = made_with == config.model_dump(mode="json")
-    return whole and (folder / EVALUATION_FILE).is_file()
-
-
-def mark_measured(config: EvaluateConfig) -> None:
-    """Its evaluation.json is whole."""
-    text = json.dumps(config.model_dump(mode="json"), indent=1) + "\n"
-    replace_text(folder_of(config) / _MADE_WITH, text)
+    return bool(made_with == config.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, slots=True)

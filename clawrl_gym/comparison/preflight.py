@@ -3,11 +3,11 @@ environment of the matrix as `evaluate` would."""
 
 from __future__ import annotations
 
-from clawrl_gym.comparison.measurement import is_measured
+from clawrl_gym.comparison.measurement import folder_of, is_measured
 from clawrl_gym.comparison.plan import PlannedRun, baselines_of, plan_runs, quoted
 from clawrl_gym.comparison.record import read_record
 from clawrl_gym.comparison.runner import check_settings
-from clawrl_gym.config import BenchConfig, RunConfig
+from clawrl_gym.config import BenchConfig, EvaluateConfig, RunConfig
 from clawrl_gym.config.compose import compose
 from clawrl_gym.core.errors import ConfigErrors
 from clawrl_gym.run.folder import RunFolder
@@ -42,8 +42,14 @@ def preflight_comparison(config: BenchConfig) -> tuple[list[PlannedRun], RecipeP
             if is_measured(column):
                 continue
             try:
-                preflight_evaluation(column)
+                preflight_evaluation(_elsewhere(column))
             except ConfigErrors as errors:
                 problems.lines += [f"env={name}: {line}" for line in errors.lines]
     problems.raise_if_any()
     return runs, plans
+
+
+def _elsewhere(column: EvaluateConfig) -> EvaluateConfig:
+    """As in an empty folder: what was measured otherwise in its own goes when it is measured."""
+    again = folder_of(column).with_suffix(".again")
+    return column.model_copy(update={"run": column.run.model_copy(update={"dir": str(again)})})

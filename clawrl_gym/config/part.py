@@ -43,6 +43,14 @@ def _parts_of(annotation: object) -> list[type[Part]]:
     return [part for argument in arguments for part in _parts_of(argument)]
 
 
+def leaf(values: Mapping[str, object], key: str) -> object:
+    """A value by its dotted key; None when it is not there."""
+    value: object = values
+    for name in key.split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 def leaves(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Plain values by their dotted keys; lists and empty parts are values."""
     for name, value in values.items():

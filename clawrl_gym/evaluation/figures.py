@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from clawrl_gym.config.part import leaf
 from clawrl_gym.core.intervals import Estimate, mean_of, share_of
 from clawrl_gym.core.metrics import HELDOUT_HIGH, HELDOUT_LOW, heldout_values, pass_at_k
 from clawrl_gym.core.types import TaskRef
 from clawrl_gym.evaluation.record import Attempt, Key, each_attempt, key_of
-from clawrl_gym.evaluation.settings import EVALUATION_FILE, Settings, leaf, read_settings
+from clawrl_gym.evaluation.settings import EVALUATION_FILE, Settings, read_settings
 
 _KEPT_SAMPLES = 4
 """Of a task, solved and failed ones each: those whose transcripts are shown."""

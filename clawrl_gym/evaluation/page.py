@@ -15,12 +15,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from clawrl_gym.config.part import leaf
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.intervals import Estimate
 from clawrl_gym.core.types import Answer, StopReason
 from clawrl_gym.evaluation.figures import Cost, EvaluationResult, TaskResult, success_of
 from clawrl_gym.evaluation.record import Attempt
-from clawrl_gym.evaluation.settings import leaf
 from clawrl_gym.ui import pages
 from clawrl_gym.ui.svg import Series, line_chart
 from clawrl_gym.ui.text import duration, number, share

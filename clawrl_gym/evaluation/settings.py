@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 from clawrl_gym.config import EvaluateConfig
-from clawrl_gym.config.part import leaves
+from clawrl_gym.config.part import leaf, leaves
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.files import replace_text
 from clawrl_gym.core.provenance import Start, describe_start
@@ -126,14 +126,6 @@ def continued(before: Settings, now: Settings) -> Settings:
         samples=max(before.samples, now.samples),
         starts=(*before.starts, *now.starts),
     )
-
-
-def leaf(config: Mapping[str, object], key: str) -> object:
-    """A value by its dotted key; None when it is not there."""
-    value: object = config
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
 
 
 def mark_of(model: Path) -> str:

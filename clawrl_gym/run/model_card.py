@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from clawrl_gym.config.part import leaf
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.core.jsonl import read_json_lines
@@ -74,11 +75,11 @@ def model_card(
     rows = [] if is_of_user else by_step(read_json_lines(folder.path / METRICS_FILE))
     measured = [_measured(row) for row in rows if HELDOUT_SUCCESS in row and row["step"] <= step]
     starts = read_starts(folder.path)
-    base, runs = _origin(str(_value(values, "policy.model")))
+    base, runs = _origin(str(leaf(values, "policy.model")))
     return environment.get_template("model_card.md.j2").render(
         front_matter=_front_matter(base, "peft" if is_adapter else "transformers"),
         is_adapter=is_adapter,
-        control=control_words(_value(values, "control")),
+        control=control_words(leaf(values, "control")),
         is_of_user=is_of_user,
         loader="AutoModelForImageTextToText" if sees(model) else "AutoModelForCausalLM",
         reader="AutoProcessor" if sees(model) else "AutoTokenizer",
@@ -89,7 +90,7 @@ def model_card(
         step=step,
         dtype=dtype,
         settings=list(_settings(values)),
-        temperature=_value(values, "eval.temperature") or 0,
+        temperature=leaf(values, "eval.temperature") or 0,
         before=next((one for one in measured if one.step == 0), None),
         after=next((one for one in measured if one.step == step and step), None),
         measured=measured,
@@ -138,25 +139,18 @@ def _settings(values: dict[str, object]) -> Iterator[tuple[str, object]]:
     """What matters of a run's configuration, as far as it is there."""
     serves = "learn" in values
     yield "command", "serve (live conversations)" if serves else "train"
-    mixture = _value(values, "mixture")
+    mixture = leaf(values, "mixture")
     if isinstance(mixture, dict) and mixture:
         yield "environments", ", ".join(mixture)
         values = {name: part for name, part in values.items() if name not in ("env", "judge")}
     for words, key in _SETTINGS.items():
-        value = _value(values, key)
+        value = leaf(values, key)
         if value is not None and not (serves and key == "trainer.steps"):
             yield words, value
     for key in ("env.tasks", "env.instances"):
-        tasks = _value(values, key)
+        tasks = leaf(values, key)
         if tasks is not None:
             yield "tasks", Path(str(tasks)).name
-
-
-def _value(values: dict[str, object], key: str) -> object:
-    value: object = values
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
 
 
 def _origin(model: str) -> tuple[str, list[str]]:
@@ -168,7 +162,7 @@ def _origin(model: str) -> tuple[str, list[str]]:
     while (run := run_of(model)) is not None and len(runs) < _MAX_RUNS:
         runs.append(f"{run.name} (update {int(Path(model).name)})")
         try:
-            model = str(_value(RunFolder(run).read_values(), "policy.model"))
+            model = str(leaf(RunFolder(run).read_values(), "policy.model"))
         except ConfigError:
             return "unknown", runs
     known = model in SHIPPED or (HUB_ID.match(model) and not Path(model).exists())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from clawrl_gym.config.part import leaf
 from clawrl_gym.core.controls import control_words
 from clawrl_gym.core.errors import ClawError, StoreError, boundary
 from clawrl_gym.core.jsonl import read_json_lines
@@ -128,15 +129,7 @@ class RunData:
 
     def setting(self, key: str) -> object:
         """A value of the configuration by its dotted key; None when it is not there."""
-        return setting(self.config, key)
-
-
-def setting(config: Json, key: str) -> object:
-    """A value of a configuration by its dotted key; None when it is not there."""
-    value: object = config
-    for name in key.split("."):
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+        return leaf(self.config, key)
 
 
 def is_serving(config: Json) -> bool:
@@ -294,6 +287,6 @@ def _session_films(
 
 def model_folders(folder: Path, config: Json) -> Sequence[Path]:
     """Where the model's tokenizer.json may be, nearest to the run first."""
-    model = str(setting(config, "policy.model") or "tiny")
+    model = str(leaf(config, "policy.model") or "tiny")
     own = [folder / "serving" / name for name in ("0/base", "")]
     return [*own, shipped_dir(model) if model in SHIPPED else Path(model)]
