@@ -11,7 +11,7 @@ from pathlib import Path
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.swe.corpus import corpus_instances
-from clawrl_gym.envs.terminal.composed.generated import composed_tasks
+from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
 
 FOLDER = Path(__file__).parent / "fixtures/golden"
@@ -19,6 +19,7 @@ SOURCES = {
     "terminal": (generated_tasks(), 22),
     "swe": (corpus_instances(), 26),
     "composed": (composed_tasks(), 7),
+    "plain": (plain_tasks(), 3),
 }
 """Name -> source of tasks, number of families."""
 TASKS: dict[Split, int] = {"train": 8, "heldout": 4}

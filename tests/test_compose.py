@@ -9,11 +9,13 @@ from clawrl_gym.envs.gym.config import GymEnvConfig
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 
 
-def test_the_default_run_is_the_tiny_policy_in_the_terminal() -> None:
+def test_the_default_run_composes_single_skills_of_the_terminal() -> None:
     config = compose("train", [], RunConfig)
     assert isinstance(config.env, TerminalEnvConfig)
-    assert config.policy.model == "tiny"
+    assert config.env.tasks == "plain"
+    assert config.policy.model == "tiny_skills"
     assert config.policy.max_model_len == 2048
+    assert compose("train", ["env=terminal"], RunConfig).policy.model == "tiny"
 
 
 def test_any_known_key_can_be_set_even_when_no_file_lists_it() -> None:

@@ -11,13 +11,15 @@ import pytest
 
 from clawrl_gym.core.errors import ConfigError, TaskError
 from clawrl_gym.core.types import Split
+from clawrl_gym.envs.task_ids import GeneratedTasks, split_of_content
 from clawrl_gym.envs.terminal.composed.composer import composition_split
-from clawrl_gym.envs.terminal.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.terminal.composed.generated import (
     HELDOUT_FAMILIES,
     compose,
     composed_tasks,
     make_task,
+    plain_tasks,
 )
 from clawrl_gym.envs.terminal.composed.library import HELDOUT_SKILLS, SKILLS
 from clawrl_gym.envs.terminal.composed.obstacles import OBSTACLES, gzipped
@@ -35,9 +37,19 @@ SPLITS: tuple[Split, ...] = ("train", "heldout")
 @cache
 def drawn() -> list[tuple[Task, Composed]]:
     """Pairs of task and what it was made of."""
+    return drawn_of(composed_tasks())
+
+
+@cache
+def plain() -> list[tuple[Task, Composed]]:
+    """The same of what is said plainly."""
+    return drawn_of(plain_tasks())
+
+
+def drawn_of(source: GeneratedTasks[Task]) -> list[tuple[Task, Composed]]:
     pairs = []
     for split in SPLITS:
-        ids = composed_tasks().ids(split)
+        ids = source.ids(split)
         for task_id in ids[: SAMPLE * len(ids.families)]:
             task = make_task(task_id)
             number = int(task_id.rpartition("-")[2])
@@ -78,13 +90,13 @@ def test_difficulty_counts_skills_what_is_hidden_obstacles_and_decoys():
 
 
 def test_the_oracle_solves_every_task_and_doing_nothing_none():
-    for task, composed in drawn():
+    for task, composed in [*drawn(), *plain()]:
         assert solves(task, composed, composed.plan.deeds), task.id
         assert not solves(task, composed, []), task.id
 
 
 def test_a_wrong_but_near_solution_solves_none():
-    for task, composed in drawn():
+    for task, composed in [*drawn(), *plain()]:
         for deeds in composed.plan.near():
             assert not solves(task, composed, deeds), (task.id, [d.command for d in deeds])
 
@@ -118,6 +130,27 @@ def test_compositions_and_ways_to_ask_belong_to_one_split():
     assert not seen["train"] & seen["heldout"]
     requests = [{t.instruction for t, _ in drawn() if t.split == split} for split in SPLITS]
     assert not requests[0] & requests[1]
+
+
+def test_plain_tasks_are_so_many_skills_in_the_order_of_the_text():
+    counts = {"one": 1, "two": 2, "three": 3}
+    assert set(counts) == set(PLAIN_FAMILIES)
+    for task, composed in plain():
+        assert len(composed.skills) == counts[task.family]
+        assert composed.order == tuple(range(counts[task.family]))
+        assert (composed.plan.hidden, composed.plan.obstacles, composed.plan.decoys) == (0, 0, 0)
+        assert solves(task, composed, in_order_of_the_text(composed))
+        assert len(task.solution) == counts[task.family]
+
+
+def test_plain_tasks_hold_out_compositions_and_share_the_wording_of_training():
+    unseen = re.compile(r"Hey there|Cheers|obliged|As a first step|Following this|Work through")
+    for task, composed in plain():
+        alone = task.family == "one"
+        split = split_of_content(task.instruction) if alone else composition_split(composed.skills)
+        assert split == task.split
+        assert not unseen.search(task.instruction)
+    assert sum(bool(unseen.search(t.instruction)) for t, _ in drawn() if t.split == "heldout") > 30
 
 
 def test_requests_differ_and_say_the_rules():
@@ -182,10 +215,10 @@ def test_a_task_follows_from_its_id_and_travels():
 
 
 def test_held_out_families_have_no_training_tasks():
-    assert {"audit", "migrate"} == HELDOUT_FAMILIES
-    source = composed_tasks()
-    assert not HELDOUT_FAMILIES & set(source.ids("train").families)
-    assert set(source.ids("heldout").families) > HELDOUT_FAMILIES
+    assert {"audit", "migrate", "three"} == HELDOUT_FAMILIES
+    for source, held_out in ((composed_tasks(), {"audit", "migrate"}), (plain_tasks(), {"three"})):
+        assert not HELDOUT_FAMILIES & set(source.ids("train").families)
+        assert set(source.ids("heldout").families) & HELDOUT_FAMILIES == held_out
     assert len(composed_tasks(["audit"]).ids("train")) == 0
     with pytest.raises(TaskError, match=r"'audit' is held out as a whole.*audit-heldout-000003"):
         make_task("audit-train-000003")

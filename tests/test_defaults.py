@@ -45,9 +45,10 @@ def printed_values(
     return {row.split()[0]: row[37:] for row in rows}
 
 
-def test_a_configuration_made_in_python_is_the_default_run() -> None:
-    assert cg.load_config([], "train") == cg.RunConfig()
-    assert cg.load_config([], "evaluate") == cg.EvaluateConfig()
+def test_a_configuration_made_in_python_is_the_run_of_single_commands() -> None:
+    """The commands' own default environment brings weights that suit it alone."""
+    assert cg.load_config(["env=terminal"], "train") == cg.RunConfig()
+    assert cg.load_config(["env=terminal"], "evaluate") == cg.EvaluateConfig()
     assert cg.load_config([], "bench") == cg.BenchConfig()
 
 

@@ -232,6 +232,30 @@ def test_a_score_of_the_environment_has_charts_and_a_picture_of_its_own(tmp_path
         write_curve_svg(folder, tmp_path / "score.svg", "style")
 
 
+def test_families_are_a_picture_with_a_control_behind_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, last in (("run", 0.75), ("shuffled", 0.5)):
+        folder = make_run(tmp_path / name, steps=2, store=False)
+        rows = [
+            {"step": 0, "heldout/success": 0.5, "heldout/n": 9, "heldout/success/two": 0.25},
+            {"step": 2, "heldout/success": 0.5, "heldout/n": 9, "heldout/success/two": last},
+        ]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = tmp_path / "shuffled/config.yaml"
+    config.write_text(config.read_text() + "control: shuffled_rewards\n")
+    path = tmp_path / "families.svg"
+    arguments = [str(tmp_path / "run"), "--families", str(path), "--beside", str(config.parent)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.endswith(f"{path}\n")
+    text = "".join(ElementTree.fromstring(path.read_text()).itertext())
+    assert "Held-out success: two 25 % → 75 %" in text
+    assert "control=shuffled_rewards" in text
+    (tmp_path / "run/metrics.jsonl").write_text('{"step": 1, "train/reward": 0.5}\n')
+    assert main(arguments) == 1
+    assert "whose held-out tasks have families" in capsys.readouterr().err
+
+
 def test_the_wall_time_of_a_resumed_run_leaves_out_the_pause(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "x", steps=2, store=False)
     rows = [{"step": 1, "time_s": 130.0}, {"step": 2, "time_s": 9050.0}]

@@ -150,6 +150,8 @@ def test_the_shortened_recipe_learns(tmp_path: Path) -> None:
     )
     after = make(longer)
     save(after, longer, tmp_path)
+    assert before.greedy is not None
+    assert after.greedy is not None
     assert before.greedy.exact_match["all"] == 0.0
     assert after.losses[0] == before.losses[0]
     assert after.losses[-1] < after.losses[0] / 5

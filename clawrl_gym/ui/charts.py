@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from markupsafe import Markup
@@ -33,6 +35,9 @@ class ChartPlan:
     in_words: tuple[tuple[str, str], ...] = ()
     """(metric, name) that is written and not drawn, because it would flatten the curve."""
 
+
+_FAMILY_COLOURS = ("recipe0", "recipe5", "recipe7", "recipe4")
+_BESIDE = "recipe6"
 
 DETAILS = (
     ChartPlan(
@@ -194,11 +199,7 @@ def family_charts(run: RunData) -> list[Chart]:
     families = {
         name.removeprefix(FAMILY_PREFIX) for name in names if name.startswith(FAMILY_PREFIX)
     }
-    families |= {
-        name.removeprefix(HELDOUT_FAMILY_PREFIX)
-        for name in names
-        if name.startswith(HELDOUT_FAMILY_PREFIX)
-    }
+    families |= {*_heldout_families(run)}
     return [
         _small_chart(run, family, FAMILY_PREFIX + family, HELDOUT_FAMILY_PREFIX + family, share)
         for family in sorted(families)
@@ -272,6 +273,51 @@ def write_curve_svg(folder: Path, path: Path, score: str | None = None) -> Path:
         chart = _score_chart(run, score, *size)
     write_picture(path, title, keys, chart)
     return path
+
+
+def write_families_svg(folder: Path, path: Path, beside: Sequence[Path] = ()) -> Path:
+    """Held-out success of each task family as a picture of its own; families of other runs, such as
+    a control, are drawn behind it. Raises ClawError where the run has measured no family."""
+    run = read_run(folder)
+    families = _heldout_families(run)
+    if not families:
+        raise ClawError(f"got {str(folder)!r}, expected a run whose held-out tasks have families")
+    keys = list(zip(cycle(_FAMILY_COLOURS), families, strict=False))
+    series = [
+        Series(family, colour, run.points(HELDOUT_FAMILY_PREFIX + family))
+        for colour, family in keys
+    ]
+    others = {_name_beside(other): read_run(other) for other in beside}
+    behind = [
+        Series(f"{name}, {family}", _BESIDE, other.points(HELDOUT_FAMILY_PREFIX + family))
+        for name, other in others.items()
+        for family in families
+    ]
+    keys += [(_BESIDE, name) for name in others]
+    last_step = max(one.last_step for one in (run, *others.values()))
+    results = ", ".join(f"{one.name} {_from_to(one)}" for one in series)
+    title = f"Held-out success: {results}"
+    chart = line_chart(
+        [*behind, *series], width=CHART_WIDTH, height=CHART_HEIGHT, y_range=(0.0, 1.0), form=share,
+        x_range=(0.0, float(max(1, last_step))), label="held-out success of families over updates",
+    )  # fmt: skip
+    write_picture(path, title, keys, chart)
+    return path
+
+
+def _heldout_families(run: RunData) -> list[str]:
+    names = {name for row in run.rows for name in row if name.startswith(HELDOUT_FAMILY_PREFIX)}
+    return sorted(name.removeprefix(HELDOUT_FAMILY_PREFIX) for name in names)
+
+
+def _name_beside(folder: Path) -> str:
+    """What a run is called beside another: its control, or its folder."""
+    control = read_run(folder).setting("control")
+    return folder.resolve().name if control in (None, "none") else f"control={control}"
+
+
+def _from_to(curve: Series) -> str:
+    return f"{share(curve.points[0][1])} → {share(curve.points[-1][1])}"
 
 
 def _main_keys(run: RunData) -> list[tuple[str, str]]:

@@ -21,13 +21,14 @@ class TerminalEnvConfig(RegisteredEnvConfig):
     starts_here: ClassVar[bool] = True
     marks_failures: ClassVar[bool] = True
     task_keys: ClassVar[tuple[str, ...]] = ("tasks",)
-    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "composed"})
+    shipped_tasks: ClassVar[frozenset[str]] = frozenset({"generated", "composed", "plain"})
 
     type: Literal["terminal"] = "terminal"
     id: str = GYM_ID
     tasks: str = "generated"
-    """`generated`: the shipped seeded families of single commands; `composed`: those that chain
-    several; or a folder of tasks in the Harbor or Terminal-Bench layout."""
+    """`generated`: the shipped seeded families of single commands; `plain`: those that chain up to
+    three skills, said plainly; `composed`: those that chain up to eight, with things to find out;
+    or a folder of tasks in the Harbor or Terminal-Bench layout."""
     families: list[str] | None = None
     """Only these generated families; None takes all."""
     train_on_verified: bool = False

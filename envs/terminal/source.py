@@ -7,14 +7,14 @@ from pathlib import Path
 from clawrl_gym.core.errors import ConfigError
 from clawrl_gym.envs.sandbox.sandboxes import Sandboxes
 from clawrl_gym.envs.task_source import TaskSource
-from clawrl_gym.envs.terminal.composed.generated import composed_tasks
+from clawrl_gym.envs.terminal.composed.generated import composed_tasks, plain_tasks
 from clawrl_gym.envs.terminal.config import TerminalEnvConfig
 from clawrl_gym.envs.terminal.folder_tasks import FolderTasks
 from clawrl_gym.envs.terminal.generated import generated_tasks
 from clawrl_gym.envs.terminal.machine_request import SandboxFeatures
 from clawrl_gym.envs.terminal.task import Task
 
-GENERATED, COMPOSED = "generated", "composed"
+GENERATED, COMPOSED, PLAIN = "generated", "composed", "plain"
 
 
 def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
@@ -24,13 +24,15 @@ def open_source(config: TerminalEnvConfig) -> TaskSource[Task]:
         return generated_tasks(families)
     if tasks == COMPOSED:
         return composed_tasks(families)
+    if tasks == PLAIN:
+        return plain_tasks(families)
     if families is not None:
         raise ConfigError(f"env.families chooses generated tasks only, got env.tasks={tasks!r} too")
     folder = Path(tasks).expanduser()
     if not folder.is_dir():
         raise ConfigError(
-            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {COMPOSED!r} or a folder of "
-            f"tasks (there is no folder {str(folder.absolute())!r})"
+            f"got env.tasks={tasks!r}, expected {GENERATED!r}, {COMPOSED!r}, {PLAIN!r} or a "
+            f"folder of tasks (there is no folder {str(folder.absolute())!r})"
         )
     return FolderTasks.open(folder, _features(config), train_on_verified=config.train_on_verified)
 

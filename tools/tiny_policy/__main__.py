@@ -11,7 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from clawrl_gym.policy.shipped import shipped_dir
-from tools.tiny_policy.recipe import Recipe, TrainedPolicy, make, pages_recipe, save
+from tools.tiny_policy.recipe import Measured, Recipe, make, pages_recipe, save, skills_recipe
+
+RECIPES = {"tiny": Recipe, "tiny_pages": pages_recipe, "tiny_skills": skills_recipe}
 
 
 def main() -> None:
@@ -32,15 +34,19 @@ def main() -> None:
             recipe, lambda step, loss: progress.update(bar, completed=step + 1, loss=loss)
         )
     save(policy, recipe, folder)
-    greedy, sampled = policy.greedy, policy.sampled
+    if policy.greedy is not None and policy.sampled is not None:
+        _show(console, policy.greedy, policy.sampled)
+    console.print(f"written to {folder}")
+
+
+def _show(console: Console, greedy: Measured, sampled: Measured) -> None:
     console.print(
         _matches("tasks: the oracle's very commands", greedy.exact_match, sampled.exact_match),
         _matches("tools: the oracle's very calls", greedy.tools, sampled.tools),
         _matches("repositories: commands that mend", greedy.repositories, sampled.repositories),
         _matches("pages: the oracle's very actions", greedy.pages, sampled.pages),
-        _conversations(policy),
+        _conversations(greedy, sampled),
     )
-    console.print(f"written to {folder}")
 
 
 def _arguments() -> tuple[Recipe, Path]:
@@ -48,11 +54,13 @@ def _arguments() -> tuple[Recipe, Path]:
     parser = argparse.ArgumentParser(prog="python -m tools.tiny_policy", description=__doc__)
     parser.add_argument("--seed", type=int, default=default.seed)
     parser.add_argument("--threads", type=int, default=default.threads, help="torch threads")
-    parser.add_argument("--pages", action="store_true", help="go on from tiny to tiny_pages")
+    parser.add_argument(
+        "--policy", choices=RECIPES, default="tiny", help="tiny_pages goes on from tiny"
+    )
     parser.add_argument("--out", type=Path, help="folder to write; the shipped one unless given")
     arguments = parser.parse_args()
-    recipe = pages_recipe() if arguments.pages else default
-    out = arguments.out or shipped_dir("tiny_pages" if arguments.pages else "tiny")
+    recipe = RECIPES[arguments.policy]()
+    out = arguments.out or shipped_dir(arguments.policy)
     return replace(recipe, seed=arguments.seed, threads=arguments.threads), out
 
 
@@ -65,14 +73,14 @@ def _matches(title: str, greedy: dict[str, float], sampled: dict[str, float]) ->
     return table
 
 
-def _conversations(policy: TrainedPolicy) -> Table:
+def _conversations(greedy: Measured, sampled: Measured) -> Table:
     table = Table(title="held-out conversations: greedy, temperature 1")
     for column in ("persona", "satisfied", "correct", "personalization", "calls"):
         table.add_column(column)
-    for persona, greedy in policy.greedy.conversations.items():
-        sampled = policy.sampled.conversations[persona]
+    for persona, means in greedy.conversations.items():
+        others = sampled.conversations[persona]
         table.add_row(
-            persona, *(f"{share:.2f}, {sampled[name]:.2f}" for name, share in greedy.items())
+            persona, *(f"{share:.2f}, {others[name]:.2f}" for name, share in means.items())
         )
     return table
 

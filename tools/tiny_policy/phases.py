@@ -7,7 +7,7 @@ the earlier ones made, with rehearsal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tools.tiny_policy.conversations import Mixture, Source
 from tools.tiny_policy.hints import hinted
@@ -16,6 +16,7 @@ from tools.tiny_policy.page_drills import PageDrills
 from tools.tiny_policy.page_tasks import PageDemonstrations
 from tools.tiny_policy.repositories import RepositoryDemonstrations
 from tools.tiny_policy.sessions import LongSessions
+from tools.tiny_policy.skill_tasks import SkillDemonstrations
 from tools.tiny_policy.small_talk import SmallTalkDemonstrations
 from tools.tiny_policy.talk import Habits, TalkDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
@@ -148,6 +149,30 @@ def page_phases() -> tuple[Phase, ...]:
         Phase("looking up", looking_up(), drill),
         Phase("pages", with_pages(), plan),
         _habits("habits with pages", with_pages(careless=True), 53, batch=plan.batch),
+    )
+
+
+def skill_phases() -> tuple[Phase, ...]:
+    """Of `tiny_skills`, from the first weights on.
+
+    What to write comes first and alone: copying names comes suddenly, after about nine hundred
+    steps, and later where there is more to read. Words, of which files are full, take longer. Who
+    leads mostly nods at first, or going on is never learned; then orders, or it is learned without
+    anybody.
+    """
+    bare, nodding = SkillDemonstrations(bare=True), SkillDemonstrations(orders=0.3)
+    short = TrainingPlan(steps=1600, batch=48, peak_lr=2e-3, warmup_steps=50, seed=3)
+    plan = TrainingPlan(steps=1300, batch=32, peak_lr=3e-3, seed=501)
+    return (
+        Phase("requests", bare, short),
+        Phase("sessions", nodding, plan),
+        Phase("sessions, sharper", nodding, replace(plan, steps=1500, seed=601)),
+        Phase("words", replace(bare, of_words=True), replace(short, steps=800, seed=701)),
+        Phase(
+            "sessions again",
+            SkillDemonstrations(orders=1.0),
+            replace(plan, steps=800, peak_lr=2e-3, seed=801),
+        ),
     )
 
 

@@ -20,8 +20,16 @@ from tools.tiny_policy.episodes import hold_conversations
 from tools.tiny_policy.evaluation import exact_match
 from tools.tiny_policy.model import build_model
 from tools.tiny_policy.page_tasks import PageDemonstrations
-from tools.tiny_policy.phases import Phase, everything, heldout_answers, page_phases, phases
+from tools.tiny_policy.phases import (
+    Phase,
+    everything,
+    heldout_answers,
+    page_phases,
+    phases,
+    skill_phases,
+)
 from tools.tiny_policy.repositories import RepositoryDemonstrations
+from tools.tiny_policy.skill_tasks import SkillDemonstrations
 from tools.tiny_policy.terminal_tasks import TerminalDemonstrations
 from tools.tiny_policy.tokenizer import train_tokenizer
 from tools.tiny_policy.tool_tasks import ToolDemonstrations
@@ -30,7 +38,7 @@ from tools.tiny_policy.training import fit
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-DEMONSTRATOR = (
+SLIPS = (
     "in the last phase the oracle's last command carries its family's typical slip in a fixed "
     "share of the demonstrations (tools/tiny_policy/careless.py; tool_slips.py for tools, "
     "page_slips.py for web pages), "
@@ -61,6 +69,10 @@ class Recipe:
     """Held-out tasks on web pages."""
     personas: tuple[str, ...] = tuple(PERSONAS)
     """With whom held-out conversations are held."""
+    demonstrator: str = SLIPS
+    """How the demonstrations were made."""
+    is_measured: bool = True
+    """On all that is held out, when it is made."""
     start: Path | None = None
     """Folder of the weights and the tokenizer to go on from; None makes both."""
     seed: int = 0
@@ -102,8 +114,9 @@ class TrainedPolicy:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
     losses: list[float]
-    greedy: Measured
-    sampled: Measured
+    greedy: Measured | None
+    """None where the recipe measures nothing."""
+    sampled: Measured | None
     """At temperature 1."""
 
 
@@ -125,13 +138,11 @@ def make(
         plan = replace(phase.plan, seed=phase.plan.seed + recipe.seed)
         losses += fit(model, tokenizer, phase.source, plan, count_on)
     torch.manual_seed(recipe.seed)
-    return TrainedPolicy(
-        model,
-        tokenizer,
-        losses,
-        greedy=measure(recipe, model, tokenizer, 0.0),
-        sampled=measure(recipe, model, tokenizer, 1.0),
-    )
+    greedy = sampled = None
+    if recipe.is_measured:
+        greedy = measure(recipe, model, tokenizer, 0.0)
+        sampled = measure(recipe, model, tokenizer, 1.0)
+    return TrainedPolicy(model, tokenizer, losses, greedy, sampled)
 
 
 def pages_recipe() -> Recipe:
@@ -146,6 +157,19 @@ def pages_recipe() -> Recipe:
         heldout_pages=144,
         heldout_conversations=12,
         personas=("student", "teacher"),
+    )
+
+
+def skills_recipe() -> Recipe:
+    """What makes `tiny_skills`, from the first weights on."""
+    return Recipe(
+        phases=skill_phases(),
+        words=SkillDemonstrations(),
+        demonstrator=(
+            "single skills, without a slip; two things of one request are done only with a person "
+            "who answers when the first is done (tools/tiny_policy/skill_tasks.py)"
+        ),
+        is_measured=False,
     )
 
 
@@ -193,36 +217,43 @@ def save(policy: TrainedPolicy, recipe: Recipe, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
-    facts = {
+    facts: dict[str, object] = {
         "seed": recipe.seed,
         "phases": {phase.name: asdict(phase.plan) for phase in recipe.phases},
         "threads": recipe.threads,
         "parameters": sum(p.numel() for p in policy.model.parameters()),
         "vocabulary": len(policy.tokenizer),
-        "demonstrator": DEMONSTRATOR,
+        "demonstrator": recipe.demonstrator,
         "last_loss": round(policy.losses[-1], 4),
-        "heldout_tasks": recipe.heldout_tasks,
-        "heldout_exact_match_greedy": _rounded(policy.greedy.exact_match),
-        "heldout_exact_match_temperature_1": _rounded(policy.sampled.exact_match),
-        "heldout_answers": recipe.heldout_answers,
-        "heldout_answers_greedy": _rounded(policy.greedy.answers),
-        "heldout_answers_temperature_1": _rounded(policy.sampled.answers),
-        "heldout_tools": recipe.heldout_tools,
-        "heldout_tools_greedy": _rounded(policy.greedy.tools),
-        "heldout_tools_temperature_1": _rounded(policy.sampled.tools),
-        "heldout_repositories": recipe.heldout_repositories,
-        "heldout_repositories_greedy": _rounded(policy.greedy.repositories),
-        "heldout_repositories_temperature_1": _rounded(policy.sampled.repositories),
-        "heldout_pages": recipe.heldout_pages,
-        "heldout_pages_greedy": _rounded(policy.greedy.pages),
-        "heldout_pages_temperature_1": _rounded(policy.sampled.pages),
-        "heldout_conversations": recipe.heldout_conversations,
-        "heldout_conversations_greedy": _by_persona(policy.greedy),
-        "heldout_conversations_temperature_1": _by_persona(policy.sampled),
     }
+    if policy.greedy is not None and policy.sampled is not None:
+        facts |= _measured_facts(recipe, policy.greedy, policy.sampled)
     (folder / "recipe.json").write_text(json.dumps(facts, indent=2) + "\n")
     for path in folder.iterdir():  # safetensors writes for the owner alone
         path.chmod(0o644)
+
+
+def _measured_facts(recipe: Recipe, greedy: Measured, sampled: Measured) -> dict[str, object]:
+    return {
+        "heldout_tasks": recipe.heldout_tasks,
+        "heldout_exact_match_greedy": _rounded(greedy.exact_match),
+        "heldout_exact_match_temperature_1": _rounded(sampled.exact_match),
+        "heldout_answers": recipe.heldout_answers,
+        "heldout_answers_greedy": _rounded(greedy.answers),
+        "heldout_answers_temperature_1": _rounded(sampled.answers),
+        "heldout_tools": recipe.heldout_tools,
+        "heldout_tools_greedy": _rounded(greedy.tools),
+        "heldout_tools_temperature_1": _rounded(sampled.tools),
+        "heldout_repositories": recipe.heldout_repositories,
+        "heldout_repositories_greedy": _rounded(greedy.repositories),
+        "heldout_repositories_temperature_1": _rounded(sampled.repositories),
+        "heldout_pages": recipe.heldout_pages,
+        "heldout_pages_greedy": _rounded(greedy.pages),
+        "heldout_pages_temperature_1": _rounded(sampled.pages),
+        "heldout_conversations": recipe.heldout_conversations,
+        "heldout_conversations_greedy": _by_persona(greedy),
+        "heldout_conversations_temperature_1": _by_persona(sampled),
+    }
 
 
 def _by_persona(measured: Measured) -> dict[str, dict[str, float]]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
+from clawrl_gym.envs.task_ids import split_of_content
 from clawrl_gym.envs.terminal.composed.composer import Composer, Unfit
 from clawrl_gym.envs.terminal.composed.obstacles import OBSTACLES
 from clawrl_gym.envs.terminal.composed.plan import Plan
-from clawrl_gym.envs.terminal.composed.wording import request
+from clawrl_gym.envs.terminal.composed.wording import plain_request, request
 
 _MOST = 8
 """Of difficulty."""
@@ -44,6 +46,8 @@ class Family:
     build: Callable[[Composer, Draw], None]
     """Adds the parts. Raises Unfit."""
     heldout_only: bool = False
+    plain: bool = False
+    """Said plainly: the text has the order of the work, and training's wording in both splits."""
 
     def draw(self, draw: Draw, split: Split) -> Composed | None:
         """One task; None where these draws come to none."""
@@ -55,17 +59,24 @@ class Family:
             return None
         if plan.difficulty > _MOST:
             return None
-        return Composed(plan, *request(draw, split, plan.parts))
+        if not self.plain:
+            return Composed(plan, *request(draw, split, plan.parts))
+        composed = Composed(plan, *plain_request(draw, plan.parts))
+        alone = len(plan.parts) == 1  # else the composition belongs to one split
+        return None if alone and split_of_content(composed.instruction) != split else composed
 
 
 def _single(composer: Composer, draw: Draw) -> None:
     composer.add()
 
 
-def _chain(composer: Composer, draw: Draw) -> None:
-    count = draw.between(2, _MOST)
+def _chained(count: int, composer: Composer, draw: Draw) -> None:
     for i in range(count):
-        composer.add(last=i == count - 1)
+        composer.add(last=i == count - 1 > 0)
+
+
+def _chain(composer: Composer, draw: Draw) -> None:
+    _chained(draw.between(2, _MOST), composer, draw)
 
 
 def _discover(composer: Composer, draw: Draw) -> None:
@@ -122,6 +133,14 @@ _ALL = (
     Family("recover", _recover),
     Family("single", _single),
 )
+_PLAIN = (
+    Family("one", partial(_chained, 1), plain=True),
+    Family("three", partial(_chained, 3), heldout_only=True, plain=True),
+    Family("two", partial(_chained, 2), plain=True),
+)
 
 FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _ALL})
 """Sorted by name."""
+
+PLAIN_FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in _PLAIN})
+"""Nothing but so many skills, said plainly; three are never trained on. Sorted by name."""

@@ -16,13 +16,14 @@ from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
 from clawrl_gym.envs.task_ids import GeneratedTasks, parse_id, select_families
 from clawrl_gym.envs.terminal.checks import Absent, FileIs, ModeIs, TarHolds, tar_files
-from clawrl_gym.envs.terminal.composed.families import FAMILIES, Composed
+from clawrl_gym.envs.terminal.composed.families import FAMILIES, PLAIN_FAMILIES, Composed
 from clawrl_gym.envs.terminal.composed.plan import Plan
 from clawrl_gym.envs.terminal.composed.world import DEFAULT_MODE
 from clawrl_gym.envs.terminal.side_effects import JsonIs, NothingElse, Unchanged
 from clawrl_gym.envs.terminal.task import Check, Task
 
-HELDOUT_FAMILIES = frozenset(name for name, family in FAMILIES.items() if family.heldout_only)
+_ALL_FAMILIES = {**FAMILIES, **PLAIN_FAMILIES}
+HELDOUT_FAMILIES = frozenset(name for name, family in _ALL_FAMILIES.items() if family.heldout_only)
 """Without training tasks."""
 _SPARE_REPLIES = 3
 """Beyond what the oracle takes with a command a reply."""
@@ -38,9 +39,18 @@ def composed_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[Task
     return GeneratedTasks(chosen, make_task, heldout_only=HELDOUT_FAMILIES)
 
 
+def plain_tasks(families: Sequence[str] | None = None) -> GeneratedTasks[Task]:
+    """The same skills, one to three of them, said plainly; None takes all three families.
+
+    Raises ConfigError for an unknown family or an empty list.
+    """
+    chosen = select_families(PLAIN_FAMILIES, families)
+    return GeneratedTasks(chosen, make_task, heldout_only=HELDOUT_FAMILIES)
+
+
 def make_task(task_id: str) -> Task:
     """The task of an id. Raises TaskError for what is not an id."""
-    parsed = parse_id(task_id, FAMILIES, heldout_only=HELDOUT_FAMILIES)
+    parsed = parse_id(task_id, _ALL_FAMILIES, heldout_only=HELDOUT_FAMILIES)
     composed = compose(parsed.family, parsed.split, parsed.number)
     plan = composed.plan
     solution = tuple(deed.command for deed in plan.deeds)
@@ -64,7 +74,9 @@ def compose(family: str, split: Split, number: int) -> Composed:
     """What an id stands for, before it is a task."""
     draws = (Draw(f"{family}/{split}/{number}/{attempt}") for attempt in range(_MAX_ATTEMPTS))
     return next(
-        composed for draw in draws if (composed := FAMILIES[family].draw(draw, split)) is not None
+        composed
+        for draw in draws
+        if (composed := _ALL_FAMILIES[family].draw(draw, split)) is not None
     )
 
 

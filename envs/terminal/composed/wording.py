@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
+from typing import Literal
 
 from clawrl_gym.core.types import Split
 from clawrl_gym.envs.draw import Draw
@@ -16,6 +17,8 @@ from clawrl_gym.envs.terminal.composed.plan import Part
 SIDE_EFFECTS = "Change nothing else; notes of your own belong in /tmp."
 """The rule of all composed tasks."""
 
+Place = Literal["first", "next", "last"]
+"""Of a sentence among others."""
 _Choices = Mapping[Split, tuple[str, ...]]
 
 _PUT: _Choices = MappingProxyType(
@@ -45,6 +48,9 @@ _LAST: _Choices = MappingProxyType(
         "train": ("Finally, ", "Last of all, ", "At the end, "),
         "heldout": ("To finish, ", "As the last thing, "),
     }
+)
+_OPENERS: Mapping[Place, _Choices] = MappingProxyType(
+    {"first": _FIRST, "next": _NEXT, "last": _LAST}
 )
 _BEFORE: _Choices = MappingProxyType(
     {
@@ -103,10 +109,22 @@ def request(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple
     if len(parts) > 2 and any(parts[-1].depends_on(part) for part in parts[:-1]):
         styles += [_goal_first] * often
     body, order = draw.pick(styles)(draw, split, parts)
+    return framed(draw, split, body), order
+
+
+def plain_request(draw: Draw, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
+    """The request in the order of the work, in the wording of training."""
+    styles = [_flow] if len(parts) == 1 else [_flow, _listing, _run_on]
+    body, order = draw.pick(styles)(draw, "train", parts)
+    return framed(draw, "train", body), order
+
+
+def framed(draw: Draw, split: Split, body: str) -> str:
+    """A request's body with what is said around it, and the rule."""
     opening = draw.pick(_OPENING[split])
     closing = f"{draw.pick(_CLOSING[split])} {SIDE_EFFECTS}".lstrip()
     between = "" if body.endswith("\n") else " "
-    return f"{opening}{body}{between}{closing}", order
+    return f"{opening}{body}{between}{closing}"
 
 
 def _clause(draw: Draw, split: Split, part: Part, *, pronoun: bool = False) -> str:
@@ -126,13 +144,25 @@ def _names_follow(parts: Sequence[Part], i: int) -> bool:
     return i > 0 and parts[i - 1].skill.makes is not None and not parts[i - 1].skill.same
 
 
-def _clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
+def clauses(draw: Draw, split: Split, parts: Sequence[Part]) -> list[str]:
+    """Each part as an imperative; one may call "the result" what the part before it has made."""
     return [
         _clause(draw, split, part, pronoun=_names_follow(parts, i)) for i, part in enumerate(parts)
     ]
 
 
-def _upper(sentence: str) -> str:
+def sentence(draw: Draw, split: Split, place: Place, clause: str) -> str:
+    """A clause as a sentence that says where it stands among others."""
+    return upper(f"{draw.pick(_OPENERS[place][split])}{clause}.")
+
+
+def numbered(draw: Draw, split: Split, clauses: Sequence[str]) -> str:
+    """Clauses as a list."""
+    lines = [f"{i}. {upper(clause)}" for i, clause in enumerate(clauses, 1)]
+    return "\n".join([draw.pick(_INTRO[split]), *lines, ""])
+
+
+def upper(sentence: str) -> str:
     """With a capital where a word begins it, and not the name of a file."""
     first = sentence.split(maxsplit=1)[0]
     return sentence if "." in first else sentence[:1].upper() + sentence[1:]
@@ -140,28 +170,29 @@ def _upper(sentence: str) -> str:
 
 def _flow(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
     """A sentence each."""
-    clauses = _clauses(draw, split, parts)
-    sentences = []
-    for i, clause in enumerate(clauses):
-        choices = _FIRST if i == 0 else _LAST if i == len(clauses) - 1 else _NEXT
-        opener = "" if len(clauses) == 1 else draw.pick(choices[split])
-        sentences.append(_upper(f"{opener}{clause}."))
+    texts = clauses(draw, split, parts)
+    if len(texts) == 1:
+        return upper(f"{texts[0]}."), (0,)
+    first, *between, last = texts
+    sentences = [
+        sentence(draw, split, "first", first),
+        *(sentence(draw, split, "next", text) for text in between),
+        sentence(draw, split, "last", last),
+    ]
     return " ".join(sentences), tuple(range(len(parts)))
 
 
 def _listing(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
     """A numbered list."""
-    clauses = _clauses(draw, split, parts)
-    lines = [f"{i}. {_upper(clause)}" for i, clause in enumerate(clauses, 1)]
-    return "\n".join([draw.pick(_INTRO[split]), *lines, ""]), tuple(range(len(parts)))
+    return numbered(draw, split, clauses(draw, split, parts)), tuple(range(len(parts)))
 
 
 def _run_on(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
     """One sentence."""
-    *clauses, last = _clauses(draw, split, parts)
-    joined = ", then ".join(clauses)
-    ending = "and finally" if len(clauses) > 1 else "and after that"
-    return _upper(f"{joined}, {ending} {last}."), tuple(range(len(parts)))
+    *texts, last = clauses(draw, split, parts)
+    joined = ", then ".join(texts)
+    ending = "and finally" if len(texts) > 1 else "and after that"
+    return upper(f"{joined}, {ending} {last}."), tuple(range(len(parts)))
 
 
 def _swapped(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tuple[int, ...]]:
@@ -174,12 +205,12 @@ def _swapped(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, tupl
         opener = draw.pick(_NEXT[split]) if sentences else ""
         if i + 1 < len(parts) and (parts[i + 1].depends_on(parts[i]) or draw.below(4) == 0):
             before = draw.pick(_BEFORE[split])
-            sentences.append(_upper(f"{opener}{clauses[i + 1]}, {before}{clauses[i]}."))
+            sentences.append(upper(f"{opener}{clauses[i + 1]}, {before}{clauses[i]}."))
             order += [i + 1, i]
             continue
         if i + 1 == len(parts):
             opener = draw.pick(_LAST[split])
-        sentences.append(_upper(f"{opener}{clauses[i]}."))
+        sentences.append(upper(f"{opener}{clauses[i]}."))
         order.append(i)
     return " ".join(sentences), tuple(order)
 
@@ -188,4 +219,4 @@ def _goal_first(draw: Draw, split: Split, parts: Sequence[Part]) -> tuple[str, t
     """The last thing first."""
     *rest, last = [_clause(draw, split, part) for part in parts]
     body = draw.pick(_GOAL[split]).format(last=last, rest=", then ".join(rest))
-    return _upper(body), (len(parts) - 1, *range(len(parts) - 1))
+    return upper(body), (len(parts) - 1, *range(len(parts) - 1))
