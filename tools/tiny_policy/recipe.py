@@ -164,7 +164,7 @@ def skills_recipe() -> Recipe:
     """What makes `tiny_skills`, from the first weights on."""
     return Recipe(
         phases=skill_phases(),
-        words=SkillDemonstrations(),
+        words=SkillDemonstrations(orders=0.3),
         demonstrator=(
             "single skills, without a slip; two things of one request are done only with a person "
             "who answers when the first is done (tools/tiny_policy/skill_tasks.py)"
