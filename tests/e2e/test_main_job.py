@@ -40,7 +40,7 @@ MIXED = ("env=[terminal,toolcall,conversation]", "mixture={terminal:2}", "curric
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One run that is long enough to learn something."""
     folder = tmp_path_factory.mktemp("main") / "run"
-    runs.train(folder, f"trainer.steps={STEPS}", "eval.tasks=88", "seed=1")
+    runs.train(folder, "env=terminal", f"trainer.steps={STEPS}", "eval.tasks=88", "seed=1")
     return folder
 
 
@@ -53,9 +53,19 @@ def test_held_out_success_rises(trained: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_the_run_that_is_shipped_solves_nearly_all_held_out_tasks(tmp_path: Path) -> None:
+def test_the_run_without_arguments_learns_to_do_two_things(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     runs.train(folder)
+    held_out = [row for row in runs.metrics(folder) if "heldout/success" in row]
+    assert held_out[0]["heldout/success/two"] <= 0.3
+    assert held_out[-1]["heldout/success/two"] >= 0.5
+    assert held_out[-1]["heldout/success/one"] >= 0.9
+
+
+@pytest.mark.nightly
+def test_a_run_of_single_commands_solves_nearly_all_held_out_tasks(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    runs.train(folder, "env=terminal")
     held_out = [row for row in runs.metrics(folder) if "heldout/success" in row]
     assert held_out[-1]["heldout/success"] >= 0.85
 
