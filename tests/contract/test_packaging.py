@@ -16,7 +16,7 @@ ROOT = Path(clawrl_gym.__file__).resolve().parent.parent
 def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     out = tmp_path_factory.mktemp("wheel")
     wheel = packages.build("wheel", ROOT, out)
-    assert wheel.stat().st_size < 10 << 20
+    assert wheel.stat().st_size < 12 << 20  # three shipped policies of 3 MB each are most of it
     return set(zipfile.ZipFile(wheel).namelist())
 
 
