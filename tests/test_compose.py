@@ -18,6 +18,14 @@ def test_the_default_run_composes_single_skills_of_the_terminal() -> None:
     assert compose("train", ["env=terminal"], RunConfig).policy.model == "tiny"
 
 
+@pytest.mark.parametrize(
+    "arguments", [["env=[terminal,toolcall]"], ["mixture={terminal:2,toolcall:1}"]]
+)
+def test_a_mixture_has_nothing_of_what_suits_the_default_environment(arguments: list[str]) -> None:
+    config = compose("train", arguments, RunConfig)
+    assert (config.policy.model, config.trainer.steps) == ("tiny", 20)
+
+
 def test_any_known_key_can_be_set_even_when_no_file_lists_it() -> None:
     config = compose(
         "train", ["env.sandbox.memory_mb=256", "seed=7", "rollout.groups=4"], RunConfig

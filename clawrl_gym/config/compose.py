@@ -67,7 +67,11 @@ def compose(config_name: str, arguments: Sequence[str], model: type[C]) -> C:
         if "=" not in override and not override.startswith("~"):
             raise ConfigError(f"got {override!r}, expected KEY=VALUE or GROUP=OPTION; see --help")
     envs, overrides = listed_envs(overrides, config_name)
-    values = _composed(config_name, overrides, places, model)
+    names = {_name(override).partition(".")[0] for override in overrides}
+    mixes = envs is not None or "mixture" in names
+    # What suits the environment that a run has without `env=` does not suit a mixture.
+    usual = ["env=terminal"] if mixes and "env" not in names else []
+    values = _composed(config_name, [*usual, *overrides], places, model)
     if "mixture" in model.model_fields:
         of_all = [override for override in overrides if not is_of_mixture(override)]
         values = with_mixture(

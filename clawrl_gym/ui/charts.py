@@ -287,7 +287,7 @@ def write_families_svg(folder: Path, path: Path, beside: Sequence[Path] = ()) ->
         Series(family, colour, run.points(HELDOUT_FAMILY_PREFIX + family))
         for colour, family in keys
     ]
-    others = {_name_beside(other): read_run(other) for other in beside}
+    others = {_name_beside(other): other for other in map(read_run, beside)}
     behind = [
         Series(f"{name}, {family}", _BESIDE, other.points(HELDOUT_FAMILY_PREFIX + family))
         for name, other in others.items()
@@ -310,10 +310,10 @@ def _heldout_families(run: RunData) -> list[str]:
     return sorted(name.removeprefix(HELDOUT_FAMILY_PREFIX) for name in names)
 
 
-def _name_beside(folder: Path) -> str:
+def _name_beside(run: RunData) -> str:
     """What a run is called beside another: its control, or its folder."""
-    control = read_run(folder).setting("control")
-    return folder.resolve().name if control in (None, "none") else f"control={control}"
+    control = run.setting("control")
+    return run.folder.resolve().name if control in (None, "none") else f"control={control}"
 
 
 def _from_to(curve: Series) -> str:
